@@ -205,9 +205,7 @@ static bool is_met(const need_row *r, const td_field_group *groups)
     return !is_any;
 }
 
-/*
- * --- the log lines -----------------------------------------------------------------------------
- */
+/* --- the log lines ---------------------------------------------------------------------------- */
 
 typedef struct {
     const td_verb *verb;

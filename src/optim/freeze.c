@@ -1,5 +1,5 @@
 /*
- * freeze.c -- weights selected by name patterns that are not trained, and their norms
+ * freeze.c -- freezes the weights that match name patterns, and their norms
  */
 #include "optim/freeze.h"
 
@@ -17,7 +17,10 @@ enum { PATTERN_BYTES = 256 };
 
 /* --- patterns --------------------------------------------------------------------------------- */
 
-/* the next of a list, without spaces around it, cut to its room; false at the end */
+/*
+ * The next pattern of a list, without spaces around it, truncated to PATTERN_BYTES; false at the
+ * end.
+ */
 static bool next_pattern(const char **list, char out[PATTERN_BYTES])
 {
     const char *s = *list;
@@ -68,7 +71,7 @@ static void keep_nearer(const char *pattern, const char *name, int *best, char o
     }
 }
 
-/* a name, or 'layer1.*' for all within it */
+/* The nearest name of a weight, or pattern for a group of weights such as 'layer1.*'. */
 static void find_nearest(const td_graph *g, const char *pattern, char out[PATTERN_BYTES])
 {
     char inside[PATTERN_BYTES];
@@ -106,8 +109,10 @@ static td_status check_patterns(const td_graph *g, const char *patterns)
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
-/* the update of a norm's statistics, if its scale and shift are frozen and nothing else reads
-   what it knows of the batch */
+/*
+ * The node that updates a norm's statistics; NULL unless the norm's scale and shift are frozen and
+ * only this node uses its batch statistics.
+ */
 static const td_node *statistics_of(const td_graph *g, const char *patterns, const td_node *norm)
 {
     const td_node *update = NULL;
@@ -122,7 +127,7 @@ static const td_node *statistics_of(const td_graph *g, const char *patterns, con
     return update && update->in[3] == norm->out[2] ? update : NULL;
 }
 
-/* omitted from the new graph: the update, the averages of its statistics, and their parameters */
+/* Drop from the new graph: the update, the averages of its statistics, and their parameters. */
 static void drop_updates(const td_graph *g, const td_node *update, bool *is_dropped)
 {
     is_dropped[update->id] = true;
@@ -133,7 +138,7 @@ static void drop_updates(const td_graph *g, const td_node *update, bool *is_drop
     }
 }
 
-/* parameters may be declared after the norm */
+/* Copy a parameter unless it was copied; it may be declared after the norm. */
 static td_value *param_of(td_rewriter *rw, const td_value *old)
 {
     if (!rw->map[old->id])
@@ -177,7 +182,7 @@ td_status td_freeze_norms(const td_graph *g, const char *patterns, td_graph **ou
     return td_build_end(rw.b, out);
 }
 
-/* in a graph that td_freeze_norms has made */
+/* Count the frozen norms of a graph made by td_freeze_norms. */
 static int count_norms(const td_graph *g, const char *patterns)
 {
     int n = 0;

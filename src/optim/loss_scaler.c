@@ -9,15 +9,14 @@
  *     never above    -        -         2^24      -
  *
  * "-": only the limits of the type: S stays between 2^-126 and 2^127, where both S and 1/S are
- * normal float32 numbers.  The floor of 1 is tf's, which is the default; the other programs have
- * none, so they have none here.  An overflow and a growth both restart the count of good steps,
- * even a growth that is stopped by a limit.
+ * normal float32 numbers.  tf is the default.  An overflow and a growth both restart the count of
+ * good steps, even if a limit prevents the growth.
  *
  * A static scale never changes, but steps that overflow are skipped.  TensorFlow's wrapper with a
  * fixed scale applies them, which destroys the weights; skipping costs only one step.
  *
  * Sources: TensorFlow DynamicLossScale, torch.amp.GradScaler, apex.amp.scaler; nvidia: main.py of
- * DeepLearningExamples' classifiers, a GradScaler with an interval of its own.
+ * DeepLearningExamples' classifiers, a GradScaler with another interval.
  */
 #include "optim/loss_scaler.h"
 
@@ -51,7 +50,9 @@ void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, doubl
                       .scale = start > 0 && kind != TD_SCALER_NONE ? start : own };
 }
 
-/* TensorFlow's switch of loss scaling alone; a malformed variable was refused by td_amp_resolve */
+/*
+ * TensorFlow's environment variable for loss scaling; td_amp_resolve has refused a malformed one.
+ */
 static td_amp_switch environment_sets(void)
 {
     td_amp_env e;

@@ -1,8 +1,9 @@
 /*
- * optim/loss_scaler.h -- loss scaling: the factor of the loss, and how it adapts
+ * optim/loss_scaler.h -- loss scaling: the factor by which the loss is multiplied, and its
+ * adaptation
  *
  *     scale S -> gradients of S * loss -> all finite?  yes: update with 1/S     no: skip the step
- *                                              S grows after `interval` yes in a row; or S falls
+ *                                              S grows after `interval` yes in a row; S falls
  *
  *     td_scaler s;
  *     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_TF, 0, 0);
@@ -22,37 +23,39 @@
 
 typedef enum { TD_SCALER_NONE, TD_SCALER_STATIC, TD_SCALER_DYNAMIC } td_scaler_kind;
 
-/* The rule of dynamic scaling; loss_scaler.c has their numbers. */
+/* The rules of dynamic scaling; loss_scaler.c has their numbers. */
 typedef enum { TD_SCALER_TF, TD_SCALER_PYTORCH, TD_SCALER_APEX, TD_SCALER_NVIDIA } td_scaler_set;
 
 typedef struct {
     td_scaler_kind kind;
     td_scaler_set set;
     int64_t interval; /* good steps in a row that double the scale */
-    double scale;     /* S, of the next step */
+    double scale;     /* S of the next step */
     int64_t good;     /* good steps in a row since the scale last changed */
     int64_t skipped;  /* in total */
     int64_t in_row;   /* skipped steps since the last good one */
 } td_scaler;
 
-/** Begin.  start 0: the set's value, or 1 for a static scale; interval 0: the set's value. */
+/** Begin.  start 0: the rule's value, or 1 for a static scale; interval 0: the rule's value. */
 void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
                      int64_t interval);
 
 /**
- * Choose by the options of a run: a fixed scale, a set of numbers or --dynamic-loss-scale if given;
- * otherwise, with `asks_environment`, by TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING, where 1 has
- * no effect for bf16; otherwise dynamic for `half` f16 and none for bf16 and float32.
+ * Choose by the options of a run: --static-loss-scale, --loss-scaler or --dynamic-loss-scale if
+ * given; otherwise, with `asks_environment`, by TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING, whose
+ * value 1 has no effect for bf16; otherwise dynamic for `half` f16 and none for bf16 and float32.
  */
 void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out);
 
-/** Resume from `saved`, from a checkpoint: its counts, and its scale if both are dynamic. */
+/**
+ * Resume from `saved`, read from a checkpoint: take its counts, and its scale if both are dynamic.
+ */
 void td_scaler_resume(td_scaler *s, const td_scaler *saved);
 
-/** Account for a step; `finite`: its loss and gradients are.  Returns whether it was skipped. */
+/** Count a step; `finite`: its loss and gradients are finite.  Returns whether it was skipped. */
 bool td_scaler_step(td_scaler *s, bool finite);
 
-/** S and 1 / S of the next step, formed in double and rounded once. */
+/** S and 1 / S of the next step, computed in double and rounded once. */
 float td_scaler_scale(const td_scaler *s);
 float td_scaler_inverse(const td_scaler *s);
 

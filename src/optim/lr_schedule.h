@@ -16,8 +16,8 @@ typedef struct {
     double lr, end_lr; /* peak; end of the cosine */
     int warmup;        /* epochs */
     int epochs;        /* planned total, even if this run trains fewer */
-    double decay;      /* exponential: factor; 0: what makes 0.001 of the whole */
-    int decay_epochs;  /* exponential: epochs from one factor to the next; 0: 1 */
+    double decay;      /* exponential: factor; 0: such that the total is 0.001 */
+    int decay_epochs;  /* exponential: epochs between two decays; 0: 1 */
 } td_lr_curve;
 
 /**
@@ -28,22 +28,23 @@ typedef struct {
  *   linear       lr (1 - (e - warmup) / (epochs - warmup))
  *   cosine       end + (lr - end) (1 + cos(pi (e - warmup) / (epochs - warmup))) / 2
  *   exponential  lr decay^floor((e - warmup) / decay_epochs)
- *                where decay is not given, 0.001^(1 / floor((epochs - warmup) / decay_epochs))
+ *                decay 0 means 0.001^(1 / floor((epochs - warmup) / decay_epochs))
  *
  * Source: NVIDIA DeepLearningExamples, ConvNets, lr policies.
  */
 double td_lr_at(const td_lr_curve *o, int epoch);
 
 /**
- * Learning rate of optimiser step t, counted from 0, by the rule of the TensorFlow programs; S is
- * the steps of an epoch.  The base is lr batch / 256.
+ * Learning rate of optimizer step t, counted from 0, by the rule of the TensorFlow programs; S is
+ * the number of steps per epoch.  The base is lr batch / 256.
  *
  *   t < floor(S warmup)   base t / floor(S warmup): the first step has 0
  *   step                  base 0.1^(number of floor(S {30, 60, 80, 90}) < t)
  *   cosine                base (1 + cos(pi min(t, T) / T)) / 2, T = S epochs: counted from step 0,
  *                         not from the end of the warm-up
  *
- * Other schedules have no such form: as cosine.  Source: the same, TensorFlow/Classification.
+ * Other schedules do not exist in this rule; they are treated as cosine.  Source: the same,
+ * TensorFlow/Classification.
  */
 double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, int64_t batch);
 
@@ -58,7 +59,7 @@ typedef struct {
 } td_lr_steps;
 
 /**
- * Learning rate of optimiser step t, counted from 0, by the rule of SSD320: cosine after a linear
+ * Learning rate of optimizer step t, counted from 0, by the rule of SSD320: cosine after a linear
  * warm-up, 0 from the last step on.
  *
  *   t < W      begin + (lr - begin) t / W
@@ -69,12 +70,12 @@ typedef struct {
 double td_lr_ssd320(const td_lr_steps *o, int64_t t);
 
 /**
- * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update changes
- * nothing but momentum buffers; then lr 0.1^(number of falls <= epoch).
+ * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update only
+ * changes momentum buffers; then lr 0.1^(number of falls <= epoch).
  */
 double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
 
-/** "43,54": rising epochs.  TD_EUSAGE: anything else, or more than TD_LR_FALLS_MAX. */
+/** Parse ascending epochs, "43,54".  TD_EUSAGE: anything else, or more than TD_LR_FALLS_MAX. */
 td_status td_lr_falls_parse(const char *text, td_lr_steps *o) TD_CHECKED;
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * memory_limit.c -- compiles a training step within the memory limit of a process, and reports when
+ * memory_limit.c -- compiles a training step within the memory limit of a process, and reports if
  * it does not fit
  *
  *     limit = step + validation + input + checkpoint + sums over ranks + runtime
- *                                                      as in largest_batch.c, but for the ranks
+ *                                                      as in largest_batch.c, plus the ranks
  *
- * Here the process itself is measured in place: a step of one image is compiled, run and freed;
- * the memory that remains is that of libraries, kernels and loaded data.
+ * The process measures itself: it compiles, runs and frees a step with one image; the memory that
+ * is still in use belongs to libraries, kernels and loaded data.
  */
 #include "optim/memory_limit.h"
 
@@ -23,7 +23,7 @@
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
 
-/* allowance for buffers of kernels for more images, and for the ends of huge pages */
+/* allowance for larger kernel buffers with more images, and for partly used huge pages */
 enum { ALLOWANCE = 8 << 20 };
 
 void td_log_recomputed(const td_program *p)
@@ -41,7 +41,7 @@ void td_log_recomputed(const td_program *p)
                (double)(m.param_bytes + m.activation_bytes) / 1e6, (double)m.unlimited_bytes / 1e6);
 }
 
-/* --- besides the step ------------------------------------------------------------------------- */
+/* --- memory outside the step ------------------------------------------------------------------ */
 
 static int64_t image_bytes(const td_memory_share *m)
 {
@@ -64,8 +64,10 @@ out:
     return st;
 }
 
-/* what a step of one image holds beside its plan; on a device of its own, so that no kernel is
-   timed for it */
+/*
+ * Bytes that the process uses while it runs a step with one image, without those planned for the
+ * step. Opens another device, on which kernels are not autotuned.
+ */
 static td_status measure_process(const td_memory_share *m, int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
@@ -89,7 +91,7 @@ out:
     return st;
 }
 
-/* all ranks use the smallest remainder, so that they compile the same step */
+/* All ranks use the largest value, so that they compile the same step. */
 static td_status share_largest(td_comm *c, int64_t *bytes)
 {
     const int64_t own = *bytes;
@@ -129,7 +131,7 @@ static int64_t saved_bytes(const td_graph *g)
     return sum;
 }
 
-/* everything that grows with the batch, and the checkpoint */
+/* Bytes of all that grows with the batch, outside the step, and of the checkpoint. */
 static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batch, int64_t *bytes)
 {
     int64_t evaluator = 0;
@@ -142,7 +144,7 @@ static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batc
 
 /* --- when it does not fit --------------------------------------------------------------------- */
 
-/* the groups of the run are counted already */
+/* Without sgd->groups: the decay groups are already counted. */
 static td_status step_graph(const td_memory_share *m, int batch, const td_amp_opts *amp,
                             td_graph **out)
 {
@@ -153,8 +155,7 @@ static td_status step_graph(const td_memory_share *m, int batch, const td_amp_op
     return td_training_graph(m->model, batch, &sgd, out);
 }
 
-/* The least bytes of a process that trains with this batch.  `limit`: where they are at most that,
-   the plan that was found may be larger than the least; *bytes is `limit` then. */
+/* The least bytes of a process that trains with this batch; `limit` if they are at most that. */
 static td_status least_bytes(const td_memory_share *m, int batch, int64_t process, int64_t limit,
                              int64_t *bytes)
 {
@@ -182,7 +183,7 @@ out:
     return st;
 }
 
-/* the largest batch below m->batch that fits, 0: none */
+/* The largest batch below m->batch that fits; 0: none. */
 static td_status find_batch(const td_memory_share *m, int64_t process, int *batch)
 {
     int fails = m->batch;
@@ -200,13 +201,13 @@ static td_status find_batch(const td_memory_share *m, int64_t process, int *batc
     return TD_OK;
 }
 
-/* megabytes, rounded up: as --memory-limit they suffice */
+/* Megabytes, rounded up so that the value suffices as --memory-limit. */
 static double megabytes(int64_t bytes)
 {
     return ceil((double)bytes / 1e5) / 10;
 }
 
-/* "--memory-limit: 50.0 MB are too little for a batch of 4, which needs at least 358.1 MB ..." */
+/* "--memory-limit: 50.0 MB is too small for a batch of 4, which needs at least 358.1 MB ..." */
 static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_text *out)
 {
     td_text_add(out,
@@ -240,7 +241,7 @@ static td_status too_little(const td_memory_share *m, int64_t step, int64_t rest
     return st;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- compiling within the limit --------------------------------------------------------------- */
 
 td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,
                             td_program **out)

@@ -10,31 +10,32 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-/* What a training process holds in memory besides its step. */
+/* A training process, whose memory outside the step is measured and planned. */
 typedef struct {
-    int64_t limit;                  /* bytes of the process; 0: none */
-    const td_model_opts *model;     /* that trains, completed */
-    const td_model_opts *evaluated; /* the validated one, if its image size differs; or NULL */
-    const td_sgd_opts *sgd;         /* that the step has; or NULL: the benchmark's */
+    int64_t limit;                  /* bytes of the process; 0: no limit */
+    const td_model_opts *model;     /* the network, resolved */
+    const td_model_opts *evaluated; /* the validated network, if another image size; or NULL */
+    const td_sgd_opts *sgd;         /* of the step; NULL: as in td_step_graph */
     const td_amp_opts *amp;         /* resolved */
     td_device *dev;
-    const char *device; /* its name */
+    const char *device; /* name of `dev` */
     const char *skip_passes;
     int batch;
-    int n_batches;  /* batches of images besides the one that a program reads */
-    bool evaluates; /* the network that validates, at the same batch */
-    bool saves;     /* copies of all parameters while a checkpoint is written */
+    int n_batches;  /* batches of images in memory, without the one that a program reads */
+    bool evaluates; /* a validation with the same batch size is planned */
+    bool saves;     /* all parameters are copied when a checkpoint is written */
 } td_memory_share;
 
 /**
- * Compile `g`, a training step, so that the process stays within m->limit: c->memory_limit is the
- * remainder after everything else, which is measured (by a step of one image) and planned.
- * TD_ENOMEM: it does not fit; the message has the bytes needed and the largest batch that fits.
+ * Compile `g`, a training step, so that the process stays within m->limit: sets c->memory_limit to
+ * the bytes left for the step, after measuring (with a step of one image) and planning everything
+ * else.  TD_ENOMEM: it does not fit; the message gives the bytes needed and the largest batch that
+ * fits.
  */
 td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,
                             td_program **out) TD_CHECKED;
 
-/** Log the cost of a limit, if any. */
+/** Log how much a step recomputes because of the limit, if it does. */
 void td_log_recomputed(const td_program *p);
 
 #endif

@@ -10,13 +10,13 @@
 
 /* --- Beta(a, a) ------------------------------------------------------------------------------- */
 
-/* never 0, whose logarithm is infinite */
+/* A uniform number other than 0, whose logarithm is infinite. */
 static double positive(td_rng *r)
 {
     return 1 - td_rng_uniform(r);
 }
 
-/* a <= 1: Johnk 1964, by logarithms, since u^(1/a) is 0 where a is small */
+/* a <= 1: Johnk 1964, with logarithms, since u^(1/a) underflows for small a. */
 static double beta_small(td_rng *r, double a)
 {
     for (;;) {

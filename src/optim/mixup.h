@@ -1,8 +1,8 @@
 /*
  * optim/mixup.h -- mixup: coefficients and partners of a batch
  *
- * A pure function of (seed, epoch, batch), so that a resumed run draws the same; or read from a
- * file, so that tests can give two programs the same values.
+ * Both are drawn by a pure function of (seed, epoch, batch), so that a resumed run draws the same;
+ * or read from a file, so that tests can give two programs the same values.
  */
 #ifndef TD_OPTIM_MIXUP_H
 #define TD_OPTIM_MIXUP_H
@@ -13,12 +13,12 @@
 
 typedef struct {
     td_mixup_mode mode;
-    double alpha; /* of Beta(alpha, alpha) */
+    double alpha; /* of the distribution Beta(alpha, alpha) */
     int batch;    /* N */
     uint64_t seed;
-    td_tensors *file; /* owned; NULL: drawn */
+    td_tensors *file; /* owned; NULL: values are drawn */
     const char *path; /* its path, borrowed */
-    float *lambda;    /* [N], of the batch drawn last */
+    float *lambda;    /* [N], of the last batch drawn */
     int64_t *partner; /* [N] */
 } td_mixup;
 
@@ -26,15 +26,16 @@ typedef struct {
 double td_beta(td_rng *r, double a);
 
 /**
- * Allocate for a batch of m->batch; with `path` also open the file: lambda f32 [S] or [S, N] and
- * perm i64 [S, N], with entries in [0, N), for S batches counted from the start of the training.
- * TD_EFORMAT: the file does not match.  Always call td_mixup_close.
+ * Allocate the arrays for m->batch samples; with `path` also open the file, which has lambda f32
+ * [S] or [S, N] and perm i64 [S, N], with entries in [0, N), for S batches counted from the start
+ * of the training.  TD_EFORMAT: the file does not match.  Always call td_mixup_close.
  */
 td_status td_mixup_open(td_mixup *m, const char *path) TD_CHECKED;
 void td_mixup_close(td_mixup *m);
 
 /**
- * Coefficients and partners of a batch, number `index` of all.  TD_ENOTFOUND: the file has fewer.
+ * Set coefficients and partners of a batch, number `index` in a file.  TD_ENOTFOUND: the file has
+ * fewer.
  */
 td_status td_mixup_draw(td_mixup *m, int64_t epoch, int64_t batch, int64_t index) TD_CHECKED;
 

@@ -21,7 +21,10 @@ static bool is_trained(const td_sgd_opts *o, const td_value *v)
     return role_of(v) == TD_ROLE_WEIGHT && !td_is_frozen(o->frozen, td_value_name(v));
 }
 
-/* a parameter of the same type as another, initialized to zeros */
+/*
+ * A state parameter with the type of `v`, initialized to zeros; its name is `prefix` + the name of
+ * `v`.
+ */
 static td_value *beside(td_builder *b, const char *prefix, const td_value *v)
 {
     char name[320];
@@ -37,7 +40,10 @@ bool td_is_undecayed(const char *name)
     return strstr(name, "bn") != NULL;
 }
 
-/* [values up to `loss`] scale and shift of a norm; walks what the loss depends on */
+/*
+ * [loss->id + 1], by value id: is it scale or shift of a norm?  Visits all values that `loss`
+ * depends on.
+ */
 static bool *find_norms(td_builder *b, const td_value *loss)
 {
     const size_t n = (size_t)loss->id + 1;
@@ -77,15 +83,15 @@ static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value
 
 /* --- updates ---------------------------------------------------------------------------------- */
 
-/* What the updates of a step read.  NULL: not used in this step. */
+/* Operands of the updates of a step.  NULL: not used in this step. */
 typedef struct {
     td_builder *b;
     const td_sgd_opts *o;
     const bool *is_norm;
     td_value *lr, *inverse;
-    td_value *guard;                               /* of updates: 0, and nothing is written */
-    td_value *update;                              /* several batches: 1 on the last */
-    td_value *keep, *share, *before, *before_rest; /* averages */
+    td_value *guard;                               /* operand of updates; 0: nothing is written */
+    td_value *update;                              /* with several batches: 1 on the last */
+    td_value *keep, *share, *before, *before_rest; /* factors of the averages */
 } step;
 
 static void average(const step *s, td_value *v, td_value *avg, bool of_before, td_value *guard)
@@ -116,17 +122,17 @@ static void optimise(const step *s, td_value *w, td_value *grad)
         td_build_fail(s->b, TD_ENOMEM);
 }
 
-/* The values made from a gradient.  With one batch per step `sum` is NULL. */
+/* Values computed from a gradient.  With one batch per step `sum` is NULL. */
 typedef struct {
-    td_value *sum;   /* parameter: of the step's batches before */
-    td_value *kept;  /* its new value, unless the step is over */
-    td_value *total; /* what the update is given: of all ranks */
+    td_value *sum;   /* parameter: sum over the step's previous batches */
+    td_value *kept;  /* the new sum, kept unless the step ends */
+    td_value *total; /* operand of the update: sum over all ranks */
 } gradient;
 
 /*
- * The gradient, or its sum with those of the step's batches before; and of ranks the sum of theirs.
- * They exchange it once a step, or, so that one batch after the other is added whatever rank it is
- * of, once a batch.
+ * Add the gradient to the sum of the step's previous batches, if any, and over ranks.  Ranks
+ * exchange sums once per step; with sums_in_order once per batch, so that batches are added in the
+ * same order with any number of ranks.
  */
 static gradient summed(const step *s, td_value *sum, td_value *grad)
 {
@@ -157,7 +163,7 @@ static void update(const step *s, td_value *w, gradient g)
         average(s, w, avg, false, s->guard);
 }
 
-/* each gradient is followed by its update, which frees it */
+/* Emit each gradient and then its update, after which its memory is free. */
 static void add_plain(const step *s, td_value *loss)
 {
     const int n = td_build_param_count(s->b);
@@ -171,9 +177,9 @@ static void add_plain(const step *s, td_value *loss)
 }
 
 /*
- * All gradients of the scaled loss first, then whether they are finite, then the updates.  The loss
- * is asked too: one that is not finite is worth no update, whatever its gradients are.  Of several
- * batches it is the sums that are asked: infinities and NaN never leave a sum.
+ * Emit all gradients of the scaled loss, the tests whether they are finite, then the updates.  The
+ * loss is tested too: without a finite loss there is no update, even with finite gradients.  With
+ * several batches the sums are tested: a sum with an infinity or NaN stays non-finite.
  */
 static void add_scaled(step *s, td_value *loss)
 {
@@ -256,7 +262,7 @@ static bool is_statistics(const td_node *n)
     return n->op == &td_op_batch_norm_update;
 }
 
-/* operands of the guarded part, in the new graph */
+/* Operands of the guarded nodes, in the new graph. */
 typedef struct {
     td_rewriter *rw;
     const td_sgd_opts *o;
@@ -268,7 +274,7 @@ static td_value *input_of(const guard *s, const char *name)
     return td_rw_get(s->rw, td_graph_find(s->rw->old, name));
 }
 
-/* one batch: updated if the step counts */
+/* One batch per step: the update is executed only if the step is applied. */
 static void guard_one(const guard *s, const td_node *n)
 {
     td_value *in[TD_IN_MAX];
@@ -280,7 +286,10 @@ static void guard_one(const guard *s, const td_node *n)
                 s->share, s->finite);
 }
 
-/* several batches: updated as pending; committed or dropped with the last */
+/*
+ * Several batches per step: updates go to pending statistics; the last batch commits or discards
+ * them.
+ */
 static void guard_several(const guard *s, const td_node *n)
 {
     td_builder *b = s->rw->b;
@@ -303,8 +312,8 @@ static void guard_several(const guard *s, const td_node *n)
 }
 
 /*
- * The forward part asks for the update of running statistics, long before it is known whether the
- * step counts: move those nodes to the end, where `finite` is there for them to obey.
+ * The forward part updates running statistics before it is known whether the step is applied: move
+ * those nodes to the end, where `finite` is available as their operand.
  */
 td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out)
 {

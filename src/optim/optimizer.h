@@ -2,17 +2,18 @@
  * optim/optimizer.h -- the part of a training step after the loss: gradients, their sums over
  * several batches, the optimizer, running statistics and averages of weights
  *
- * Everything is nodes and parameters of one graph.  Besides the model's parameters:
+ * Everything consists of nodes and parameters of one graph.  Its parameters, in addition to the
+ * model's:
  *
  *     momentum.W                      momentum buffer
  *     square_avg.W                    RMSprop's mean square
  *     accumulated.W                   sum of the gradients of the current step
  *     ema.W, ema.S                    averages of weights and of running statistics
- *     pending.S, pending.ema.S        statistics of the current step, which may be dropped
+ *     pending.S, pending.ema.S        statistics of the current step, which may be discarded
  *
  * With several batches per step all run the same program: the input `update` is 1 on the last, and
- * nodes that must run only then depend on it.  Running statistics are updated with every batch.
- * So are averages of statistics; those of weights are updated when the weights change, for all
+ * nodes that must run only then depend on it.  Running statistics are updated with every batch.  So
+ * are averages of statistics.  Averages of weights are updated when the weights change, for all
  * batches since (`ema_before` is the product of their factors): the same numbers with two passes
  * over memory instead of one per batch.
  *
@@ -28,7 +29,7 @@
 #include "tandem/program.h"
 #include "tandem/train_opts.h"
 
-/* Names of decayed weights; number of others. */
+/* Names of decayed weights; number of other trained weights. */
 typedef struct {
     td_map decayed; /* td_map_release */
     int n_undecayed;
@@ -41,29 +42,30 @@ typedef struct td_sgd_opts {
     td_optimizer optimizer;
     double alpha, eps; /* RMSprop */
     td_decay_rule decay_rule;
-    bool accumulates;        /* a step is several batches: input `update` */
-    bool averages;           /* averages of weights and statistics */
+    bool accumulates;        /* a step has several batches: input `update` */
+    bool averages;           /* keep averages of weights and statistics */
     bool mixes;              /* mixup of images and targets */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
-    bool freezes_norms;      /* and their norms keep their statistics */
+    bool freezes_norms;      /* and their norms' running statistics do not change */
     int ranks;               /* gradients are summed over them; 0: one */
-    bool sums_in_order;      /* batch by batch, whatever rank has which: --reproducible */
+    bool sums_in_order;      /* sums do not depend on the number of ranks: --reproducible */
     td_decay_groups *groups; /* filled, where not NULL */
 } td_sgd_opts;
 
 /**
- * Additional inputs and outputs of a step with loss scaling: two inputs f32[], an output f32[], 1
- * or 0.
+ * Additional inputs and output of a step with loss scaling: two inputs f32[]; an output f32[], 1 if
+ * the loss and all gradients are finite, otherwise 0.
  */
 #define TD_INPUT_SCALE   "loss_scale"
 #define TD_INPUT_INVERSE "inverse_scale"
 #define TD_OUTPUT_FINITE "finite"
 
 /**
- * Additional inputs of other steps, f32[]: `accumulates`: update, 1 on the last batch of a step,
- * and inverse_scale, 1 / (loss scale * batches * ranks), which `ranks` have, too.  `averages`:
- * ema_keep m and ema_share 1 - m of this batch; with both, ema_before the product of m over the
- * step's batches before, ema_rest 1 - that.  `mixes`: mixup_lambda f32[N], mixup_partner i64[N].
+ * Additional inputs of other steps, f32[].  With `accumulates`: update, 1 on the last batch of a
+ * step, and inverse_scale, 1 / (loss scale * batches * ranks), which exists with several `ranks`,
+ * too.  With `averages`: ema_keep, m, and ema_share, 1 - m, of this batch; with both, ema_before,
+ * the product of m over the step's previous batches, and ema_rest, 1 - ema_before.  With `mixes`:
+ * mixup_lambda f32[N], mixup_partner i64[N].
  */
 #define TD_INPUT_UPDATE     "update"
 #define TD_INPUT_EMA_KEEP   "ema_keep"
@@ -81,20 +83,20 @@ typedef struct td_sgd_opts {
 #define TD_PENDING_PREFIX  "pending."
 
 /**
- * Is this parameter excluded from weight decay?  The reference's rule: its name contains "bn"; so
- * the shortcut's norm ("downsample.1") and all biases of linear layers are decayed.
+ * Is this parameter excluded from weight decay?  The reference's rule: its name contains "bn".  The
+ * shortcut's norm ("downsample.1") and all biases of linear layers are therefore decayed.
  */
 bool td_is_undecayed(const char *name);
 
 /**
- * Emit everything after `loss`: updates of all weights that are not frozen and, but with loss
+ * Emit everything after `loss`: updates of all weights that are not frozen and, without loss
  * scaling, averages of the statistics.  `lr` is a scalar.
  */
 void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);
 
 /**
- * With loss scaling: the graph again, in which running statistics and their averages obey whether
- * the step counts.  Caller frees *out.
+ * With loss scaling: rewrite the graph so that running statistics and their averages are updated
+ * only if the step is applied.  Caller frees *out.
  */
 td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o,
                                         td_graph **out) TD_CHECKED;

@@ -1,5 +1,5 @@
 /*
- * synthetic_step.c -- makes a training step with synthetic inputs
+ * synthetic_step.c -- builds a training step with synthetic inputs
  */
 #include "optim/synthetic_step.h"
 
@@ -8,7 +8,7 @@
 #include "boxes/targets.h"
 #include "optim/training_graph.h"
 
-#define SCALE 128 /* of the loss, in fp16 */
+#define SCALE 128 /* loss scale for fp16 */
 
 static bool is_scaled(const td_amp_opts *amp)
 {
@@ -41,9 +41,9 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
     return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
 }
 
-#define THINGS 7 /* in an image: COCO's average */
+#define THINGS 7 /* objects per image: COCO's average */
 
-/* an object that fills a tenth to a half of each side */
+/* A random object of a tenth to a half of the image's sides. */
 static td_ground_truth thing(td_rng *r, int classes)
 {
     const float h = (float)(0.1 + 0.4 * td_rng_uniform(r));

@@ -15,11 +15,11 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-#define TD_STEP_LR 1e-3 /* the learning rate of such steps */
+#define TD_STEP_LR 1e-3 /* the learning rate of synthetic steps */
 
 /**
- * The step: SGD with momentum, weight decay and label smoothing; with loss scaling for fp16, as
- * `tandem train` has it; with the sums of `ranks` ranks.  Caller frees.  Errors of
+ * The step: SGD with momentum, weight decay and label smoothing; loss scaling for fp16, as in
+ * `tandem train`; gradients summed over `ranks` ranks.  Caller frees *out.  Errors of
  * td_training_graph.
  */
 td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
@@ -28,22 +28,22 @@ td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts
 /** The loss scale: 128 in fp16, otherwise 1. */
 float td_step_scale(const td_amp_opts *amp);
 
-/** Bind the inputs besides images and labels: the learning rate, the loss scale. */
+/** Bind the scalar inputs: the learning rate, the loss scale. */
 td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
 
 typedef struct {
-    float *images;   /* [batch, 3, size, size], uniform with the variance of normalised images */
-    int64_t *labels; /* [batch], or of a detector [batch, A] */
-    float *targets;  /* of a detector [batch, A, 4], otherwise NULL */
+    float *images;   /* [batch, 3, size, size], uniform with the variance of normalized images */
+    int64_t *labels; /* [batch], or for a detector [batch, A] */
+    float *targets;  /* for a detector [batch, A, 4], otherwise NULL */
 } td_synthetic;
 
-/** `model` is complete (td_model_resolve); a detector's images show seven things. */
+/** `model` must be resolved (td_model_resolve); a detector's images contain seven objects. */
 td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic *out) TD_CHECKED;
 
-/** To a step with all inputs of these names; they are borrowed. */
+/** Bind the arrays to the inputs of a step; they are borrowed. */
 td_status td_synthetic_bind(const td_synthetic *s, td_program *step) TD_CHECKED;
 
-/** Bytes that the inputs of a step take. */
+/** Bytes of a step's inputs. */
 int64_t td_synthetic_bytes(const td_model_opts *model, int batch);
 
 void td_synthetic_release(td_synthetic *s);

@@ -1,5 +1,5 @@
 /*
- * training_graph.c -- makes a model's training and inference graphs
+ * training_graph.c -- builds a model's training and inference graphs
  */
 #include "optim/training_graph.h"
 
@@ -18,7 +18,7 @@ td_status td_model_image_size(const td_model_opts *opts, int *out)
     return TD_OK;
 }
 
-/* --- a graph that trains ---------------------------------------------------------------------- */
+/* --- the training graph ----------------------------------------------------------------------- */
 
 static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype)
 {
@@ -57,7 +57,10 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
     return td_build_end(b, out);
 }
 
-/* frozen norms and guarded statistics; takes `plain` over, made with `st` */
+/*
+ * Freeze norms and guard statistics as options require.  Takes ownership of `plain`; `st` is the
+ * status of building it.
+ */
 static td_status finish_training_graph(td_status st, int size, const td_sgd_opts *sgd,
                                        td_graph *plain, td_graph **out)
 {
@@ -77,7 +80,7 @@ static td_status finish_training_graph(td_status st, int size, const td_sgd_opts
 
 /* --- detectors -------------------------------------------------------------------------------- */
 
-/* emits the outputs loss_class and loss_box; returns their sum */
+/* Emit the outputs loss_class and loss_box; return their sum. */
 static td_value *detector_loss(td_builder *b, td_detector detector, td_value *deltas,
                                td_value *scores, td_value *targets, td_value *labels)
 {
@@ -127,7 +130,7 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch, cons
     return finish_training_graph(st, size, sgd, plain, out);
 }
 
-/* --- either ----------------------------------------------------------------------------------- */
+/* --- classifier or detector ------------------------------------------------------------------- */
 
 td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
                             td_graph **out)
@@ -142,7 +145,7 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_
     return finish_training_graph(st, size, sgd, plain, out);
 }
 
-/* --- a graph that evaluates ------------------------------------------------------------------- */
+/* --- the inference graph ---------------------------------------------------------------------- */
 
 td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
                              bool has_labels, td_graph **out)

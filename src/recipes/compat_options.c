@@ -1,9 +1,10 @@
 /*
  * compat_options.c -- options of other programs: NVIDIA's launcher and TensorFlow's main
  *
- * A name that means one of our options is an alias.  A name that stands for several options is a
- * member of td_launch_opts, which resolve_options.c turns into those.  A name that needs nothing
- * here is accepted; a name for something that cannot be done is refused with the reason.
+ * A name that corresponds to one of our options is an alias.  A name that corresponds to several
+ * options is a member of td_launch_opts, which resolve_options.c converts to those.  A name that
+ * has no effect here is accepted; a name whose function is not supported is refused with the
+ * reason.
  */
 #include "options/field.h"
 #include "options/rows.h"

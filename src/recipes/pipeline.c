@@ -1,9 +1,9 @@
 /*
  * pipeline.c -- converts the fields of a pipeline.config to options
  *
- * Source of names and values: TensorFlow's object detection API (pipeline.proto and what it
- * includes), ssd320_full_{1,4,8}gpus.config and ssd320_bench.config of NVIDIA's
- * DeepLearningExamples, TensorFlow/Detection/SSD.
+ * Source of names and values: TensorFlow's object detection API (pipeline.proto and its includes),
+ * ssd320_full_{1,4,8}gpus.config and ssd320_bench.config of NVIDIA's DeepLearningExamples,
+ * TensorFlow/Detection/SSD.
  */
 #include "recipes/pipeline.h"
 
@@ -17,10 +17,10 @@
 #include "io/prototext.h"
 
 typedef enum {
-    SETS,    /* the option `with` */
-    IS,      /* is `with`: a number, a word, or one of several between '|' */
+    SETS,    /* sets the option `with` */
+    IS,      /* must equal `with`: a number, a word, or one of several separated by '|' */
     IGNORED, /* has no effect, for the reason in `with` */
-    SAID,    /* the same, and logged, since users may expect an effect */
+    SAID,    /* as IGNORED, but logged, since users may expect an effect */
     EXTRACTOR,
     CHECKPOINT
 } effect;
@@ -169,7 +169,7 @@ static const row rows[] = {
     { "eval_config.batch_size", SETS, "eval_batch_size" },
 };
 
-/* overrides that TensorFlow calls something else */
+/* TensorFlow's own names of overrides, and the fields they set. */
 static const char *const nicknames[][2] = {
     { "learning_rate", LRA "learning_rate_base" },
     { "initial_learning_rate", LRA "learning_rate_base" },
@@ -186,12 +186,12 @@ static const char *const nicknames[][2] = {
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* what is set, with the group of options that it goes to; and where we are, for messages */
+/* The options to set, and the source of the settings, for messages. */
 typedef struct {
     const td_field_group *groups;
     td_arena *arena;
     const char *what;
-    const char *size_text, *decay_text; /* each must be equal in both places */
+    const char *size_text, *decay_text; /* values so far: each occurs twice and must be the same */
 } setting;
 
 static const row *find(const char *path)
@@ -202,7 +202,7 @@ static const row *find(const char *path)
     return NULL;
 }
 
-/* is it a message with known fields in it? */
+/* Is `path` a message that contains known fields? */
 static bool is_prefix(const char *path)
 {
     const size_t n = strlen(path);
@@ -212,7 +212,7 @@ static bool is_prefix(const char *path)
     return false;
 }
 
-/* "0.5" and ".5", "true" and "1" are the same */
+/* Do the values agree?  "0.5" equals ".5", "True" equals "true". */
 static bool is_same(const char *found, const char *wanted, size_t n)
 {
     double a, b;
@@ -252,7 +252,7 @@ static td_status set_option(const setting *s, const td_proto_field *f, const cha
     return TD_OK;
 }
 
-/* a number given in two places */
+/* Set an option whose number occurs in two places. */
 static td_status set_both(setting *s, const td_proto_field *f, const char *name, const char **seen)
 {
     if (*seen && !is_same(f->value, *seen, strlen(*seen)))
@@ -275,8 +275,7 @@ static td_status set_extractor(const setting *s, const td_proto_field *f)
     return refuse(s, f, "ssd_resnet50_v1_fpn, or the same with resnet18, 34, 101 or 152");
 }
 
-/* a checkpoint of TensorFlow's is not read; the published configuration names one, so it is no
-   error */
+/* A TensorFlow checkpoint is ignored with a warning: the published configuration names one. */
 static td_status set_checkpoint(const setting *s, const td_proto_field *f)
 {
     if (td_text_ends(f->value, ".safetensors") || td_text_ends(f->value, ".pth") ||
@@ -327,7 +326,7 @@ static td_status apply_field(setting *s, const td_proto_field *f)
 
 /* --- overrides -------------------------------------------------------------------------------- */
 
-/* the row that an override's name means; TD_EUSAGE: none, or several */
+/* The row that matches an override's name; TD_EUSAGE: none, or several. */
 static td_status find_named(const char *name, const row **out)
 {
     const size_t n = strlen(name);
@@ -363,7 +362,7 @@ static td_status override(setting *s, char *pair)
     *value++ = '\0';
     TD_TRY(find_named(pair, &r));
     const td_proto_field f = { .path = r->path, .value = value, .line = 1 };
-    s->size_text = s->decay_text = NULL; /* it is to differ */
+    s->size_text = s->decay_text = NULL; /* an override may differ from the file */
     return apply_one(s, r, &f);
 }
 
@@ -385,7 +384,7 @@ static td_status apply_overrides(setting *s, const char *overrides)
     return TD_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole file --------------------------------------------------------------------------- */
 
 td_status td_pipeline_apply(const char *text, size_t n, const char *what, const char *overrides,
                             const td_field_group *groups, td_arena *arena)

@@ -1,10 +1,10 @@
 /*
  * preset.c -- applies presets by name
  *
- *   1. What is asked for: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
- *   2. The sections of the table that they name, merged; what is missing is an error that lists
- *      what exists.
- *   3. The settings go through the same door as a configuration file's.
+ *   1. The choice: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
+ *   2. The sections of the table that they name are merged; a missing one is an error that lists
+ *      those that exist.
+ *   3. The settings are applied by the same function as a configuration file's.
  */
 #include "recipes/preset.h"
 
@@ -33,7 +33,7 @@ extern const char td_embedded_presets_yaml[];
 #define EDITION     "2019-12"
 #define PART_BYTES  64
 
-/* what is asked for; "" where nothing is said */
+/* The chosen parts of a preset; "" if not given. */
 typedef struct {
     char model[PART_BYTES], platform[PART_BYTES], precision[PART_BYTES], mode[PART_BYTES];
     char epochs[PART_BYTES];
@@ -41,7 +41,7 @@ typedef struct {
 } choice;
 
 typedef struct {
-    const char *path; /* names the table in messages */
+    const char *path; /* of the table, for messages */
     bool is_builtin;
     td_yaml *doc;
 } table;
@@ -62,7 +62,7 @@ static td_status open_table(const char *cfg_file, table *out)
     return st;
 }
 
-/* a list in the place of a map has no keys */
+/* The key of an entry, or "-": a list where a map is expected has no keys. */
 static const char *key_of(const td_yaml *map, size_t i)
 {
     const char *key = td_yaml_key(map, i);
@@ -85,7 +85,7 @@ static const td_yaml *find_any_case(const td_yaml *map, const char *name, const 
     return NULL;
 }
 
-/* the section of a name; TD_EUSAGE lists the names that there are */
+/* Find the section of a name; TD_EUSAGE lists the names that exist. */
 static td_status pick(const table *t, const td_yaml *map, const char *what, const char *name,
                       const char *where, const td_yaml **out)
 {
@@ -109,7 +109,7 @@ static const td_yaml *edition(const table *t, const choice *c)
     return c->is_2019 ? td_yaml_get(t->doc, EDITION) : t->doc;
 }
 
-/* --- what is asked for ------------------------------------------------------------------------ */
+/* --- the choice ------------------------------------------------------------------------------- */
 
 static bool is_number(const char *s)
 {
@@ -127,7 +127,7 @@ static void keep(char to[PART_BYTES], const char *word)
     snprintf(to, PART_BYTES, "%s", word);
 }
 
-/* a part is named once: "resnet50/AMP/FP32" names two at a time */
+/* Keep a part; a second one of its kind, as in "resnet50/AMP/FP32", is an error. */
 static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
 {
     if (*to)
@@ -137,12 +137,12 @@ static td_status keep_one(char to[PART_BYTES], const char *part, const char *wha
     return TD_OK;
 }
 
-/* a part of --preset after the model is recognised by its value */
+/* Parse a part of --preset after the model; its value determines its kind. */
 static td_status take_part(const table *t, const char *part, choice *c)
 {
     const td_yaml *ed = edition(t, c);
     if (strcmp(part, EDITION) == 0 && td_yaml_get(t->doc, EDITION))
-        return TD_OK; /* is_edition_named has seen it */
+        return TD_OK; /* already handled by is_edition_named */
     if (is_number(part))
         return keep_one(c->epochs, part, "numbers of epochs");
     if (has(td_yaml_get(ed, "platform"), part))
@@ -183,7 +183,7 @@ static td_status take_preset(const table *t, const char *preset, choice *c)
     return *c->model ? TD_OK : td_error(TD_EUSAGE, "--preset: no model was given");
 }
 
-/* the launcher's word for --precision; bf16 and auto are mixed precision too */
+/* The launcher's name of --precision; bf16 and auto are mixed precision too. */
 static const char *precision_word(const td_amp_opts *o)
 {
     switch (o->precision) {
@@ -202,7 +202,7 @@ static const char *precision_word(const td_amp_opts *o)
     }
 }
 
-/* Is --model the name of a network in the table, and no file? */
+/* Is --model the name of a network in the table, not a file? */
 static bool is_model_name(const table *t, const char *model)
 {
     return model && (!td_path_exists(model) || td_path_is_folder(model)) &&
@@ -230,7 +230,7 @@ static td_status choose(const table *t, const td_train_opts *o, choice *c)
 /* --- merging ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    td_map lines; /* name, with '_' -> the node that holds the value and knows its line */
+    td_map lines; /* name, with '_' -> the node that holds the value and its line */
     const table *table;
 } settings;
 
@@ -270,7 +270,7 @@ static td_status merge_named(settings *s, const td_yaml *ed, const char *kind, c
     return merge(s, section);
 }
 
-/* the row of a machine, or the rule of thumb's where no machine is named */
+/* Merge the settings for a platform, or those of the learning rate rule if no platform is named. */
 static td_status merge_model(settings *s, const choice *c)
 {
     const td_yaml *ed = edition(s->table, c), *section = td_yaml_get(s->table->doc, "rule");
@@ -287,7 +287,7 @@ static td_status merge_model(settings *s, const choice *c)
     return merge(s, section);
 }
 
-/* Is there a recipe of so many epochs for the model?  50 are resnet50's only. */
+/* Does the model have a recipe of so many epochs?  Only resnet50 has one of 50. */
 static bool has_epochs(const char *model, const char *epochs)
 {
     return strcmp(epochs, "50") != 0 || strcasecmp(model, "resnet50") == 0;
@@ -330,7 +330,7 @@ static td_status check_complete(const choice *c, const td_train_opts *o)
     return TD_OK;
 }
 
-/* --- what a setting means here ---------------------------------------------------------------- */
+/* --- applying the settings -------------------------------------------------------------------- */
 
 static bool is_true(const settings *s, const char *name)
 {
@@ -344,7 +344,7 @@ static td_status set(const settings *s, const td_field_group *groups, const char
 {
     const char *value = td_yaml_text(y);
     if (td_yaml_is_null(y))
-        return TD_OK; /* None: as if it were not there */
+        return TD_OK; /* None: not set */
     if (strcmp(name, "save_checkpoints") == 0) {
         name = "no_checkpoints";
         value = is_true(s, "save_checkpoints") ? "false" : "true";
@@ -354,7 +354,7 @@ static td_status set(const settings *s, const td_field_group *groups, const char
     return TD_OK;
 }
 
-/* since 2022 the reference's scale always adapts, and --static-loss-scale is where it starts */
+/* Since 2022 the reference's loss scale is always dynamic and starts at --static-loss-scale. */
 static td_status set_scaler(const settings *s, const td_field_group *groups, td_arena *arena)
 {
     if (!is_true(s, "amp") || !td_map_has(&s->lines, "static_loss_scale") ||
@@ -364,7 +364,7 @@ static td_status set_scaler(const settings *s, const td_field_group *groups, td_
     return td_options_set(groups, "loss_scaler", "nvidia", arena);
 }
 
-/* "amp: false" alone would leave the precision to the environment */
+/* With "amp: false" alone, the environment would decide about the precision. */
 static td_status set_precision(const choice *c, const td_field_group *groups, td_arena *arena)
 {
     if (strcasecmp(c->precision, "FP32") == 0 || strcasecmp(c->precision, "TF32") == 0)
@@ -372,14 +372,14 @@ static td_status set_precision(const choice *c, const td_field_group *groups, td
     return TD_OK;
 }
 
-/* a recipe that saves no checkpoints is there to be measured */
+/* A recipe that saves no checkpoints is a benchmark, which writes a report anyway. */
 static void note_report(td_train_opts *o, const settings *s)
 {
     o->launch.keeps_report =
         td_map_has(&s->lines, "save_checkpoints") && !is_true(s, "save_checkpoints");
 }
 
-/* the rule of thumb for the batch that is asked for: 0.256 for 256 images */
+/* Scale the learning rate linearly with the batch size: 0.256 for 256 images. */
 static td_status set_rule(td_train_opts *o, double batch, const td_field_group *groups,
                           td_arena *arena)
 {
@@ -389,7 +389,10 @@ static td_status set_rule(td_train_opts *o, double batch, const td_field_group *
     return td_options_set(groups, "lr", text, arena);
 }
 
-/* the line asked for float32: the scale of mixed precision goes too, unless it is said there */
+/*
+ * The command line selects float32: discard the preset's mixed precision and loss scaling.  Options
+ * of the command line are applied again later.
+ */
 static td_status set_wide(const td_field_group *groups, td_arena *arena)
 {
     static const char *const values[][2] = { { "amp", "false" },
@@ -406,7 +409,7 @@ static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
     const double batch = td_train_step_images(o);
-    const bool wants_wide = td_amp_is_off(&o->amp); /* nothing but the line has spoken yet */
+    const bool wants_wide = td_amp_is_off(&o->amp); /* only the command line has been applied yet */
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
     note_report(o, s);
@@ -434,7 +437,7 @@ static td_status merge_all(settings *s, const choice *c)
 
 /* --- detectors -------------------------------------------------------------------------------- */
 
-/* the detector that --preset or --arch names: its section, and what follows in --preset */
+/* The section of the detector named by --preset or --arch; *parts: the rest of --preset. */
 static const td_yaml *find_detector(const table *t, const td_train_opts *o, const char **parts)
 {
     const td_yaml *all = td_yaml_get(t->doc, "detectors");
@@ -445,7 +448,7 @@ static const td_yaml *find_detector(const table *t, const td_train_opts *o, cons
     return o->model.model ? NULL : find_any_case(all, model, &key);
 }
 
-/* "/8gpus/AMP" */
+/* Merge the parts of a preset, "/8gpus/AMP". */
 static td_status merge_parts(settings *s, const td_yaml *detector, const char *parts, choice *c)
 {
     while (*parts) {
@@ -467,7 +470,7 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
     return TD_OK;
 }
 
-/* a configuration's steps take the place of the epochs of its recipe */
+/* A configuration's number of steps replaces its recipe's number of epochs. */
 static void count_steps(td_train_opts *o, bool counts_steps)
 {
     o->launch.counts_steps = counts_steps;
@@ -476,8 +479,8 @@ static void count_steps(td_train_opts *o, bool counts_steps)
 }
 
 /*
- * What is only known when all options are: the learning rate of SSD320 is for 32 images where no
- * configuration says it, and --epochs takes the place of a configuration's steps.
+ * Leave open what depends on all options: without a configuration, SSD320's learning rate is for 32
+ * images; --epochs replaces a configuration's number of steps.
  */
 static void leave_open(td_train_opts *o, const settings *s)
 {
@@ -521,7 +524,7 @@ static bool is_ssd300_mode(const char *mode)
            strcmp(mode, "benchmark-training") == 0 || strcmp(mode, "benchmark-inference") == 0;
 }
 
-/* modes that are no sections of the table: the job itself knows them */
+/* Modes without a section in the table are left to the job. */
 static td_status leave_mode(const td_train_opts *o, choice *c)
 {
     if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
@@ -557,7 +560,7 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
     return st;
 }
 
-/* the configuration is SSD320's, whatever else names a network */
+/* A pipeline.config always configures SSD320, whatever network other options name. */
 static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_group *groups,
                               td_arena *arena)
 {
@@ -571,7 +574,7 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
         st = td_options_set(groups, "label_ids", "keep", arena);
     if (st == TD_OK)
         st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
-    if (o->length.num_steps <= 0) /* the training ends where the learning rate does */
+    if (o->length.num_steps <= 0) /* the training is as long as the learning rate's schedule */
         o->length.num_steps = o->lr.total_steps;
     count_steps(o, st == TD_OK && o->length.num_steps > 0);
     return st;
@@ -643,7 +646,7 @@ static void add_models(const td_yaml *models, const char *tail, td_text *out)
     }
 }
 
-/* "ssd320/8gpus", each between `before` and `after` */
+/* Add the names, such as "ssd320/8gpus", each between `before` and `after`. */
 static void add_detectors(const td_yaml *detectors, const char *before, const char *after,
                           td_text *out)
 {

@@ -1,7 +1,7 @@
 /*
- * resolve_options.c -- resolves options of other programs and of presets into Tandem's
+ * resolve_options.c -- converts options of other programs and of presets to Tandem's
  *
- * Members of td_launch_opts become options of the training, when all options have been read.
+ * Members of td_launch_opts become options of the training after all options have been read.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #include "tandem/recipes.h"
 #include "tandem/train.h"
 
-#define SSD320_LR    0.02 /* for so many images a step */
+#define SSD320_LR    0.02 /* for SSD320_BATCH images per step */
 #define SSD320_BATCH 32
 
 static bool is_mode(const td_train_opts *o, const char *mode)
@@ -72,18 +72,18 @@ static void replace_steps(td_train_opts *o)
         o->lr.warmup = -1;
 }
 
-/* what a detector's preset left open */
+/* Set the options that a detector's preset left open. */
 static void resolve_detector(td_train_opts *o, double batch)
 {
     if (o->lr.peak == TD_PRESET_OPEN)
         o->lr.peak = SSD320_LR * batch / SSD320_BATCH;
     if (o->length.epochs == TD_PRESET_OPEN)
-        o->length.epochs = 1; /* the steps say how many */
+        o->length.epochs = 1; /* computed from the steps */
     else if (o->launch.counts_steps)
         replace_steps(o);
 }
 
-/* what is saved is what it means: a fixed scale, 1 where none is named */
+/* Replace --no-dynamic-loss-scale by its meaning, which is saved: a fixed scale, 1 unless given. */
 static void resolve_scaler(td_train_opts *o)
 {
     if (o->loss_scaling.allow_dynamic)
@@ -95,7 +95,7 @@ static void resolve_scaler(td_train_opts *o)
         o->loss_scaling.scale = 1;
 }
 
-/* TensorFlow's programs have two folders, of results and of checkpoints; a run has one here */
+/* TensorFlow's programs have separate folders for results and checkpoints; our runs have one. */
 static td_status resolve_workspace(td_train_opts *o)
 {
     const char *const dir = o->launch.model_dir, *const other = o->launch.named_workspace;
@@ -111,7 +111,7 @@ static td_status resolve_workspace(td_train_opts *o)
     return TD_OK;
 }
 
-/* what --checkpoint names in SSD300's program is read there, and a file to be written here */
+/* SSD300's program reads the file of --checkpoint; here it names a file to write, so refuse it. */
 static td_status check_checkpoint(const td_train_opts *o)
 {
     const char *const name = o->output.checkpoint_filename;
@@ -161,7 +161,7 @@ td_status td_pipeline_options(const char *path, const char *overrides, td_model_
     return TD_OK;
 }
 
-/* the folder whose checkpoint is meant where no weights are named */
+/* The folder whose checkpoint is used if no weights are named. */
 static const char *folder_of_checkpoint(const td_train_opts *o)
 {
     if (o->launch.model_dir)
@@ -198,7 +198,7 @@ td_status td_command_warn(const char *spec, const char *module, const char *line
 {
     td_rank_place here;
     TD_TRY(td_log_configure(spec));
-    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+    if (td_ranks_here(&here) != TD_OK) { /* the job reports this */
         td_error_clear();
         here.rank = 0;
     }

@@ -1,10 +1,10 @@
 /*
  * stored_options.c -- options stored in a checkpoint, and those that a resumed run reads
  *
- * Taken are rows of the tables that a checkpoint is written from (td_train_options_json),
- * under their names or aliases, that describe the training: numbers, switches, choices and texts
- * that are no paths.  Not taken: paths, the options of one run, and everything that the other
- * tables of the command have.  Values are checked against their rows as those of a --config file.
+ * A resumed run reads the options that describe the training, under their names or aliases:
+ * numbers, switches, choices and texts other than paths, from the tables that td_train_options_json
+ * writes.  It does not read paths, options that apply to one run only, and options of the command's
+ * other tables.  Values are checked in the same way as those of a --config file.
  */
 #include "recipes/stored_options.h"
 
@@ -30,7 +30,7 @@ td_status td_train_options_json(const td_train_opts *opts, td_text *out)
         { td_boxes_fields(), &opts->boxes },
     };
     if (model.model || model.model_text)
-        model.arch = NULL; /* not what was trained */
+        model.arch = NULL; /* the graph was trained, not --arch */
     td_text_add(out, "{");
     for (int i = 0; i < N_STORED_GROUPS; i++) {
         td_text part = { 0 };
@@ -47,7 +47,7 @@ td_status td_train_options_json(const td_train_opts *opts, td_text *out)
     return td_text_status(out);
 }
 
-/* options of one run, not of the training; the checkpoint has the graph of --model itself */
+/* Options that apply to one run only; the checkpoint contains the graph of --model. */
 static bool is_of_one_run(const char *name)
 {
     static const char *const names[] = {
@@ -87,7 +87,7 @@ static const td_field *find_row(td_train_opts *o, const char *name, td_field_gro
     return NULL;
 }
 
-/* --- what is taken ---------------------------------------------------------------------------- */
+/* --- options that a resumed run reads --------------------------------------------------------- */
 
 static td_status add_option(const char *name, const td_json *value, td_text *out)
 {
@@ -166,9 +166,12 @@ out:
     return st;
 }
 
-/* --- what is not ------------------------------------------------------------------------------ */
+/* --- options that it does not read ------------------------------------------------------------ */
 
-/* a path that was given then, and is not now; the workspace is where the checkpoint is */
+/*
+ * Was this path given for the checkpoint's run, but not for this one?  The workspace is the
+ * checkpoint's folder.
+ */
 static bool is_left_out(const td_field *f, const td_field_group *group, const char *then)
 {
     return td_field_is_path(f) && !is_of_one_run(f->name) && strcmp(f->name, "workspace") != 0 &&

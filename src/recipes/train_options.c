@@ -1,5 +1,5 @@
 /*
- * train_options.c -- the options of `tandem train`: names, defaults, ranges, one line of help each
+ * train_options.c -- the options of `tandem train`: names, defaults, ranges, help lines
  *
  * Names and defaults are those of NVIDIA's DeepLearningExamples (classification, main.py of 2024;
  * the spellings of 2019 are aliases), so that a script written for it keeps working.
@@ -278,9 +278,9 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
     td_field_group groups[7];
     td_text out = { 0 };
     td_train_groups(&copy, groups);
-    groups[5].fields = NULL; /* what they stood for is in the others */
+    groups[5].fields = NULL; /* already converted to options of the other groups */
     if (!copy.validation.evaluate_only)
-        copy.start.resume = NULL; /* a run that was interrupted ends as one that was not */
+        copy.start.resume = NULL; /* the same configuration as without an interruption */
     td_options_yaml(groups, &out);
     return td_text_take(&out, TD_OK, yaml);
 }
@@ -290,7 +290,7 @@ double td_train_step_images(const td_train_opts *o)
     td_rank_place here;
     if (o->batch.step_size > 0)
         return o->batch.step_size;
-    if (td_ranks_here(&here) != TD_OK) { /* the job itself will complain */
+    if (td_ranks_here(&here) != TD_OK) { /* the job reports this */
         td_error_clear();
         here.size = 1;
     }
@@ -305,7 +305,7 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
     return amp;
 }
 
-/* --- what does not go together, or is not there yet ------------------------------------------- */
+/* --- conflicts and unsupported options -------------------------------------------------------- */
 
 static td_status check_recipe(const td_train_opts *o)
 {
@@ -348,7 +348,7 @@ static td_status check_recipe(const td_train_opts *o)
     return TD_OK;
 }
 
-/* what is said about one program, where there are several */
+/* Options that observe one program do not work with several image sizes. */
 static td_status check_sizes(const td_train_opts *o)
 {
     const struct {
@@ -393,7 +393,7 @@ td_status td_train_check(const td_train_opts *o)
 static td_status check_warmup(const td_train_opts *o)
 {
     if (o->lr.rule == TD_LR_RULE_SSD320 || o->lr.rule == TD_LR_RULE_SSD300)
-        return TD_OK; /* of steps, which the job compares when it has the data */
+        return TD_OK; /* in steps; the job checks it when the data are open */
     if (o->lr.warmup < 0)
         return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
     const bool is_given =
@@ -421,7 +421,7 @@ td_status td_train_check_training(const td_train_opts *o)
 td_status td_train_check_line(const td_train_opts *o)
 {
     if (o->compat.fp16 &&
-        o->amp.amp) /* with the reference's exit code, which is not that of usage */
+        o->amp.amp)
         return td_error(TD_EUSAGE, "--fp16 and --amp exclude each other: please use only one");
     if (o->compat.fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)

@@ -7,9 +7,9 @@
 #include "tandem/train.h"
 
 /**
- * td_train_check, and the rules for a job that trains: it has data, one source of weights, a
- * warm-up no longer than the training (a preset's may be), and a validation if `require` is set.
- * TD_EUSAGE.
+ * td_train_check, and the rules for a job that trains: it needs data, at most one source of
+ * weights, a warm-up no longer than the training (except with a preset), and a validation if
+ * `require` is set.  TD_EUSAGE.
  */
 td_status td_train_check_training(const td_train_opts *opts) TD_CHECKED;
 
