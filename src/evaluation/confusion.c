@@ -52,7 +52,7 @@ td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
     return TD_OK;
 }
 
-/* a field as RFC 4180 has it */
+/* Add a field, quoted as RFC 4180 requires. */
 static void add_field(td_text *out, const char *name)
 {
     if (!name[strcspn(name, ",\"\r\n")]) {

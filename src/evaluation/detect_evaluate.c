@@ -16,7 +16,7 @@
 
 typedef td_evaluation evaluation;
 
-/* the names that the weight file has, or --classes FILE; label 1 is the first */
+/* Read the class names of the weight file or of --classes FILE; the first belongs to label 1. */
 static td_status read_names(evaluation *e, int n)
 {
     td_class_names *names = &e->names;
@@ -164,7 +164,7 @@ static td_status note(const evaluation *e, const td_eval_result *v, td_evaluate_
     return note_classes(e, r);
 }
 
-/* evaluates requested averages first, so that the evaluator keeps the weights' results */
+/* Evaluate the averages first, if requested, so that the evaluator keeps the weights' results. */
 static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
 {
     td_detector_evaluator_opts jo = evaluator_opts(e);

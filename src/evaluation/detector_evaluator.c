@@ -1,8 +1,8 @@
 /*
  * detector_evaluator.c -- runs a detector over a data set and computes the metrics
  *
- *     batch -> detector runner -> boxes in pixels of the image   (on ranks: gathered by rank 0)
- *     all of them, in the order of the data set -> metrics
+ *     batch -> detector runner -> boxes in pixels of the image  (rank 0 gathers those of all ranks)
+ *     all boxes, in the order of the data set -> metrics
  */
 #include "evaluation/detector_evaluator.h"
 
@@ -20,12 +20,12 @@
 
 struct td_detector_evaluator {
     td_detector_runner *runner;
-    double *latency; /* grown */
+    double *latency; /* [n_batches] s, grown */
     size_t cap_latency;
     td_eval_result window; /* since the last record */
-    double log_s;          /* that it took to write */
+    double log_s;          /* seconds to write it */
 
-    td_gather found; /* td_coco_detection, of each image that counts */
+    td_gather found; /* td_coco_detection, of each evaluated image */
     td_coco_ground_truth *ground_truths;
     size_t n_ground_truths, cap_ground_truths;
     td_coco_metrics metrics;
@@ -90,7 +90,7 @@ const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
-/* boxes of an image in its own pixels; classes that the data set does not have are dropped */
+/* Keep the boxes of an image, in its pixels; drop classes that the data set does not have. */
 static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int64_t sample,
                             const td_detection *found, int n)
 {
@@ -193,7 +193,7 @@ static td_status evaluate_batch(td_detector_evaluator *j, const td_dataset *ds, 
     return TD_OK;
 }
 
-/* adds the sums since the last record */
+/* Every print_freq batches, write a record of the sums since the last one. */
 static td_status report_batches(td_detector_evaluator *j, const td_detector_evaluator_opts *o,
                                 const td_eval_result *v)
 {
@@ -204,7 +204,7 @@ static td_status report_batches(td_detector_evaluator *j, const td_detector_eval
     j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
     j->window.detects = true;
     for (int i = 0; i < TD_BOX_METRICS; i++)
-        j->window.boxes[i] = (double)NAN; /* of part of a data set there are none */
+        j->window.boxes[i] = (double)NAN; /* none for part of a data set */
     TD_TRY(td_eval_result_quantiles(&j->window));
     td_report_begin(o->report, 3, step);
     td_eval_result_report(&j->window, o->prefix, 0, o->report);
@@ -214,7 +214,7 @@ static td_status report_batches(td_detector_evaluator *j, const td_detector_eval
     return st;
 }
 
-/* every image once, whatever rank had it; stopped if one was */
+/* Sum the counts of all ranks; stopped if one rank was. */
 static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result *v)
 {
     int64_t counts[3] = { v->counts.n, v->n_evaluated, v->was_stopped };
@@ -226,7 +226,7 @@ static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result
     return TD_OK;
 }
 
-/* computed by rank 0, broadcast to all */
+/* Rank 0 computes the metrics and broadcasts them. */
 static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
                          const td_detector_evaluator_opts *o, td_eval_result *v)
 {

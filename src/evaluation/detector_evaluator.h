@@ -2,7 +2,8 @@
  * evaluation/detector_evaluator.h -- one pass of a detector over a data set: detections and COCO's
  * metrics
  *
- * The detector's evaluator.h: evaluate and the validation of a training share it.
+ * The counterpart of evaluator.h for detectors, used by evaluate and by the validation of a
+ * training.
  */
 #ifndef TD_EVALUATION_DETECTOR_EVALUATOR_H
 #define TD_EVALUATION_DETECTOR_EVALUATOR_H
@@ -18,16 +19,16 @@ typedef struct {
     int64_t max_batches; /* -1: all */
     const td_boxes_opts *boxes;
     const td_amp_opts *amp; /* resolved */
-    td_comm *comm;          /* whose loaders share the set; NULL: one rank */
+    td_comm *comm;          /* ranks whose loaders share the data set; NULL: one rank */
     const char *skip_passes, *dump_after;
     td_report *report;  /* records every print_freq batches, or NULL */
-    const char *prefix; /* of their metrics: "val" (NULL) or "val_ema" */
+    const char *prefix; /* prefix of the metrics: "val" (NULL) or "val_ema" */
     int print_freq;
-    int64_t step[2]; /* epoch, iteration of the records */
+    int64_t step[2]; /* epoch and iteration in the records */
     td_status (*each)(void *ctx, int64_t sample, const td_detection *found,
-                      int n); /* of every image, what was found; its time counts nowhere */
+                      int n); /* called with each image's detections; its time is not counted */
     void *ctx;
-    td_progress progress; /* logs the progress; not begun */
+    td_progress progress; /* logs the progress; not yet begun */
 } td_detector_evaluator_opts;
 
 /** Compile the evaluation program.  `model`'s classes and image size must be resolved. */
@@ -40,19 +41,19 @@ void td_detector_evaluator_free(td_detector_evaluator *j);
 td_program *td_detector_evaluator_program(td_detector_evaluator *j);
 
 /**
- * Evaluate everything `ld`, a loader over `ds`, lends in one epoch.  out->boxes are the metrics;
- * images that cannot be read count neither as found nor as missed.  Of several ranks, rank 0 gets
- * what all have found and evaluates it, as one rank would; counts and metrics are then everybody's.
- *   TD_EFORMAT   more bad images than may be, on all ranks together
- *   TD_ENUMERIC  the network gives boxes that are no finite numbers
+ * Evaluate one epoch of `ld`, a loader of `ds`.  out->boxes are the metrics; images that cannot be
+ * read are ignored.  With several ranks, rank 0 gathers the detections of all and evaluates them,
+ * as one rank would; all ranks get the counts and metrics.
+ *   TD_EFORMAT   more bad images than allowed, on all ranks together
+ *   TD_ENUMERIC  the network outputs boxes that are not finite
  */
 td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
                                     const td_detector_evaluator_opts *opts,
                                     td_eval_result *out) TD_CHECKED;
 
 /**
- * Of the last run: metrics with those of each class, and the detections; valid until the next.  On
- * ranks but 0 empty.
+ * Of the last run: metrics including those of each class, and the detections; valid until the next
+ * run.  Empty on ranks other than 0.
  */
 const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j);
 const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *j, size_t *n);

@@ -38,7 +38,7 @@ static void release(evaluation *e)
     td_tensors_free(e->weights);
 }
 
-/* no weights given: an inference benchmark as in the reference */
+/* Without weights: an inference benchmark, as in the reference. */
 static td_status open_fresh(const evaluation *e)
 {
     if (e->o.use_ema || e->o.ema_too)
@@ -67,7 +67,7 @@ static td_status open_weights(evaluation *e)
 static td_status match_labels(evaluation *e)
 {
     const int n = e->o.model.num_classes;
-    if (!e->weights) /* which know no class */
+    if (!e->weights) /* fresh weights have no class names */
         return td_evaluation_count_classes(e);
     TD_TRY(td_class_names_open(&(td_class_names_opts){ .weights = e->weights,
                                                        .path = e->o.weights,
@@ -114,7 +114,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .progress = td_evaluation_progress(e) };
 }
 
-/* one pass over the data, with exact counts */
+/* Evaluate the data once; the results must be finite. */
 static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_eval_result *v)
 {
     TD_TRY(td_evaluator_run(e->evaluator, e->ld, jo, v));
@@ -131,7 +131,8 @@ static td_status run_evaluator(evaluation *e, const td_evaluator_opts *jo, td_ev
 }
 
 /*
- * the averages, after the weights; the first result's times are copied, for the evaluator has them
+ * Evaluate the averages after the weights; copies the weights' times, because the evaluator reuses
+ * its memory.
  */
 static td_status evaluator_averages(evaluation *e, td_eval_result *v, double **latency,
                                     td_eval_result *ema)
@@ -181,7 +182,7 @@ static td_status open_evaluator(evaluation *e)
     const td_evaluator_opts jo = evaluator_opts(e);
     TD_TRY(td_evaluation_open_device(e));
     TD_TRY(td_evaluator_new(&e->o.model, e->dev, &jo, &e->evaluator));
-    if (e->o.ema_too) /* there or not is known before an hour has gone by */
+    if (e->o.ema_too) /* fail now rather than after a long evaluation */
         TD_TRY(td_weights_check(e->weights, e->o.weights,
                                 &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                                 td_evaluator_program(e->evaluator)));
@@ -190,7 +191,7 @@ static td_status open_evaluator(evaluation *e)
     return td_evaluation_open_report(e, td_evaluator_program(e->evaluator));
 }
 
-/* metrics that the evaluator does not sum itself */
+/* Sum over ranks what the evaluator does not sum. */
 static td_status sum_rest(evaluation *e, td_evaluate_result *r)
 {
     const int classes = e->o.model.num_classes;
@@ -214,7 +215,7 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
 {
     td_status st = TD_OK;
     td_gather outcomes = { 0 };
-    const bool has_report = e->o.report.file || e->o.workspace; /* on rank 0, which all know */
+    const bool has_report = e->o.report.file || e->o.workspace; /* the same on all ranks */
     td_eval_result v, ema;
     double *latency = NULL;
     TD_TRY(open_evaluator(e));

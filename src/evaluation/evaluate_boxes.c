@@ -34,7 +34,9 @@ static int by_id(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-/* Everything as pycocotools takes it; what refers to nothing is left out there, too. */
+/*
+ * Read annotations as pycocotools does, which ignores those of unknown images or categories, too.
+ */
 static td_status read_ground_truths(comparison *c, const char *path)
 {
     td_coco_opts opts = { .keeps_odd = true };
@@ -60,11 +62,14 @@ static td_status read_ground_truths(comparison *c, const char *path)
         c->images[i] = k->images[i].id;
     qsort(c->images, k->n_images, sizeof *c->images, by_id);
     for (size_t i = 0; i < k->n_categories; i++)
-        c->categories[i] = k->categories[i].id; /* in order already */
+        c->categories[i] = k->categories[i].id; /* already sorted */
     return TD_OK;
 }
 
-/* Images must be known.  What is found of other categories counts nowhere, which is said. */
+/*
+ * Read the detections.  Their images must be known; those of unknown categories are ignored with a
+ * warning.
+ */
 static td_status read_found(comparison *c, const char *annotations, const char *detections)
 {
     const td_coco *k = c->coco;
@@ -94,7 +99,7 @@ static td_status take_names(const comparison *c, td_boxes_eval *out)
     out->names = td_alloc(out->metrics.n_classes + 1, sizeof *out->names);
     if (!out->names)
         return TD_ENOMEM;
-    for (size_t i = 0; i < out->metrics.n_classes; i++) { /* both are in order of ids */
+    for (size_t i = 0; i < out->metrics.n_classes; i++) { /* both are sorted by id */
         out->names[i] = td_copy_text(c->coco->categories[i].name);
         if (!out->names[i])
             return TD_ENOMEM;

@@ -1,8 +1,8 @@
 /*
- * evaluate_draw.c -- evaluate --draw: images with what a detector found and what is annotated
+ * evaluate_draw.c -- evaluate --draw: images with detected and annotated boxes
  *
- * Detections are fractions of the image; annotations are pixels of the annotated size, which an
- * image that was shrunk later no longer has.
+ * Detections are in fractions of the image; annotations are in pixels of the annotated size, from
+ * which the image's size differs if it was resized later.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "data/objects.h"
 #include "evaluation/evaluation.h"
 
-#define MIN_SCORE 0.3 /* where none is asked for: as of detect */
+#define MIN_SCORE 0.3 /* default, as in detect */
 
 typedef struct {
     td_overlay_box *boxes;
@@ -38,7 +38,7 @@ td_status td_evaluation_open_drawn(td_evaluation *e)
                                    &e->annotated);
 }
 
-/* pixels of the image as it is drawn; *is_stored: without turning */
+/* Size in pixels of the drawn image; *is_stored: the orientation in its Exif data is ignored. */
 static td_status find_size(const td_evaluation *e, int64_t sample, const void *bytes, size_t n,
                            int size[2], bool *is_stored)
 {
@@ -55,7 +55,7 @@ static const char *class_name(const td_evaluation *e, int label)
     return td_dataset_class_name(e->ds, label - 1);
 }
 
-/* the best on top */
+/* Add the detections; the best are drawn last. */
 static void add_found(const td_evaluation *e, const td_detection *found, int n, const int size[2],
                       pen *p)
 {
@@ -130,7 +130,7 @@ out:
 
 td_status td_evaluation_log_drawn(const td_evaluation *e)
 {
-    int64_t n = e->n_drawn; /* of this rank */
+    int64_t n = e->n_drawn; /* on this rank */
     if (!e->annotated)
         return TD_OK;
     TD_TRY(td_comm_sum_i64(e->comm, &n, 1));

@@ -1,5 +1,5 @@
 /*
- * evaluation.c -- common steps of the evaluations of classifiers and detectors
+ * evaluation.c -- steps common to evaluations of classifiers and detectors
  */
 #include "evaluation/evaluation.h"
 
@@ -67,7 +67,7 @@ td_status td_evaluation_sum_bad(const td_evaluation *e, td_evaluate_result *r)
 
 /* --- the report ------------------------------------------------------------------------------- */
 
-/* the TensorFlow program's --warmup_steps */
+/* default of the TensorFlow program's --warmup_steps */
 enum { TF_WARM_BATCHES = 50 };
 
 static td_status agree(td_evaluation *e, const char *config, const td_program *program)
@@ -87,7 +87,7 @@ out:
     return st;
 }
 
-/* with --workspace only: a name that a training does not use */
+/* The path of the report; the default name, with --workspace, is not used by a training. */
 static td_status name_report(const td_evaluation *e, char **path)
 {
     const char *file = e->o.report.file ? e->o.report.file : "evaluation.json";

@@ -1,8 +1,8 @@
 /*
  * evaluator.c -- runs a classifier over a data set and counts the results
  *
- * The program has one batch size; a short batch is copied into a buffer of full size and only its
- * own rows are counted.
+ * The program has one batch size; a smaller batch is copied into a buffer of full size and only its
+ * rows are counted.
  */
 #include "evaluation/evaluator.h"
 
@@ -27,10 +27,10 @@ struct td_evaluator {
     size_t image_bytes;
     float *images;   /* [batch, 3, S, S], for short batches */
     int64_t *labels; /* [batch] */
-    double *latency; /* grown */
+    double *latency; /* [n_batches] s, grown */
     size_t cap_latency;
     td_eval_result window; /* since the last record */
-    double log_s;          /* that it took to write */
+    double log_s;          /* seconds to write it */
 };
 
 td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
@@ -106,7 +106,7 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
-/* adds the prediction of each image */
+/* Count the prediction of each image. */
 static void count_confusion(const td_evaluator *j, const td_batch *b, int64_t *confusion)
 {
     const float *logits = td_program_output(j->program, "logits", NULL);
@@ -133,7 +133,7 @@ static td_status evaluate_batch(td_evaluator *j, const td_batch *b, const td_eva
         count_confusion(j, b, o->confusion);
     TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
-    /* the reference's wait contains the writing of the line before */
+    /* in the reference, the wait includes the time to write the previous line */
     const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
     j->log_s = 0;
     j->latency[v->n_batches] = compute_s;
@@ -170,7 +170,7 @@ static void add_metric(td_report *r, const char *prefix, const char *name, doubl
     td_report_add(r, metric, value);
 }
 
-/* adds the sums since the last record */
+/* Every print_freq batches, write a record of the sums since the last one. */
 static td_status report_batches(td_evaluator *j, const td_evaluator_opts *o,
                                 const td_eval_result *v)
 {
@@ -246,7 +246,7 @@ static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_gather
     return TD_OK;
 }
 
-/* computed by rank 0, broadcast to all */
+/* Rank 0 writes the logits of all ranks. */
 static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_gather *all)
 {
     td_tensors *t;
@@ -262,7 +262,7 @@ static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o,
     return st;
 }
 
-/* every image once, whatever rank had it; stopped if one was */
+/* Sum the counts of all ranks; stopped if one rank was. */
 static td_status sum_counts(td_comm *comm, td_eval_result *v)
 {
     td_counts *c = &v->counts;

@@ -1,8 +1,8 @@
 /*
  * label_match.c -- maps a data set's classes to a network's outputs
  *
- * A map is JSON, {"folder": 7, "other": "name of an output"}, or lines "folder 7": a folder's name
- * may have spaces, so the number is what follows the last one.
+ * A map is JSON, {"folder": 7, "other": "name of an output"}, or lines "folder 7": the number
+ * follows the last space, because a folder's name may contain spaces.
  */
 #include "evaluation/label_match.h"
 
@@ -26,11 +26,11 @@ enum { NAMES_SHOWN = 5, ID_BYTES = 9 /* n01440764 */, OUTPUTS_MAX = 1 << 20 };
 typedef struct {
     const td_label_match *m;   /* borrowed */
     const td_dataset *ds;      /* borrowed */
-    td_known_classes imagenet; /* empty unless there are as many outputs */
+    td_known_classes imagenet; /* empty unless the network has at least as many outputs */
     bool is_imagenet;          /* the outputs' names are ImageNet's */
-    bool trusts_names;         /* they are the outputs' names, not merely presumed */
+    bool trusts_names;         /* the names are known to be the outputs', not assumed */
     td_map by_name;            /* an output's name -> its number + 1, or AMBIGUOUS */
-    int64_t *label;            /* [classes of ds] the output; -1: none */
+    int64_t *label;            /* [classes of ds] output of each class; -1: none */
 } matcher;
 
 #define AMBIGUOUS ((void *)(uintptr_t)-1)
@@ -92,7 +92,10 @@ static td_status index_name(td_map *by_name, const char *name, int output)
     return td_map_set(by_name, name, is && is != value ? AMBIGUOUS : value);
 }
 
-/* a line of a synset list, "n01440764 tench, Tinca tinca", is known by its id, too */
+/*
+ * Index the outputs' names; a line of a synset list, "n01440764 tench, Tinca tinca", also by its
+ * id.
+ */
 static td_status index_names(matcher *x)
 {
     const td_class_names *names = x->m->names;
@@ -109,7 +112,7 @@ static td_status index_names(matcher *x)
     return TD_OK;
 }
 
-/* do nine of ten names begin as ImageNet's?  Lists differ in synonyms and spelling. */
+/* Do nine of ten names begin like ImageNet's?  Lists differ in synonyms and spelling. */
 static bool names_are_imagenets(const matcher *x)
 {
     const td_class_names *names = x->m->names;
@@ -122,7 +125,7 @@ static bool names_are_imagenets(const matcher *x)
     return n_same >= x->imagenet.n * 9 / 10;
 }
 
-/* the output of that name; -1: none.  TD_EFORMAT: several */
+/* Find the output with this name; -1: none.  TD_EFORMAT: several. */
 static td_status find_name(const matcher *x, const char *name, int64_t *out)
 {
     td_text changed = { 0 };
@@ -143,9 +146,9 @@ static td_status find_name(const matcher *x, const char *name, int64_t *out)
     return st;
 }
 
-/* --- ways ------------------------------------------------------------------------------------- */
+/* --- by order, by name ------------------------------------------------------------------------ */
 
-/* folder i is output i; `why` for the log, NULL: it is what anyone expects */
+/* Folder i is output i; `why`: the reason, for the log. */
 static td_status take_order(matcher *x, const char *why)
 {
     const int n = td_dataset_classes(x->ds);
@@ -182,7 +185,7 @@ static void log_match(const matcher *x, int n_ids)
                td_dataset_root(x->ds), x->m->n_outputs);
 }
 
-/* presumed names may have nothing to do with the data */
+/* Match by name.  Assumed names may not match the data at all: then match by order. */
 static td_status match_by_name(matcher *x)
 {
     const int n = td_dataset_classes(x->ds);
@@ -333,7 +336,7 @@ out:
     return st;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- choosing the method ---------------------------------------------------------------------- */
 
 static td_status decide(matcher *x)
 {
@@ -351,7 +354,7 @@ static td_status decide(matcher *x)
     return take_order(x, "the weight file has no class names");
 }
 
-/* names of outputs: the network's, or those of the matching classes */
+/* Renumber the classes; an output without a known name gets the matching class's name. */
 static td_status relabel(const matcher *x, td_dataset *ds)
 {
     const int n = x->m->n_outputs;
@@ -375,7 +378,7 @@ out:
     return st;
 }
 
-/* labels that are numbers name outputs themselves */
+/* Labels that are numbers are output numbers. */
 static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
 {
     if (m->label_map || m->by_order)

@@ -9,14 +9,14 @@
 
 typedef struct {
     int64_t n, n_top1, n_topk;
-    int64_t n_nonfinite; /* samples whose loss is infinite or not a number */
-    double loss_sum;     /* of samples */
+    int64_t n_nonfinite; /* samples whose loss is not finite */
+    double loss_sum;     /* sum over the samples */
 } td_counts;
 
 /**
  * Count a batch: logits [n, classes], labels [n], losses [n] or NULL.  A label is among the k best
- * when fewer than k classes are better; of equal logits the lower class is better, as in torch.topk
- * on a stable order.  A logit that is not a number never wins.
+ * if fewer than k classes are better; of equal logits, that of the lower class is better, as in
+ * torch.topk with a stable order.  NaN is worse than any other logit.
  */
 void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, const float *losses,
                     int n, int classes, int k);

@@ -13,10 +13,10 @@
 #include "base/stats.h"
 #include "evaluation/confusion.h"
 
-/* the gathered bytes of one image */
+/* the bytes gathered for each image */
 typedef struct {
     int32_t label, best;
-    float probability; /* of `best`; 1 if correct, since it is unused */
+    float probability; /* of `best`; 1 if correct, where it is unused */
 } outcome;
 
 typedef struct {
@@ -31,7 +31,7 @@ typedef struct {
 
 /* --- collecting ------------------------------------------------------------------------------- */
 
-/* softmax of the largest logit; 0 if it is NaN */
+/* Softmax of the largest logit; 0 if it is NaN. */
 static float probability_of(const float *x, int n, int best)
 {
     double sum = 0;
@@ -80,7 +80,7 @@ static int by_count(const void *a, const void *b)
     return p->count != q->count ? (p->count < q->count) - (p->count > q->count) : by_key(a, b);
 }
 
-/* the outcome of image i; other ranks may have sent anything */
+/* Get the outcome of image i.  Check it: other ranks may have sent anything. */
 static td_status get(const td_gather *s, size_t i, const td_outcome_metadata *f, mistake *out)
 {
     const int64_t sample = s->images[i].sample;
@@ -97,7 +97,7 @@ static td_status get(const td_gather *s, size_t i, const td_outcome_metadata *f,
     return TD_OK;
 }
 
-/* wrong[*n] and, where there is a matrix, counts[classes, classes] */
+/* Fill wrong[*n] and, if not NULL, counts[classes, classes]. */
 static td_status count(const td_gather *s, const td_outcome_metadata *f, int64_t *counts,
                        mistake *wrong, size_t *n)
 {
@@ -174,7 +174,7 @@ static td_status add_pairs(td_text *t, const td_outcome_metadata *f, const mista
     return TD_OK;
 }
 
-/* `path` below `folder`, or NULL */
+/* `path` relative to `folder`, or NULL if it is not inside. */
 static const char *below(const char *path, const char *folder)
 {
     size_t n = folder ? strlen(folder) : 0;

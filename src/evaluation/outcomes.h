@@ -6,8 +6,8 @@
  *     jo.outcomes = &outcomes;   td_evaluator_run fills it; rank 0 then has the images of all ranks
  *     TD_TRY(td_outcomes_report(&outcomes, &metadata, report));
  *
- * The record is bounded: all counts of at most TD_CONFUSION_CLASSES classes, of more classes the
- * pairs that are confused most; and the mistakes that the network was surest of.
+ * The record has a bounded size: all counts for at most TD_CONFUSION_CLASSES classes, otherwise the
+ * most frequently confused pairs; and the mistakes with the highest probabilities.
  */
 #ifndef TD_EVALUATION_OUTCOMES_H
 #define TD_EVALUATION_OUTCOMES_H
@@ -21,26 +21,26 @@
 #define TD_CONFUSION_RECORD "CONFUSION" /* the record's type */
 
 enum {
-    TD_CONFUSION_CLASSES = 64, /* most classes that have a matrix */
-    TD_CONFUSION_PAIRS = 50,   /* most pairs of more classes */
+    TD_CONFUSION_CLASSES = 64, /* with more classes, no matrix is written */
+    TD_CONFUSION_PAIRS = 50,   /* pairs written instead */
     TD_CONFUSION_MISTAKES = 24
 };
 
-/** Add the images of a batch: logits [b->n, classes] f32.  Images without a label are left out. */
+/** Add the images of a batch: logits [b->n, classes] f32.  Images without a label are ignored. */
 TD_CHECKED td_status td_outcomes_add(td_gather *s, const td_batch *b, const float *logits,
                                      int classes);
 
 typedef struct {
-    const td_dataset *ds;        /* that was evaluated */
+    const td_dataset *ds;        /* the evaluated data set */
     const char *folder;          /* the data set as the user named it: paths are relative to it */
-    const td_class_names *names; /* of the outputs; NULL: those of `ds` */
+    const td_class_names *names; /* names of the outputs; NULL: those of `ds` */
     int n_classes;
-    int64_t epoch; /* from 0; -1: of no training */
+    int64_t epoch; /* from 0; -1: not in a training */
 } td_outcome_metadata;
 
 /**
- * Write the record of all images, as rank 0 has them; nothing without images.  A NULL report
- * swallows it.  TD_EDEVICE: another rank sent what is no outcome; TD_EIO; TD_ENOMEM.
+ * Write the record of all images, on rank 0; nothing if there are no images or `r` is NULL.
+ * TD_EDEVICE: another rank sent an invalid outcome; TD_EIO; TD_ENOMEM.
  */
 TD_CHECKED td_status td_outcomes_report(const td_gather *s, const td_outcome_metadata *f,
                                         td_report *r);

@@ -96,7 +96,7 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
     const bool is_sound = v->counts.n_nonfinite == 0;
     const double top1 = is_sound ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
     const double topk = is_sound ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
-    s->top1 = is_first ? top1 : fmax(s->top1, top1); /* of NaN and a number, the number */
+    s->top1 = is_first ? top1 : fmax(s->top1, top1); /* fmax ignores a NaN */
     s->topk = is_first ? topk : fmax(s->topk, topk);
     s->loss = is_first ? loss : is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);
     return TD_OK;
@@ -138,7 +138,7 @@ td_status td_run_sums_add_line(td_run_sums *s, double rate)
 
 /* --- TensorFlow's names ----------------------------------------------------------------------- */
 
-/* of a copy without the first n_warm: the sum, and the value between the two nearest ranks */
+/* The sum of n times, and their quantiles q[n_q], interpolated between the two nearest. */
 static td_status tf_times(const double *x, int n, double *sum, double *at, const double *q, int n_q)
 {
     *sum = 0;

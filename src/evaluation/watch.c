@@ -20,7 +20,7 @@
 
 enum { NAP_MS = 200 };
 
-/* identifies a file: a replaced one has another inode or time */
+/* Identifies a version of a file: a replaced file has another inode or time. */
 typedef struct {
     ino_t inode;
     struct timespec written;
@@ -41,14 +41,14 @@ static bool is_same(const version *a, const version *b)
            a->written.tv_nsec == b->written.tv_nsec;
 }
 
-/* has its training finished all planned epochs? */
+/* Has the checkpoint's training finished all planned epochs? */
 static td_status is_last(const char *path, bool *out)
 {
     td_tensors *t;
     td_run_state s;
     td_json *config = NULL;
     int64_t epochs = 0;
-    *out = true; /* a file of weights alone has no successor */
+    *out = true; /* a file with only weights is not followed by another */
     TD_TRY(td_weight_file_read(path, false, &t));
     const char *kind = td_tensors_meta(t, "tandem.kind");
     const char *text = td_tensors_meta(t, "tandem.config");
@@ -65,7 +65,7 @@ out:
     return st;
 }
 
-/* false: a signal came */
+/* Wait until the file changes; false: a signal was received. */
 static bool wait_for_other(const char *path, const version *seen, int poll_s)
 {
     version now;
@@ -93,7 +93,7 @@ static td_status evaluate_once(const td_evaluate_opts *o,
     return told == TD_OK ? st : told;
 }
 
-/* not for ranks: they could see different checkpoints */
+/* Several ranks could see different checkpoints: refuse them. */
 static td_status check_ranks(const td_evaluate_opts *o)
 {
     td_rank_place place;

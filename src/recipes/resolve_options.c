@@ -59,7 +59,7 @@ static td_status resolve_iterations(td_train_opts *o)
     return TD_OK;
 }
 
-/* --epochs takes the place of the steps that a preset counts, not of those that the user gave */
+/* --epochs replaces a preset's number of steps, but not one that the user gave. */
 static void replace_steps(td_train_opts *o)
 {
     const td_field *fields = td_train_fields();
@@ -78,7 +78,7 @@ static void resolve_detector(td_train_opts *o, double batch)
     if (o->lr.peak == TD_PRESET_OPEN)
         o->lr.peak = SSD320_LR * batch / SSD320_BATCH;
     if (o->length.epochs == TD_PRESET_OPEN)
-        o->length.epochs = 1; /* computed from the steps */
+        o->length.epochs = 1; /* num_steps determines the number of epochs */
     else if (o->launch.counts_steps)
         replace_steps(o);
 }

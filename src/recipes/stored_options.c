@@ -72,7 +72,7 @@ bool td_option_is_stored(const td_field *f)
     return !td_field_is_path(f) && !is_of_one_run(f->name);
 }
 
-/* the row of a name in any spelling, and the table and struct it belongs to; NULL: none */
+/* The row of a name or alias, and the table and struct it belongs to; NULL: none. */
 static const td_field *find_row(td_train_opts *o, const char *name, td_field_group *group)
 {
     td_field_group groups[7];

@@ -420,8 +420,7 @@ td_status td_train_check_training(const td_train_opts *o)
 
 td_status td_train_check_line(const td_train_opts *o)
 {
-    if (o->compat.fp16 &&
-        o->amp.amp)
+    if (o->compat.fp16 && o->amp.amp)
         return td_error(TD_EUSAGE, "--fp16 and --amp exclude each other: please use only one");
     if (o->compat.fp16 && o->amp.precision != TD_PRECISION_DEFAULT &&
         o->amp.precision != TD_PRECISION_FP16)
