@@ -1,8 +1,8 @@
 /*
  * all_reduce.c -- the kernels of collective nodes
  *
- *     all_reduce_begin   copies its part into the bucket; the last part of a bucket starts its sum
- *     all_reduce_end     waits for the bucket; copies its part of the sum out
+ *     all_reduce_begin   copies its operand into the bucket; the bucket's last part starts the sum
+ *     all_reduce_end     waits for the bucket; copies its part of the sum to the result
  */
 #include "runtime/all_reduce.h"
 
@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "ops/ops.h"
 
-/* is there anything to sum in this run?  `update` is operand i, if there is one */
+/* is a sum required in this run?  Operand i, if there is one, is `update` */
 static bool is_wanted(const td_node *n, int i, void *const *args)
 {
     const td_all_reduce_attr *a = n->attr;
@@ -79,7 +79,7 @@ const td_kernel *td_collective_select(const td_node *n)
 
 int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
 {
-    enum { LINE = 16, COPIES = 3 }; /* as reduction.c lays them out */
+    enum { LINE = 16, COPIES = 3 }; /* the layout of reduction.c */
     int64_t floats = 0;
     bool starts = false;
     for (int i = 0; c && i < g->n_nodes; i++) {

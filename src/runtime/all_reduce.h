@@ -9,18 +9,18 @@
 #include "runtime/kernel.h"
 #include "tandem/program.h"
 
-/** The kernel of a collective node; NULL: it is not collective. */
+/** The kernel of a collective node; NULL if the node is not collective. */
 const td_kernel *td_collective_select(const td_node *n);
 
 /**
- * Make buckets for all collective nodes of a graph, among the ranks of `c` (NULL: one rank); *out
- * is NULL if there are none.  Every rank calls it with the same graph.
+ * Make the buckets for all collective nodes of a graph, to be summed over the ranks of `c` (NULL:
+ * one rank); *out is NULL if there are none.  Every rank must call it with the same graph.
  */
 TD_CHECKED td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out);
 
 /**
- * Bytes that a rank will hold for them: its numbers, the sums, and the incoming slices of the
- * others, in shared or own memory.  `g` before or after pass buckets; 0 for one rank.
+ * Bytes of memory, shared or private, that a rank will use for them: its operands, the sums, and
+ * the slices received from the others.  `g` may be before or after pass buckets.  0 for one rank.
  */
 int64_t td_collective_bytes(const td_graph *g, const td_comm *c);
 

@@ -1,15 +1,15 @@
 /*
  * autotune.c -- times kernels and searches for layouts
  *
- * A layout that helps one node may cost its neighbours reorders, so the whole graph is compared:
- * the sum of its nodes' times, reorders included, after layout, clean and copies.  The search
- * starts with every node's preferred layout and tries, in this order, another candidate for all
- * nodes, for all with images of one size, for single ones; a change is kept if the sum falls by
- * more than the noise of timing.
+ * A layout that helps one node may cost its neighbours reorders, so whole graphs are compared, by
+ * the sum of their nodes' times, including reorders, after the passes layout, clean and copies.
+ * The search starts with every node's preferred layout and tries, in this order, another candidate
+ * for all nodes, for all nodes with images of one size, and for single nodes; a change is kept if
+ * the sum decreases by more than the timing noise.
  *
- * Another program may have slowed down a single timing.  So the kernels concerned by the preferred
- * layouts and the changes found are timed again, the shorter time counts, and the search continues
- * from there; at the end the changes must still be an improvement, or all are dropped.
+ * Another program may have slowed down a single timing.  So the kernels used with the preferred
+ * layouts and with the changes found are timed again, the shorter time counts, and the search
+ * continues from there; at the end, all changes are dropped unless they are still an improvement.
  */
 #include "runtime/autotune.h"
 
@@ -30,20 +30,20 @@
 
 enum { LAYOUTS_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
 
-#define RUN_NS_MAX   40000000   /* of one kernel's timing, once it ran RUNS_MIN times */
-#define SAY_NS       5000000000 /* between two lines about a search */
-#define GAIN_MIN     0.001      /* of the graph's sum, for a change to stay */
-#define GAIN_WANTED  0.01       /* of it, for all changes together */
+#define RUN_NS_MAX   40000000   /* limit for timing one kernel, after RUNS_MIN runs */
+#define SAY_NS       5000000000 /* between two log lines about a search */
+#define GAIN_MIN     0.001      /* share of the graph's sum that a change must save */
+#define GAIN_WANTED  0.01       /* share of it that all changes together must save */
 #define FILL_BYTE    0x3c       /* 0.0115 as float32, 0.0115 as bf16, 1.06 as fp16 */
 #define PROBLEM_HEAD "time "
 
 /* a problem whose layouts can be chosen */
 typedef struct {
-    char *key;    /* the map's */
-    int64_t side; /* of the images: height of operand 0 */
+    char *key;    /* owned by the map */
+    int64_t side; /* image size: height of operand 0 */
     int choice, best;
-    unsigned layouts; /* bit k: candidate k is there and differs from those before */
-    bool is_used;     /* in the variant last looked at */
+    unsigned layouts; /* bit k: candidate k exists and differs from those before */
+    bool is_used;     /* in the last variant examined */
 } problem_state;
 
 struct td_tuner {
@@ -51,13 +51,13 @@ struct td_tuner {
     td_tune_mode mode;
     td_tune_cache *cache;
     char graph[24];   /* hash of the graph being compiled */
-    bool is_resolved; /* there are choices for it in the cache */
+    bool is_resolved; /* the cache has choices for it */
     bool is_searching;
     bool is_timing_again;
-    td_map timed_again; /* keys that were, since this began */
+    td_map timed_again; /* the keys timed in this round */
     td_map problems;    /* problem -> problem_state, while searching */
     td_arena arena;
-    td_status st; /* the first failure inside of a hook that cannot report */
+    td_status st; /* the first failure in a hook, which cannot return one */
 };
 
 /* --- problems --------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool has_macs(const td_node *n)
     return n->op->macs && n->op->macs(n) > 0;
 }
 
-/* may it be run on made-up numbers, and does its layout matter? */
+/* can it be run on arbitrary numbers, and does its layout matter? */
 static bool is_timed(const td_node *n)
 {
     if (n->op->is_leaf || n->op->is_alias || td_node_has_effect(n) || n->n_in == 0 || n->n_out == 0)
@@ -165,7 +165,7 @@ static td_status run_for_best(const td_prepared *p, void *const *args, double *b
         int64_t t0 = td_now_ns();
         TD_TRY(p->kernel->run(p, args));
         int64_t t1 = td_now_ns();
-        if (i && t1 - t0 < least) /* the first one warms up */
+        if (i && t1 - t0 < least) /* the first run is a warm-up */
             least = t1 - t0;
         if (i >= RUNS_MIN && t1 - begin > RUN_NS_MAX)
             break;
@@ -190,7 +190,7 @@ static td_status time_kernel(const td_kernel *k, const td_node *n, double *secon
     return st;
 }
 
-/* once more, unless that was done in this round; the shorter time is kept */
+/* times it again, unless this round did already; the shorter time is kept */
 static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, const char *key,
                             double *seconds)
 {
@@ -205,7 +205,7 @@ static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, c
     return td_tune_cache_put(t->cache, key, again);
 }
 
-/* from the cache, or measured if allowed; *is_known: succeeded */
+/* from the cache, or measured if allowed; *is_known: whether there is a time */
 static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, double *seconds,
                              bool *is_known)
 {
@@ -224,7 +224,7 @@ static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, 
     return st;
 }
 
-/* the fastest of list[count]; *out is NULL where not all times are known */
+/* the fastest of list[count]; *out is NULL if not all times are known */
 static td_status choose(td_tuner *t, const td_node *n, const td_kernel *const *list, int count,
                         const td_kernel **out, double *best, td_text *why)
 {
@@ -265,7 +265,7 @@ td_status td_tune_choose(td_tuner *t, const td_node *n, const td_kernel **out, t
     return st;
 }
 
-/* --- what a variant of the graph takes -------------------------------------------------------- */
+/* --- the time of a variant of the graph ------------------------------------------------------- */
 
 static td_status add_nodes(td_tuner *t, const td_graph *g, double *sum)
 {
@@ -324,7 +324,7 @@ static td_status cost(td_tuner *t, const td_graph *g, const char *skip, double *
 
 /* --- the search ------------------------------------------------------------------------------- */
 
-/* candidates that differ */
+/* the candidates that differ from each other, as bits */
 static unsigned list_layouts(const td_node *n)
 {
     td_node_layouts w[LAYOUTS_MAX];
@@ -404,7 +404,8 @@ static void log_progress(search *s)
            (double)(s->logged_ns - s->began_ns) * 1e-9);
 }
 
-/* give candidate k to all of `side` (-1: any), or to `only`; true when that changes something */
+/* select candidate k for all problems of `side` (-1: any), or for `only`; true if that changes
+   anything */
 static bool move(td_tuner *t, int k, int64_t side, const problem_state *only)
 {
     bool any = false;
@@ -466,7 +467,7 @@ static td_status search_layouts(td_tuner *t, search *s)
     return TD_OK;
 }
 
-/* 0 for all, or what the search found best; false where that is the same */
+/* select candidate 0 for all, or the best that the search found; false if these are the same */
 static bool set_choices(td_tuner *t, bool to_best)
 {
     bool any = false;
@@ -478,7 +479,7 @@ static bool set_choices(td_tuner *t, bool to_best)
     return any;
 }
 
-/* the sums of both, by times taken again */
+/* times the kernels of both again and updates their sums */
 static td_status compare_again(td_tuner *t, search *s)
 {
     td_status st = TD_OK;
@@ -574,7 +575,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
 
 /* --- the tuner -------------------------------------------------------------------------------- */
 
-/* everything else that timings depend on besides the problem */
+/* everything that timings depend on, except the problem */
 static td_status name_machine(const td_device *dev, td_text *out)
 {
     td_text_add(out, "%s; %s; %d threads", td_cpu_name(), td_cpu_isa(), td_threads());

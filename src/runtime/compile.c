@@ -1,7 +1,7 @@
 /*
  * compile.c -- td_compile: resolves the precision, then builds the program
  *
- * Precision `auto` is resolved by measuring programs (precision.c), so this step is above both.
+ * Precision `auto` is resolved by measuring programs (precision.c), so td_compile calls both.
  */
 #include "pass/pass.h"
 #include "runtime/program_parts.h"

@@ -1,5 +1,5 @@
 /*
- * runtime/device.h -- a device: backends in order of preference, seen as a target by the passes
+ * runtime/device.h -- a device: backends in order of preference; the passes use it as a target
  */
 #ifndef TD_RUNTIME_DEVICE_H
 #define TD_RUNTIME_DEVICE_H
@@ -13,13 +13,14 @@ struct td_device {
     const char *name;
     const td_backend *backends[TD_BACKENDS_MAX]; /* best first */
     int n_backends;
-    bool emulates; /* half types by float32 kernels (emulate_half.h), before `ref` is asked */
+    bool emulates; /* half types by float32 kernels (emulate_half.h), before `ref` */
     td_target target;
-    td_tuner *tuner; /* NULL: nothing measured is used */
+    td_tuner *tuner; /* NULL: no measurements are used */
     td_comm *comm;   /* borrowed; NULL: one rank */
 };
 
-/** Programs compiled on `dev` from now on run among these ranks; `c` is kept.  NULL: alone. */
+/** Programs compiled on `dev` from now on sum over the ranks of `c`, which must outlive them.
+    NULL: one rank. */
 void td_device_join(td_device *dev, td_comm *c);
 
 #endif

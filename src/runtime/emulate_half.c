@@ -5,11 +5,11 @@
  *                       widen                                round
  *     scratch:            '--> x f32 --> [ float32 kernel ] --> y f32
  *
- * The shadow is a copy of the node with float32 where the node has half; layouts and attributes
- * are kept, so that a buffer is converted as a whole, padding included (zeros stay zeros).  What
- * was float32 already, masks and indices are passed through.  Operands are all read before a result
- * is written, so a result may have an operand's memory whatever the op says.  In the scratch,
- * result 0 takes over a widened operand where the op allows it.
+ * The shadow is a copy of the node with float32 in place of half; layouts and attributes are kept,
+ * so that a buffer is converted as a whole, including padding (zeros stay zeros).  Tensors that are
+ * float32 already, masks and indices are passed through.  All operands are read before a result is
+ * written, so a result may use an operand's memory whatever the op's may_overwrite.  In the
+ * scratch, result 0 reuses a widened operand's buffer if the op allows it.
  */
 #include "runtime/emulate_half.h"
 
@@ -22,7 +22,7 @@
 #include "runtime/backends.h"
 
 #define MAX_TENSORS (TD_IN_MAX + TD_OUT_MAX)
-#define PART        32768 /* elements a thread converts at once */
+#define PART        32768 /* elements that a thread converts at once */
 
 /* --- the node in float32 ---------------------------------------------------------------------- */
 
@@ -112,11 +112,11 @@ typedef struct {
     td_prepared inner;
     td_probe shadow;
     bool is_widened[MAX_TENSORS];
-    size_t offset[MAX_TENSORS]; /* in the scratch, of those */
+    size_t offset[MAX_TENSORS]; /* of their buffers in the scratch */
     int64_t count[MAX_TENSORS]; /* elements, padding included */
 } widened;
 
-/* the widened operand whose buffer the only or first result may have; -1: none */
+/* the widened operand whose buffer result 0 may use; -1: none */
 static int overwritten(const widened *w, const td_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -126,7 +126,7 @@ static int overwritten(const widened *w, const td_node *n)
     return -1;
 }
 
-/* buffers after the inner kernel's scratch */
+/* places buffers after the inner kernel's scratch */
 static void place_buffers(widened *w, const td_node *n, size_t *scratch_bytes)
 {
     size_t end = td_round_up(w->inner.scratch_bytes, TD_HOST_ALIGN);

@@ -2,10 +2,10 @@
  * runtime/kernel.h -- the interface of backends: a list of kernels, best first
  *
  *     select:   for each kernel of the op: accepts(node)? -> prepare(node) -> a prepared call
- *     run:      prepared.kernel->run(&prepared, args)      pointers in, nothing decided
+ *     run:      prepared.kernel->run(&prepared, args)      only pointers change; no decisions
  *
- * args holds the operands' pointers, then the results', then the scratch (NULL when none was asked
- * for).  A shape-only operand's pointer must not be read.
+ * args holds the pointers of the operands, then of the results, then of the scratch (NULL if the
+ * kernel needs none).  A shape-only operand's pointer must not be read.
  */
 #ifndef TD_RUNTIME_KERNEL_H
 #define TD_RUNTIME_KERNEL_H
@@ -17,25 +17,25 @@
 
 typedef struct td_kernel td_kernel;
 
-/* A kernel made ready for one node. */
+/* A kernel prepared for one node. */
 typedef struct {
     const td_kernel *kernel;
     const td_node *node;            /* types and attributes; outlives the call */
-    void *state;                    /* the kernel's own, or NULL */
-    size_t scratch_bytes;           /* asked of the planner; alive during this call only */
-    char impl[64];                  /* the library's name for what it chose, or "" */
-    struct td_reduction *reduction; /* of collective nodes: the program's, borrowed */
+    void *state;                    /* owned by the kernel, or NULL */
+    size_t scratch_bytes;           /* the planner provides it for the call only */
+    char impl[64];                  /* the implementation that the library chose, or "" */
+    struct td_reduction *reduction; /* collective nodes: borrowed from the program */
 } td_prepared;
 
 struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
     const td_op *op;
 
-    /* Can this node be run here, exactly as it is?  No side effects; TD_ENOKERNEL when not,
-       with a short reason as the message ("groups is 1"). */
+    /* Can this kernel run the node exactly as it is?  No side effects; otherwise TD_ENOKERNEL, with
+       a short reason as the message ("groups is 1"). */
     td_status (*accepts)(const td_node *n);
 
-    /* Everything slow.  Fills state, scratch_bytes and impl; may be NULL. */
+    /* Does all slow work in advance.  Sets state, scratch_bytes and impl; may be NULL. */
     td_status (*prepare)(const td_node *n, td_prepared *out);
 
     td_status (*run)(const td_prepared *p, void *const *args);
@@ -48,14 +48,14 @@ typedef struct {
     const td_kernel *const *kernels; /* best first */
     int n_kernels;
 
-    /* Layouts the best kernel of a CHOOSES node prefers; NULL or false: no opinion. */
+    /* The layouts that the best kernel for a CHOOSES node prefers; NULL or false: no preference. */
     bool (*preferred_layout)(const td_node *n, td_node_layouts *out);
 
-    /* Other layouts it has kernels for, k = 0, 1, ..., that are worth measuring where the user asks
-       for it (runtime/autotune.h); false past the end.  NULL: none. */
+    /* Candidate k = 0, 1, ... of other layouts that it has kernels for, to be measured if the user
+       requests it (runtime/autotune.h); false past the end.  NULL: none. */
     bool (*candidate_layout)(const td_node *n, int k, td_node_layouts *out);
 
-    /* One line about its library, for doctor; may be NULL. */
+    /* One line about the backend's library, for `tandem doctor`; may be NULL. */
     void (*describe)(td_text *out);
 } td_backend;
 

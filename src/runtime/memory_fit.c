@@ -1,19 +1,19 @@
 /*
  * memory_fit.c -- compiles a program within a memory limit, by recomputing results
  *
- *     plan -> too large -> goal = limit -> drop results until no more is alive at once -> plan
+ *     plan -> too large -> goal = limit -> drop results until live memory <= goal -> plan
  *                              ^                                                           |
  *                              +------ lower by what the plan takes beyond the limit ------+
  *
- * What is alive at once is known before the plan; the plan takes that and the gaps between
- * its buffers, so a goal may have to be lowered a few times.
+ * The peak of live memory is known before the plan; the plan adds gaps between buffers, so a goal
+ * may have to be lowered a few times.
  */
 #include "base/log.h"
 #include "runtime/program_parts.h"
 
 enum { TRIES = 8 };
 
-/* another graph; the old one is freed */
+/* replaces the program's graph and plans the new one; the old graph is freed */
 static td_status plan_graph(td_program *p, td_graph *g)
 {
     td_program_unplan(p);
@@ -22,7 +22,8 @@ static td_status plan_graph(td_program *p, td_graph *g)
     return td_program_plan(p);
 }
 
-/* what the kernels of `full` ask for, and the bytes that no recomputation saves */
+/* *scratch: the scratch bytes of every node's kernel in `full`, which recomputation does not
+   save */
 static td_status find_scratch(td_program *p, const td_graph *full, size_t **scratch)
 {
     td_program probe = { .dev = p->dev, .graph = (td_graph *)(uintptr_t)full };

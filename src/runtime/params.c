@@ -2,8 +2,8 @@
  * params.c -- a program's inputs, outputs and parameters: exchange in plain order, and initial
  * values
  *
- * Outside, a parameter that is stored in half (amp level O3) is float32: files and callers see one
- * type whatever the precision.
+ * A parameter that is stored in half precision (amp level O3) is exchanged as float32: files and
+ * callers see one type at any precision.
  */
 #include <string.h>
 
@@ -70,7 +70,8 @@ static td_status find_param(const td_program *p, const char *name, td_value **ou
     return TD_OK;
 }
 
-/* offset of index i in dimension d: an element's offset is the sum over its dimensions */
+/* the offset contributed by index i of dimension d: an element's offset is the sum over its
+   dimensions */
 static int64_t part_offset(const td_blocking *bl, const td_type *t, int d, int64_t i)
 {
     int64_t at[TD_RANK_MAX] = { 0 };
@@ -88,7 +89,7 @@ static void copy_elements(char *to, const char *from, size_t each)
         memcpy(to, from, each);
 }
 
-/* offsets of all indices of every dimension, concatenated */
+/* a table of the offsets of all indices of every dimension, concatenated */
 static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[TD_RANK_MAX])
 {
     td_blocking bl;
@@ -137,7 +138,7 @@ static td_status copy_param(const td_value *v, char *inside, char *plain, bool t
     return TD_OK;
 }
 
-/* copy between a parameter and plain float32 (float64) outside */
+/* copy between a parameter and the caller's plain float32 (float64) data */
 static td_status exchange(td_program *p, const td_value *v, char *outside, bool to_outside)
 {
     const td_dtype d = v->type.dtype;
@@ -175,13 +176,14 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
 
 /* --- initial values --------------------------------------------------------------------------- */
 
-/* elements of one stream of random numbers: parts are drawn in parallel, the bits stay the same */
+/* elements drawn from one stream of random numbers: parts are drawn in parallel, with the same bits
+   for any number of threads */
 #define INIT_PART 65536
 
-/* standard deviation of a standard normal that is cut at +-2 */
+/* standard deviation of a standard normal distribution truncated at +-2 */
 #define CUT_DEVIATION 0.87962566103423978
 
-/* values beyond two deviations are drawn again; what comes out has deviation 1 */
+/* values beyond two deviations are drawn again; the result has deviation 1 */
 static double draw_truncated(td_rng *r)
 {
     double x;

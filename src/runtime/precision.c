@@ -32,8 +32,9 @@ static td_status probe_graph(td_graph **out)
 }
 
 /*
- * The convolutions of a few runs, added up, in seconds.  A mean, not the best: next to other busy
- * processes some bf16 kernels wait for each other, and that is what the training would meet.
+ * The total time of the convolutions of a few runs, in seconds.  A mean, not the minimum: on a
+ * machine with other busy processes some bf16 kernels wait for each other, which would slow down
+ * the training too.
  */
 static td_status probe(td_device *dev, const td_graph *g, td_precision precision, double *mean)
 {
@@ -86,7 +87,8 @@ out:
 
 /* --- the environment -------------------------------------------------------------------------- */
 
-/* an edit that no option made; both spellings of a variable at once: the newer one counts */
+/* applies an edit of an op list unless an option made it; if both spellings of a variable are set,
+   the newer one counts */
 static void use(const char **option, const char *const edit[2], const char *what)
 {
     if (*option || (!edit[0] && !edit[1]))
@@ -95,11 +97,12 @@ static void use(const char **option, const char *const edit[2], const char *what
     if (edit[0] && edit[1])
         td_log(TD_LOG_WARN, "amp",
                "%s: both spellings of the variable are set, using the newer one", what);
-    if (td_amp_check_list(what, *option) != TD_OK) /* TensorFlow's ops that no graph here has */
+    if (td_amp_check_list(what, *option) != TD_OK) /* may name other TensorFlow ops */
         td_log(TD_LOG_WARN, "amp", "environment: %s", td_error_message());
 }
 
-/* a value of the command line wins over the environment's, if only with its default */
+/* was the option given on the command line, even with its default value?  It overrides the
+   environment */
 static bool is_asked(const td_amp_opts *o, const char *name)
 {
     const td_field *fields = td_amp_fields();
@@ -133,9 +136,9 @@ static td_status apply_environment(td_amp_opts *o)
     return TD_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- resolving -------------------------------------------------------------------------------- */
 
-/* what TensorFlow's rewrite would give up, and what would leave the run in float32, is an error */
+/* an error if TensorFlow's rewrite would give up, or if the run would stay in float32 */
 static td_status check_painting(const td_amp_opts *o)
 {
     td_amp_lists *lists;
@@ -156,7 +159,8 @@ static td_status check_painting(const td_amp_opts *o)
                           td_error_message());
 }
 
-/* options of the command line against those of a checkpoint, which td_amp_check has not seen */
+/* resolves conflicts between options of the command line and of a checkpoint, which td_amp_check
+   has not seen */
 static void resolve(td_amp_opts *o)
 {
     if (o->precision == TD_PRECISION_TF32) {
@@ -178,7 +182,7 @@ static void resolve(td_amp_opts *o)
     }
 }
 
-/* of the options alone: the environment's may be there for other programs */
+/* considers only options: the environment variables may be meant for other programs */
 static bool says_how(const td_amp_opts *o)
 {
     return o->rule || o->level || o->allow_add || o->allow_remove || o->infer_add ||
@@ -193,7 +197,7 @@ td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
     TD_TRY(check_painting(o));
-    bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one asks for it */
+    bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one requests mixed precision */
     if (o->precision == TD_PRECISION_DEFAULT && !o->amp &&
         !(is_policy && o->level != TD_AMP_LEVEL_O0))
         o->precision = TD_PRECISION_FP32;

@@ -2,9 +2,9 @@
  * process.c -- sets up the process before anything else: standard files, OpenMP's wait policy,
  * file size limits; and its number of compute threads
  *
- * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it there is too late for
- * this process image; exec gives the same process a second start.  5000 spins are a few
- * microseconds: longer than the gap between two kernels, shorter than another process's time slice.
+ * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it in main is too late
+ * for this process image; exec restarts the process.  5000 spins are a few microseconds: longer
+ * than the gap between two kernels, shorter than another process's time slice.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,17 +18,17 @@
 #include "base/signals.h"
 #include "tandem/program.h"
 
-#define MARK "TANDEM_STARTED" /* set on the second start: never a third */
+#define MARK "TANDEM_STARTED" /* set before exec, so that there is only one */
 
 void td_process_setup(char **argv)
 {
-    td_standard_files_open(); /* first: whatever is opened next would get their numbers */
+    td_standard_files_open(); /* first, because the next open would get their descriptor numbers */
     td_signals_ignore_file_limit();
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv(MARK))
         return;
     if (setenv("GOMP_SPINCOUNT", "5000", 1) != 0 || setenv(MARK, "1", 1) != 0)
         return;
-    execv("/proc/self/exe", argv); /* returns only on failure; then continue unchanged */
+    execv("/proc/self/exe", argv); /* returns only on failure: the process continues */
 }
 
 void td_set_threads(int n)

@@ -1,8 +1,8 @@
 /*
  * program.c -- runs a compiled program, and reports on it
  *
- * A run walks a flat array of prepared calls.  Setup nodes (program_new.c) run once after a
- * parameter was set, the rest in every run.
+ * A run walks a flat array of prepared calls.  Setup nodes (program_new.c) run once after
+ * parameters are set, all other nodes in every run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static td_status failed(const td_program *p, int i, td_status st)
                             p->calls[i].prepared.kernel->name);
 }
 
-/* inputs may have been bound since, and reshapes of them must look at the same memory */
+/* updates the pointers of reshaped inputs, since inputs may have been bound to other memory */
 static td_status follow_inputs(td_program *p)
 {
     const td_graph *g = p->graph;
@@ -49,7 +49,7 @@ static td_status follow_inputs(td_program *p)
     return TD_OK;
 }
 
-/* after parameters were set, and before anything else runs */
+/* fills the half copies of weights, after parameters were set and before any node runs */
 static td_status fill_copies(td_program *p)
 {
     td_status st = TD_OK;
@@ -192,7 +192,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     *best_s = 0;
     if (!c->prepared.kernel || td_node_has_effect(p->graph->nodes[i]))
         return TD_OK;
-    p->is_profiled = false; /* these runs are in no profile */
+    p->is_profiled = false; /* these runs are not profiled */
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();
         st = run_call(p, i);
@@ -204,7 +204,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     return st == TD_OK ? st : failed(p, i, st);
 }
 
-/* --- looking inside --------------------------------------------------------------------------- */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 double td_program_waited_s(const td_program *p)
 {
@@ -229,7 +229,7 @@ static bool is_read_before(const td_node *n, int i)
     return false;
 }
 
-/* an update reads what it writes, but for the half copies of weights */
+/* an update also reads what it writes, except the half copies of weights */
 static void count_traffic(const td_node *n, td_node_report *r)
 {
     if (!td_node_has_kernel(n))

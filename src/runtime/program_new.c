@@ -1,10 +1,11 @@
 /*
  * program_new.c -- builds a program from a graph: passes, kernels, plan, slab
  *
- *     slab:  [ parameters and what follows from them | activations, scratch at planned offsets ]
+ *     slab:  [ parameters, results of setup nodes | activations, scratch at planned offsets ]
  *
  * Nodes that depend on parameters alone, and on none that the graph changes, are setup nodes
- * (td_plan_mark_setup): folded filters, reordered weights; in training what is frozen.
+ * (td_plan_mark_setup): folded filters, reordered weights; in training, nodes that depend on frozen
+ * weights only.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -88,7 +89,7 @@ static td_status list_params(td_program *p)
     return TD_OK;
 }
 
-/* memory for the plan, and everything in it where it belongs */
+/* allocates the slab and sets all addresses in it */
 static td_status place(td_program *p)
 {
     p->address = td_alloc((size_t)p->graph->n_values + 1, sizeof *p->address);

@@ -4,7 +4,7 @@
  *     compile.c ----> precision.c           which half type; `auto` measures programs
  *         |               |
  *         '-> program_new.c                 passes, slab, copies
- *                 |-> memory_fit.c          less memory, by working results out twice
+ *                 |-> memory_fit.c          less memory, by recomputing results
  *                 '-----> program_plan.c    kernels and the plan
  *     program.c runs it, params.c fills it
  */
@@ -20,7 +20,7 @@
 typedef struct {
     td_prepared prepared;
     int n_args;
-    int *value;  /* [n_in + n_out] value whose pointer an argument is */
+    int *value;  /* [n_in + n_out] index of the value of each argument */
     void **args; /* operands, results, scratch */
     const char *why;
     const char *text;
@@ -28,7 +28,7 @@ typedef struct {
     double seconds;
 } td_call_slot;
 
-/* a half copy of a parameter: filled when that was set, kept by the update from then on */
+/* a half copy of a parameter: filled when the parameter is set, then kept current by the update */
 typedef struct {
     td_node node; /* assign copy, weight; in no graph */
     td_value *in[2];
@@ -40,8 +40,8 @@ struct td_program {
     td_graph *graph;
     td_arena arena;
     td_plan plan;
-    td_recomputed recomputed; /* for a limit of memory */
-    int64_t unlimited_bytes;  /* what the plan would take without it */
+    td_recomputed recomputed; /* for memory_limit */
+    int64_t unlimited_bytes;  /* the plan's size without the limit */
     td_call_slot *calls;      /* [graph nodes]; leaves and aliases have no kernel */
     bool *is_setup;
     void **address; /* [graph values] */
@@ -63,19 +63,20 @@ struct td_program {
 td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
                          td_program **out) TD_CHECKED;
 
-/** The error for a node that no kernel accepts, with the reasons of those that were asked. */
+/** The error for a node that no kernel accepts, with the kernels' reasons. */
 td_status td_program_no_kernel(const td_node *n, const td_text *why);
 
-/** Kernels and a plan for p->graph; p has none yet.  td_program_unplan after a failure too. */
+/** Choose kernels and make a plan for p->graph; p has none yet.  Call td_program_unplan even after
+    a failure. */
 td_status td_program_plan(td_program *p) TD_CHECKED;
 void td_program_unplan(td_program *p);
 
-/** Parameters and activations, as planned. */
+/** The planned bytes of parameters and activations. */
 int64_t td_program_planned_bytes(const td_program *p);
 
 /**
- * Have a planned program planned within o->memory_limit, from `full`, the graph before pass
- * recompute; NULL: nothing can be done.  TD_ENOMEM with *o->least_bytes set: it cannot be done.
+ * Replan a program within o->memory_limit, from `full`, the graph before pass recompute (NULL: it
+ * cannot be replanned).  TD_ENOMEM, with *o->least_bytes set: the limit cannot be met.
  */
 td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_opts *o) TD_CHECKED;
 

@@ -7,7 +7,7 @@
 #include "pass/plan.h"
 #include "tandem/program.h"
 
-/** Lent by the program, as long as it lives. */
+/** Borrowed from the program; valid as long as it exists. */
 typedef struct {
     const td_graph *graph; /* after all passes */
     const td_plan *plan;
@@ -22,7 +22,7 @@ static inline bool td_node_has_kernel(const td_node *n)
     return !n->op->is_leaf && !n->op->is_alias;
 }
 
-/** How long the runs of a program so far have waited for sums over ranks. */
+/** Seconds that the program's runs so far have waited for sums over ranks. */
 double td_program_waited_s(const td_program *p);
 
 #endif

@@ -72,7 +72,7 @@ static td_status damaged(const td_tune_cache *c, const char *what)
     return td_error(TD_EFORMAT, "'%s': %s", c->path, what);
 }
 
-/* cuts off the next line; NULL: no complete line */
+/* the next line, which is cut off the text; NULL: no complete line */
 static char *next_line(char **at)
 {
     char *line = *at, *end = strchr(line, '\n');
@@ -83,7 +83,7 @@ static char *next_line(char **at)
     return line;
 }
 
-/* the file's last line, cut off; false when what is before it has another hash */
+/* cuts off the file's last line; false if its hash differs from that of the text before it */
 static bool check_end(char *text)
 {
     const size_t n = strlen(text);

@@ -1,5 +1,5 @@
 /*
- * dnnl_common.c -- makes descriptors, names layouts, runs primitives
+ * dnnl_common.c -- creates descriptors, converts layout names, runs primitives
  *
  * oneDNN names a layout by a tag ("aBcd16b"), which it can print but not parse; a table from text
  * to tag is built by printing every tag.
@@ -48,8 +48,8 @@ td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream)
 
 /* --- types ------------------------------------------------------------------------------------ */
 
-/* f16 is left out on purpose: where the library has it at all, most of it is slower than float32
-   kernels between conversions (runtime/emulate_half.h) */
+/* f16 is left out on purpose: most of the library's f16 kernels, where it has any, are slower than
+   float32 kernels between conversions (runtime/emulate_half.h) */
 bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
 {
     static const dnnl_data_type_t known[TD_N_DTYPE] = {
@@ -62,7 +62,7 @@ bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
     return known[d] != dnnl_data_type_undef;
 }
 
-/* the plain tags of each rank: our "" */
+/* the tag of plain layout (our "") for each rank */
 static dnnl_format_tag_t plain_tag(int rank)
 {
     static const dnnl_format_tag_t tags[] = {
@@ -120,7 +120,7 @@ td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out)
     return TD_OK;
 }
 
-/* --- a descriptor's layout in words ----------------------------------------------------------- */
+/* --- the name of a descriptor's layout -------------------------------------------------------- */
 
 typedef struct {
     int rank, n_blocks;
@@ -157,7 +157,7 @@ static bool tag_means(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memory
     return same;
 }
 
-/* outer dimensions by falling stride (equal ones keep their order), then the inner blocks */
+/* outer dimensions by decreasing stride (equal strides keep their order), then the inner blocks */
 static void compose(const md_info *f, char *out, size_t room)
 {
     int order[TD_RANK_MAX + 1];

@@ -1,7 +1,7 @@
 /*
  * backend/dnnl/dnnl_common.h -- converts between Tandem's types and oneDNN's, and runs primitives
  *
- * One engine and one stream serve the process.  Primitives are made in prepare with a scratchpad
+ * The process has one engine and one stream.  Primitives are created in prepare, with a scratchpad
  * placed by the planner; run only sets pointers.
  */
 #ifndef TD_DNNL_COMMON_H
@@ -21,19 +21,19 @@ td_status td_dnnl_failed(dnnl_status_t ds, const char *what);
 
 td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream) TD_CHECKED;
 
-/** false: oneDNN does not know the type. */
+/** False: oneDNN does not support the type. */
 bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out);
 
 /**
  * Memory descriptor of a type; the caller destroys it.  groups > 1: a filter [K, C/G, R, S] becomes
- * [G, K/G, C/G, R, S].  any: the layout is left to oneDNN.
+ * [G, K/G, C/G, R, S].  any: oneDNN chooses the layout.
  */
 td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t *out) TD_CHECKED;
 
-/** A 2-D plain descriptor with the rows and columns exchanged: [A, B] seen as [B, A]. */
+/** A plain 2-D descriptor, transposed: the memory of [A, B] as [B, A]. */
 td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out) TD_CHECKED;
 
-/** The layout's name in our notation; false when ours cannot express it. */
+/** The layout's name in our notation; false if our notation cannot express it. */
 bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES]);
 
 #define TD_DNNL_ARGS_MAX 8
@@ -57,40 +57,41 @@ typedef struct {
 } td_dnnl_bind;
 
 /**
- * Prepare the primitive of `pd` (always destroyed) in `out`: state, scratch_bytes, impl.
- * The scratchpad is the last kernel argument.
+ * Create the primitive of `pd`, which is always destroyed, and set out->state, scratch_bytes and
+ * impl.  The scratchpad is the last kernel argument.
  */
 td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
                           const td_dnnl_bind *binds, td_prepared *out) TD_CHECKED;
 td_status td_dnnl_run(const td_prepared *p, void *const *args) TD_CHECKED;
 void td_dnnl_release(td_prepared *p);
 
-/** Attributes that select a scratchpad of the caller. */
+/** Attributes that select a scratchpad provided by the caller. */
 td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 
-/** TD_ENOKERNEL when oneDNN would fall back to its reference code (or `ds` is no success). */
+/** TD_ENOKERNEL if oneDNN would fall back to its reference code, or if `ds` is an error. */
 td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
-/** Can a convolution or one of its gradients be made for this number of images of n's batch? */
+/** TD_ENOKERNEL if oneDNN has no kernel for n, a convolution or a gradient of one, with this batch
+    size. */
 td_status td_dnnl_conv_accepts(const td_node *n, int64_t images) TD_CHECKED;
 
-/** Make the primitive for it; td_dnnl_run runs it with n's arguments. */
+/** Create the primitive for that batch size; td_dnnl_run runs it with n's arguments. */
 td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out) TD_CHECKED;
 
-/* A convolution of some of a batch's images, made for one thread. */
+/* The part of a convolution that one thread computes: some of the batch's images. */
 typedef struct {
     td_prepared call;
     int64_t first, n;  /* images */
-    size_t scratch_at; /* in the kernel's scratch */
+    size_t scratch_at; /* offset in the kernel's scratch */
 } td_dnnl_slice;
 
-/* The state of a kernel that gives each thread a slice. */
+/* The state of a kernel that divides the batch among threads. */
 typedef struct {
     int n;
     td_dnnl_slice part[];
 } td_dnnl_slices;
 
-/** Can the batch of x and y be split between images among all threads? */
+/** TD_ENOKERNEL if the batch of x and y cannot be divided by images among all threads. */
 td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y) TD_CHECKED;
 
 /** Operand 0 of `n` holds the images.  The slices' scratch starts at `scratch_from` bytes. */

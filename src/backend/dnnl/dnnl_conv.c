@@ -53,9 +53,9 @@ static conv_view view_of(const td_node *n)
 
 typedef struct {
     dnnl_memory_desc_t x, w, y, bias;
-    dnnl_memory_desc_t hint_w; /* the filter the hint is asked with */
+    dnnl_memory_desc_t hint_w; /* the filter in `hint` */
     dnnl_primitive_attr_t attr;
-    dnnl_primitive_desc_t hint; /* the forward convolution a gradient belongs to */
+    dnnl_primitive_desc_t hint; /* the forward convolution of a gradient */
 } conv_parts;
 
 static void parts_release(conv_parts *p)
@@ -70,13 +70,13 @@ static void parts_release(conv_parts *p)
 }
 
 /*
- * oneDNN's relu and clip compute the processor's maximum and minimum, which replace NaN by the
- * bound: a network that diverged would answer as if nothing had happened.  These forms keep NaN.
+ * oneDNN's relu and clip use the processor's maximum and minimum, which replace NaN by the bound: a
+ * network that diverged would give finite results.  These forms keep NaN.
  *
  * hardswish is x * min(max(alpha x + beta, 0), 1), and NaN times anything is NaN.
  *
- *   relu    hardswish with the largest alpha and no beta: the factor is 1 from 2.9e-39 on and 0
- *           below zero.  Zeros may be negative, and an infinity below zero becomes NaN.
+ *   relu    hardswish with the largest alpha and no beta: the factor is 1 from 2.9e-39 up and 0
+ *   below zero.  Zeros may be negative, and an infinity below zero becomes NaN.
  *   relu6   relu; + tiny, which changes only zeros; hardswish with the factor 0 from six on and 1
  *           below, so that zero now means "at least six"; - tiny/2, which makes those the only
  *           negative values; a leaky relu whose slope turns -tiny/2 into six; - tiny/2, which
@@ -170,8 +170,8 @@ static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc
 }
 
 /*
- * An image of one pixel has the same memory in plain order and channels last.  Our notation calls
- * it plain; oneDNN has fast kernels only where both ends are called channels last.
+ * An image of one pixel has the same memory in plain order and in channels last.  Our notation
+ * calls it plain; oneDNN has fast kernels only if input and output are both declared channels last.
  */
 static bool is_plain_pixel(const td_type *t)
 {
@@ -206,7 +206,7 @@ static td_status make_pd(const td_node *n, const conv_view *given, open_ends any
     return st;
 }
 
-/* the node's convolution for another number of images */
+/* the node's convolution with another batch size */
 static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_t *pd)
 {
     conv_view v = view_of(n);
@@ -214,7 +214,7 @@ static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_
     return make_pd(n, &v, (open_ends){ 0 }, pd);
 }
 
-/* --- what the device is asked ----------------------------------------------------------------- */
+/* --- queries by the device -------------------------------------------------------------------- */
 
 td_status td_dnnl_conv_accepts(const td_node *n, int64_t images)
 {
@@ -232,7 +232,7 @@ static td_status conv_accepts(const td_node *n)
     return td_dnnl_conv_accepts(n, view_of(n).x.dim[0]);
 }
 
-/* a matrix product over a copied image is no reason to keep a layout */
+/* false for a matrix product over unfolded images, which does not justify keeping a layout */
 static bool is_direct(const_dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
@@ -253,7 +253,7 @@ static bool find_direct(const td_node *n, const conv_view *v, open_ends any,
     return false;
 }
 
-/* tries the filter's layout, then leaves it open */
+/* tries the filter's layout, then lets oneDNN choose it */
 static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
                           dnnl_primitive_desc_t *pd)
 {
@@ -263,9 +263,10 @@ static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
 }
 
 /*
- * Filter gradients of narrow groups.  bf16 has no kernel for 8 channels a group in blocks of 8, but
- * float32 has: its layouts are preferred, and the device emulates.  4 channels a group have a
- * direct kernel channels last only.  Both beat the matrix product, some of them tenfold.
+ * Filter gradients of narrow groups.  For 8 channels per group in blocks of 8, oneDNN has a float32
+ * kernel but none for bf16: the float32 kernel's layouts are preferred, and the device emulates
+ * bf16.  For 4 channels per group the only direct kernel is for channels last.  Both are faster
+ * than the matrix product, some of them ten times.
  */
 static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known,
                            dnnl_primitive_desc_t *pd)
@@ -283,9 +284,9 @@ static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known
 }
 
 /*
- * What the neighbours have is kept if a direct kernel supports it; otherwise oneDNN chooses all
- * layouts.  An image of few channels stays plain.  The gradients' result takes the layout of the
- * operand that lends its shape.
+ * The operands' layouts are kept if a direct kernel supports them; otherwise oneDNN chooses all
+ * layouts.  An image with few channels stays plain.  A gradient gets the layout of operand 2, which
+ * also gives its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 {
@@ -313,7 +314,7 @@ static bool is_conv(const td_node *n)
            n->op == &td_op_conv2d_grad_x || n->op == &td_op_conv2d_grad_w;
 }
 
-/* the layouts of a primitive, which is destroyed */
+/* the layouts of the primitive of `pd`, which is destroyed */
 static bool preferred_of(const td_node *n, dnnl_primitive_desc_t pd, td_node_layouts *out)
 {
     bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
@@ -340,7 +341,7 @@ bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out)
     return is_conv(n) && best_pd(n, &pd) == TD_OK && preferred_of(n, pd, out);
 }
 
-/* channels last, blocks of 16 channels; images of few channels stay plain */
+/* channels last, blocks of 16 channels; images with few channels stay plain */
 bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out)
 {
     static const char *const layouts[] = { "acdb", "aBcd16b" };

@@ -1,13 +1,14 @@
 /*
- * dnnl_conv_parts.c -- a filter's gradient in half, the batch shared out among the threads
+ * dnnl_conv_parts.c -- the filter gradient in half precision, with the batch divided among the
+ * threads
  *
  * In oneDNN's bf16 weight gradients of filters larger than 1 x 1, threads wait for each other many
- * times in a call, spinning.  If another program takes a core away from one of the threads, such a
- * call takes 10 to 200 times as long.  Here each thread runs a single-threaded primitive over its
- * own images into its own gradient, and the gradients are summed; threads wait only at the end.  On
- * an idle machine it is as fast.
+ * times per call, in spin loops.  If another program uses one thread's core, such a call takes 10
+ * to 200 times as long.  Here each thread runs a single-threaded primitive over its own images into
+ * its own gradient, and the gradients are summed; threads wait only at the end.  On an idle machine
+ * both ways are equally fast.
  *
- * The sum depends on the number of parts, which is the number of threads at prepare.
+ * The sum's rounding depends on the number of parts, which is the number of threads at prepare.
  */
 #include <stdatomic.h>
 
@@ -18,7 +19,7 @@
 
 enum { DY, X, SHAPE, DW, SCRATCH }; /* the kernel's arguments */
 
-/* the gradients apart from the first thread's: no more than this */
+/* maximum memory for the gradients of all threads but the first */
 #define EXTRA_BYTES_MAX ((int64_t)64 << 20)
 
 static td_status accepts(const td_node *n)

@@ -1,12 +1,13 @@
 /*
- * dnnl_conv_slices.c -- convolutions and their gradients by images, a slice for each thread
+ * dnnl_conv_slices.c -- convolutions and their gradients with the batch divided among the threads
  *
  *     x  [ images of thread 0 | images of thread 1 | ... ]
- *          a primitive made for one thread each; they wait for each other only at the end
+ *          one single-threaded primitive for each slice; threads wait for each other only at the
+ *          end
  *
- * oneDNN shares a convolution out among its threads itself, by whatever it finds best.  This way
- * each core streams through images of its own and is disturbed by no other; which is faster
- * depends on the shape, so these follow the library's own kernels and are chosen by autotuning.
+ * oneDNN's own kernels divide a convolution among threads by a heuristic.  Here each core reads
+ * only its own images and never waits for another.  Which is faster depends on the shape, so these
+ * kernels come after the library's in the list, and autotuning chooses them.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "ops/ops.h"
 #include "tandem/program.h"
 
-/* operand i of n goes by images; the others are filters, biases, shapes */
+/* is operand i of n a batch of images?  The others are filters, biases or shapes. */
 static bool is_images(const td_node *n, int i)
 {
     return i == 0 || (i == 3 && n->op == &td_op_conv2d_fused);
@@ -28,7 +29,7 @@ int64_t td_dnnl_image_bytes(const td_type *t)
     return td_type_bytes(t) / t->dim[0];
 }
 
-/* images of part k of n, as even as can be */
+/* the number of images in part k of n, as even as possible */
 static int64_t share(int64_t batch, int n, int k)
 {
     return batch * (k + 1) / n - batch * k / n;
@@ -88,7 +89,7 @@ td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from, td_prepa
     s->n = threads;
     out->state = s;
     out->scratch_bytes = scratch_from;
-    td_set_threads(1); /* what a primitive is made for */
+    td_set_threads(1); /* create single-threaded primitives */
     td_status st = prepare_parts(n, s, td_in_type(n, 0)->dim[0], &out->scratch_bytes);
     td_set_threads(threads);
     if (st == TD_OK)

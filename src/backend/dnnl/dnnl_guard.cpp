@@ -1,15 +1,15 @@
 /*
  * dnnl_guard.cpp -- the one C++ file: catches what oneDNN throws
  *
- * Each guarded function is called in a try block, which is entered at no cost.  When an allocation
+ * Each guarded function is called in a try block, which costs nothing to enter.  When an allocation
  * fails and no exception can be caught, the process ends here instead of in an abort or a fault:
  *
- *   std::terminate   an exception leaves a function that may not throw, or a thread of oneDNN's
+ *   std::terminate   an exception leaves a noexcept function, or one of oneDNN's threads
  *   SIGSEGV          oneDNN's own operator new returned NULL, and the constructor ran on it
  *
  * Both handlers act only while a guarded call is under way and after a failed allocation (a
- * std::bad_alloc in flight; errno ENOMEM, which is cleared before each call); in every other case
- * whoever was there before them is asked.  They use async-signal-safe functions only.
+ * std::bad_alloc in flight; errno ENOMEM, which is cleared before each call); otherwise the
+ * handlers that were installed before them run.  They use only async-signal-safe functions.
  */
 #include "backend/dnnl/dnnl_guard.h"
 
@@ -21,13 +21,13 @@
 #include <new>
 #include <unistd.h>
 
-/* of io/atomic.h and base/arena.h, which are C11 */
+/* declared in io/atomic.h and base/arena.h, which are C11 */
 extern "C" void td_atomic_remove_all(void);
 extern "C" void td_alloc_note_failed(void);
 
 namespace {
 
-std::atomic<int> n_inside{ 0 }; /* guarded calls under way, of all threads */
+std::atomic<int> n_inside{ 0 }; /* guarded calls in progress in all threads */
 std::terminate_handler old_terminate;
 struct sigaction old_fault;
 std::once_flag once;
@@ -37,7 +37,7 @@ std::once_flag once;
     static const char text[] = "tandem: error: out of memory inside oneDNN\n";
     td_atomic_remove_all();
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        _exit(1); /* nobody left to tell */
+        _exit(1); /* stderr is not writable */
     _exit(1);
 }
 
@@ -56,7 +56,7 @@ std::once_flag once;
     _exit(134); /* a terminate handler must not return; abort() ends in 128 + SIGABRT too */
 }
 
-/* not ours: the fault happens again, with the old action in place */
+/* for other faults it restores the old action and returns; the fault then occurs again */
 void on_fault(int)
 {
     if (n_inside > 0 && errno == ENOMEM)

@@ -2,14 +2,14 @@
  * backend/dnnl/dnnl_guard.h -- calls oneDNN's functions without letting C++ exceptions through
  *
  * oneDNN is C++ behind a C interface, and lets std::bad_alloc through: a C program ends in
- * std::terminate.  Functions that allocate are therefore called by way of dnnl_guard.cpp, which
- * returns dnnl_out_of_memory instead (dnnl_runtime_error for any other exception).  The macros
- * below replace the names, so callers look like any user of oneDNN; a function that is used for the
- * first time and allocates belongs into both lists.
+ * std::terminate.  Functions that allocate are therefore called through dnnl_guard.cpp, which
+ * catches the exception and returns dnnl_out_of_memory instead (dnnl_runtime_error for any other
+ * exception).  The macros below replace the functions' names, so calling code looks as usual; add
+ * every newly used function that allocates to both lists.
  *
  * Two cases cannot be turned into a status: oneDNN writes through a null pointer after a failed
- * allocation, or fails inside one of its own threads.  Then the process ends as it would have, but
- * with one sentence, exit code 1 and without temporary files; see dnnl_guard.cpp.
+ * allocation, or fails inside one of its own threads.  Then the process still ends, but it prints
+ * one sentence, removes its temporary files and exits with code 1; see dnnl_guard.cpp.
  */
 #ifndef TD_DNNL_GUARD_H
 #define TD_DNNL_GUARD_H

@@ -1,9 +1,9 @@
 /*
  * dnnl_pool.c -- max pooling and its gradient
  *
- * oneDNN's workspace for max pooling equals our second result: the winner's position in its window
- * as u8, in the result's layout.  If the library would store anything else, the kernel rejects the
- * node.
+ * oneDNN's workspace for max pooling equals our second result: the position of the maximum in its
+ * window as u8, in the result's layout.  The kernel rejects the node if the library would store
+ * anything else.
  */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static dnnl_status_t create(const td_node *n, dnnl_engine_t engine, dnnl_memory_
     pool_view v = view_of(n);
     dnnl_dims_t strides = { a->stride, a->stride }, kernel = { a->kernel, a->kernel };
     dnnl_dims_t dilation = { 0, 0 }, left = { a->pad, a->pad }, right;
-    for (int d = 0; d < 2; d++) /* what of the right padding the windows really reach */
+    for (int d = 0; d < 2; d++) /* only the right padding that a window covers */
         right[d] = (v.y.dim[2 + d] - 1) * a->stride + a->kernel - v.x.dim[2 + d] - a->pad;
 
     dnnl_primitive_desc_t *forward = n->op == &td_op_max_pool2d ? pd : hint;
@@ -117,9 +117,9 @@ static td_status backward_prepare(const td_node *n, td_prepared *out)
 /* --- NaN -------------------------------------------------------------------------------------- */
 
 /*
- * oneDNN's maximum passes NaN over.  The reference's is the first NaN of a window where there is
- * one, so that it goes on through the network; windows with one are made again here.  Looking for
- * it reads x once more, right after oneDNN did.
+ * oneDNN's maximum ignores NaN.  The reference's maximum of a window with NaN is its first NaN, so
+ * that NaN propagates through the network; this code recomputes windows that contain NaN.  The
+ * search for NaN reads x once more, right after oneDNN did.
  */
 static bool has_nan(const td_type *x, const void *data)
 {
@@ -142,7 +142,7 @@ static bool has_nan(const td_type *x, const void *data)
 typedef struct {
     const td_pool_attr *attr;
     const pool_view *v;
-    td_blocking x, y, where; /* how elements are found */
+    td_blocking x, y, where; /* to compute elements' offsets */
     const char *from;
     char *to;
     uint8_t *winner;
@@ -161,7 +161,7 @@ static bool is_nan_at(const repair *r, int64_t at)
     return (half & 0x7fff) > (dtype == TD_DT_F16 ? 0x7c00 : 0x7f80);
 }
 
-/* the window of result at[]; at[] is [n, c, p, q] */
+/* recomputes the result at index at[] = [n, c, p, q] from its window */
 static void repair_window(const repair *r, const int64_t *at)
 {
     const td_pool_attr *a = r->attr;

@@ -1,13 +1,13 @@
 /*
- * dnnl_reorder.c -- the same values in another memory layout, possibly of another dtype: `reorder`
+ * dnnl_reorder.c -- copies values to another memory layout and possibly another dtype: `reorder`
  * and `assign`
  *
  *     from --convert--> [in the layout of from] --move--> [in the layout of to] --convert--> to
  *
  * oneDNN only moves; base/half converts, because oneDNN's conversion to bf16 flushes subnormals.
- * Both half types are moved as 16 bits, which oneDNN calls bf16.  It preserves all bit patterns,
- * except when no element moves: that is a copy here.  Without AVX-512 its loop for 16 bits takes
- * 20 ns per element; there float32 is moved.
+ * Both half types are moved as 16-bit words, declared to oneDNN as bf16.  It preserves all bit
+ * patterns, except when the layouts are equal: then this code copies.  Without AVX-512, oneDNN's
+ * 16-bit loop takes 20 ns per element; there the values are moved as float32.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "ops/ops.h"
 #include "runtime/emulate_half.h"
 
-/* groups a filter's layout speaks of; 1 when it speaks of none */
+/* the number of groups in a filter's layout; 1 if it has none */
 static int groups_of(const td_type *t)
 {
     char *end;
@@ -67,10 +67,10 @@ static td_status make_pd(const td_type *x, const td_type *y, dnnl_primitive_desc
     return st;
 }
 
-/* --- which way -------------------------------------------------------------------------------- */
+/* --- choosing a route ------------------------------------------------------------------------- */
 
 typedef struct {
-    td_dtype moved; /* what is moved, and converted to and from */
+    td_dtype moved; /* the dtype during the move */
     bool is_converted_before, is_moved, is_converted_after;
 } route;
 
@@ -110,7 +110,7 @@ static td_status make_moving_pd(const td_node *n, td_dtype moved, dnnl_primitive
     return make_pd(&from, &to, pd);
 }
 
-/* moves one type unchanged; of two, the half type if possible, otherwise float32 */
+/* equal types are moved unchanged; of two types, the half type if possible, otherwise float32 */
 static td_dtype first_choice(td_dtype from, td_dtype to)
 {
     if (from == to)
@@ -120,7 +120,7 @@ static td_dtype first_choice(td_dtype from, td_dtype to)
     return td_dtype_is_half(to) ? to : from;
 }
 
-/* *pd: the primitive that moves, NULL when none does */
+/* *pd: the primitive that moves, or NULL if no element moves */
 static td_status find_route(const td_node *n, route *r, dnnl_primitive_desc_t *pd)
 {
     const td_dtype from = from_type(n)->dtype, to = to_type(n)->dtype;

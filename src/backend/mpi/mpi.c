@@ -1,5 +1,5 @@
 /*
- * mpi.c -- libtandem_mpi.so: rank, size and rank 0's address by MPI
+ * mpi.c -- libtandem_mpi.so: gets rank, size and rank 0's address from MPI
  *
  * All calls come from one thread, the program's first.  A run that fails does not call close():
  * mpirun then ends the remaining processes.
@@ -59,7 +59,7 @@ static void close_world(void)
     (void)MPI_Finalize();
 }
 
-/* found by name: TD_MPI_PLUGIN_SYMBOL */
+/* loaded by its name, TD_MPI_PLUGIN_SYMBOL */
 extern const td_mpi_plugin td_mpi_plugin_v1;
 
 __attribute__((visibility("default"))) const td_mpi_plugin td_mpi_plugin_v1 = {

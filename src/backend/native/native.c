@@ -1,5 +1,5 @@
 /*
- * native.c -- the backend: the list of its kernels, and the layouts that they prefer
+ * native.c -- the native backend: its list of kernels, and the layouts that they prefer
  */
 #include "backend/native/native.h"
 

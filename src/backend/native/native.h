@@ -1,20 +1,19 @@
 /*
- * backend/native/native.h -- our own kernels, for ops that memory bounds: norm, pooling, sums,
- * updates
+ * backend/native/native.h -- our own kernels, for memory-bound ops: norm, pooling, sums, updates
  *
  * f32, bf16 and f16, on tensors with channels in vector lanes: aBcd16b and aBcd8b (and acdb with C
  * a multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` adjacent
  * channels.
  *
- *     plane (n, cb)      pixel 0          pixel 1                each lane is a channel of its own:
+ *     plane (n, cb)      pixel 0          pixel 1                each lane is one channel:
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
  *
  * The inner loops (native_simd.inc) are written once with vector types and compiled for AVX-512,
  * AVX2 and the plain machine, and there for each dtype: elements are widened to float32 when they
- * are loaded and rounded to nearest even when they are stored, all arithmetic between is float32,
- * sums are float64. td_native_simd_for picks one at run time.  No two of them fuse a
- * multiplication with an addition, and each sum has a fixed tree, so all give the same bits, with
- * any number of threads.
+ * are loaded and rounded to nearest even when they are stored, all arithmetic in between is
+ * float32, sums are float64. td_native_simd_for picks one at run time.  None of them fuses a
+ * multiplication with an addition, and each sum is added in a fixed order, so all give the same
+ * bits, with any number of threads.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_H
 #define TD_BACKEND_NATIVE_NATIVE_H
@@ -28,7 +27,7 @@
 typedef struct {
     int64_t n_pixels;
     int64_t stride;   /* elements from one pixel to the next: lanes, or C in acdb */
-    bool is_streamed; /* write around the caches: too large to be reused from them */
+    bool is_streamed; /* non-temporal stores: too large for the caches */
 } td_native_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */
@@ -36,23 +35,23 @@ typedef struct {
     float mean[TD_NATIVE_LANES_MAX];
     float scale[TD_NATIVE_LANES_MAX]; /* gamma / sqrt(var + eps) */
     float shift[TD_NATIVE_LANES_MAX]; /* forward: beta; backward: mean of dy */
-    float slope[TD_NATIVE_LANES_MAX]; /* backward: share of (x - mean) taken off */
+    float slope[TD_NATIVE_LANES_MAX]; /* backward: factor of (x - mean) */
 } td_native_coefs;
 
 typedef struct {
-    int64_t H, W, P, Q, kernel, stride, pad; /* below 2^31, as graphs are checked */
+    int64_t H, W, P, Q, kernel, stride, pad; /* below 2^31: checked with the graph */
     bool is_streamed;                        /* dx, as in td_native_plane */
 } td_native_window;
 
 typedef struct {
     double momentum, decay;
-    float lr, inverse; /* inverse: what g is multiplied by first */
+    float lr, inverse; /* inverse: 1 / loss scale, times g */
     bool nesterov;
     double alpha, eps; /* rmsprop */
 } td_native_step;
 
 /* Inner loops for one instruction set, dtype and number of lanes; void is an element of that dtype.
-   `n` elements may be in any order, their results may be operands. */
+   The `n` elements are independent, and a result may be an operand. */
 typedef struct {
     const char *isa;
     td_dtype dtype;
@@ -61,12 +60,13 @@ typedef struct {
     /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
     void (*norm_stats)(const td_native_plane *v, const void *x, double *mean, double *m2);
 
-    /* y = (x - mean) scale + shift (+ z), unless cap is 0 clipped to 0 .. cap (INFINITY: relu);
-       `mask`, NULL or where it was within */
+    /* y = (x - mean) scale + shift (+ z), clipped to 0 .. cap unless cap is 0 (INFINITY: relu);
+       `mask`, unless NULL, has a bit for each element: set where the value was within the range */
     void (*norm_apply)(const td_native_plane *v, const td_native_coefs *c, const void *x,
                        const void *z, void *y, float cap, uint8_t *mask);
 
-    /* with g = dy where the mask is set (mask NULL: all): sum of g, dot = sum of g (x - mean) */
+    /* with g = dy where the mask is set, otherwise 0 (mask NULL: g = dy): sum of g, dot = sum of g
+       (x - mean) */
     void (*norm_grad_sums)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                            const uint8_t *mask, const void *x, double *sum, double *dot);
 
@@ -84,10 +84,10 @@ typedef struct {
                 void *y);                                                         /* gate[lanes] */
     void (*fill)(const td_native_plane *v, const void *value, float by, void *y); /* value[lanes] */
 
-    /* one row p of the result; `where` in bytes, lanes to a pixel */
+    /* row p of the result; `where` has one byte for each lane of a pixel */
     void (*max_pool_row)(const td_native_window *v, const void *x, int64_t p, void *y,
                          uint8_t *where);
-    /* one row h of dx */
+    /* row h of dx */
     void (*max_pool_grad_row)(const td_native_window *v, const void *dy, const uint8_t *where,
                               int64_t h, void *dx);
 
@@ -95,7 +95,7 @@ typedef struct {
     void (*relu)(int64_t n, const void *x, void *y, bool is_streamed);
     void (*relu_grad)(int64_t n, const void *dy, const void *y, void *dx, bool is_streamed);
 
-    /* `copy` gets w rounded; may be NULL */
+    /* `copy`, unless NULL, receives w rounded to dtype */
     void (*sgd)(int64_t n, const td_native_step *a, float *w, float *v, const float *g, void *copy);
     bool (*all_finite)(int64_t n, const void *x);
 
@@ -105,7 +105,7 @@ typedef struct {
     void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
     void (*blend)(int64_t n, float l, const float *x, const float *z, float *y); /* l x + (1-l) z */
 
-    /* to and from float32; NULL where dtype is that */
+    /* to and from float32; NULL if dtype is f32 */
     void (*widen)(int64_t n, const void *x, float *y, bool is_streamed);
     void (*narrow)(int64_t n, const float *x, void *y, bool is_streamed);
 } td_native_simd;
@@ -113,7 +113,8 @@ typedef struct {
 /** The inner loops for this machine; `lanes` is 16 or 8, `dtype` one of f32, bf16, f16. */
 const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes);
 
-/** All that this machine can run, the best instruction set first; NULL past the end. */
+/** Number i of the loops that this machine can run, the best instruction set first; NULL past the
+    end. */
 const td_native_simd *td_native_simd_at(int i);
 
 /* --- tensors as planes ------------------------------------------------------------------------ */
@@ -123,9 +124,9 @@ typedef struct {
     int64_t each; /* bytes of an element */
     int64_t N, C, CB, H, W;
     int lanes;
-    int channels; /* of a block: one per lane, or 1 where the lanes are pixels (native_norm.c) */
+    int channels; /* in a block: `lanes`, or 1 if the lanes are pixels (native_norm.c) */
     td_native_plane plane;
-    int64_t image, block; /* elements from one image, one channel block to the next */
+    int64_t image, block; /* elements from one image (channel block) to the next */
 } td_native_shape;
 
 /** Is it f32, bf16 or f16? */
@@ -137,15 +138,15 @@ bool td_native_knows(td_dtype dtype);
 td_status td_native_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
 
 /**
- * Every other tensor of `n` that is read lies like t or is plain, and is of t's dtype where it is a
- * float, but that those of rank 1 (gamma, mean, ...) are f32.
+ * TD_ENOKERNEL unless every other tensor that `n` reads has t's layout or plain order, and every
+ * float tensor has t's dtype, except that those of rank 1 (gamma, mean, ...) are f32.
  */
 td_status td_native_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
 
-/** td_native_shape_of t and td_native_check_alike. */
+/** td_native_shape_of, then td_native_check_alike. */
 td_status td_native_accepts(const td_node *n, const td_type *t) TD_CHECKED;
 
-/** Elements before plane (n, cb). */
+/** The offset of plane (n, cb) in elements. */
 static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int64_t cb)
 {
     return n * s->image + cb * s->block;
@@ -177,13 +178,13 @@ static inline void *td_native_lanes_to(const td_native_shape *s, void *tensor, i
     return (char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
-/** Should a result of this size be written around the caches? */
+/** Should a result of this size be written with non-temporal stores, which bypass the caches? */
 bool td_native_is_streamed(int64_t n_bytes);
 
-/** The same for a result of planes: not where a pixel is only a part of a cache line. */
+/** The same for a result of planes: false if a pixel is smaller than a cache line. */
 bool td_native_is_plane_streamed(const td_native_shape *s);
 
-/* The positions of one blocked layout's tiles in another: native_tiles.c. */
+/* Where the tiles of one blocked layout are in another: native_tiles.c. */
 typedef struct {
     int tile; /* elements */
     int64_t n_tiles;
@@ -192,31 +193,33 @@ typedef struct {
     struct td_native_shuffle *shuffle; /* the same for AVX-512, or NULL */
 } td_native_tiles;
 
-/** TD_ENOKERNEL: one of them has padding, or they have no tiles in common. */
+/** TD_ENOKERNEL: one of them has padding, or their tiles differ. */
 td_status td_native_tiles_check(const td_type *from, const td_type *to) TD_CHECKED;
 
-/** For layouts that passed the check; dtypes do not matter. */
+/** Make the tables for layouts that passed the check; dtypes do not matter. */
 td_status td_native_tiles_make(const td_type *from, const td_type *to,
                                td_native_tiles *out) TD_CHECKED;
 void td_native_tiles_release(td_native_tiles *t);
 
-/** n tiles from tile `first` on: `from` is where that one lies, `to` the other tensor. */
+/** Copy n tiles from tile `first` on: `from` points to tile `first`, `to` to the whole other
+    tensor. */
 void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, const uint16_t *from,
                          uint16_t *to);
 
-/* Elements of one job: long enough to stream, short enough to share out evenly. */
+/* Elements in one job: enough to stream, few enough to divide the work evenly. */
 #define TD_NATIVE_PIECE 16384
 
-/** Elements of the job that begins at `from` of `count`. */
+/** The number of elements in the job that begins at element `from` of `count`. */
 static inline int64_t td_native_piece(int64_t from, int64_t count)
 {
     return count - from < TD_NATIVE_PIECE ? count - from : TD_NATIVE_PIECE;
 }
 
-/** Layouts of conv2d_winograd; false for other ops. */
+/** The preferred layouts of conv2d_winograd; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same of native_grouped.c; false for other ops, and where it has no loops. */
+/** The same for the ops of native_grouped.c; false for other ops, and if this machine has no loops
+    for them. */
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /* clang-format off */
@@ -240,7 +243,7 @@ bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 TD_NATIVE_LIST(TD_NATIVE_DECLARE)
 #undef TD_NATIVE_DECLARE
 
-/* The kernel of an op of that name. */
+/* Define the kernel of the op td_op_<op_>. */
 #define TD_NATIVE_KERNEL(op_, accepts_, prepare_, run_)                                            \
     const td_kernel td_native_##op_ = { .name = "native_" #op_,                                    \
                                         .op = &td_op_##op_,                                        \

@@ -1,14 +1,14 @@
 /*
- * native_arith.c -- sums and products, relu, casts: one stream over memory each
+ * native_arith.c -- sums and products, relu, casts: each reads and writes memory once
  */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "backend/native/native.h"
 
-/* --- element by element: any one layout ------------------------------------------------------- */
+/* --- element by element: any layout, the same for all tensors --------------------------------- */
 
-/* are all tensors of one type? */
+/* do all tensors have one type? */
 static td_status accepts_flat(const td_node *n)
 {
     const td_type *t = td_in_type(n, 0);
@@ -22,7 +22,7 @@ static td_status accepts_flat(const td_node *n)
 
 /* arguments of the loops over one flat tensor */
 typedef struct {
-    int64_t count, each; /* elements, their bytes */
+    int64_t count, each; /* number of elements, bytes of each */
     const td_native_simd *simd;
 } flat;
 
@@ -70,7 +70,7 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- cast between float32 and the half types, in any one layout ------------------------------- */
+/* --- cast between float32 and the half types, in any layout ----------------------------------- */
 
 static td_status accepts_cast(const td_node *n)
 {
@@ -184,7 +184,7 @@ static td_status run_gate_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- rows times a number each: filters that a norm is folded into ----------------------------- */
+/* --- rows times one number each: folding a norm into filters ---------------------------------- */
 
 static td_status accepts_rows(const td_node *n)
 {

@@ -17,7 +17,7 @@
 #include "backend/native/native.h"
 
 #define BLOCK 128    /* rows of a block */
-#define FAR   -200.F /* a logit without loss or slope */
+#define FAR   -200.F /* a logit whose loss and slope are 0 */
 
 /* predictions [N, A, width] and their labels */
 typedef struct {
@@ -88,7 +88,7 @@ static void focal_span_grad(const td_native_detection_simd *f, int64_t n, const 
         memcpy(dx + whole, rest, (size_t)(n - whole) * sizeof *dx);
 }
 
-/* The loss of a positive column is that of a negative one with the opposite sign. */
+/* The loss of a positive column is that of a negative column with logit -x. */
 static double focal_block(const anchors *s, double alpha, int64_t from, const float *x)
 {
     const td_native_detection_simd *f = td_native_detection_simd_at(0);
@@ -255,7 +255,8 @@ static td_status run_huber_grad(const td_prepared *p, void *const *args)
 
 /* --- multibox_class_loss(scores, labels) ------------------------------------------------------ */
 
-/* scratch: of every row the largest logit, the logarithm, a sort key, and whether it is taken */
+/* scratch, for every row: largest logit, log of the sum of exponentials, sort key, whether its loss
+   counts */
 typedef struct {
     float *largest, *log_sum;
     uint64_t *key;
@@ -290,7 +291,7 @@ static float loss_at(const multibox *m, const anchors *s, const float *x, int64_
     return m->log_sum[k] + (m->largest[k] - x[k * s->width + c]);
 }
 
-/* larger losses and, of equal ones, lower anchors have larger keys; NaN the largest */
+/* larger losses have larger keys, and NaN the largest; of equal losses, the lower anchor */
 static uint64_t key_of(float loss, int64_t anchor)
 {
     uint32_t bits;
@@ -328,7 +329,7 @@ static uint64_t select_key(uint64_t *key, int64_t n, int64_t k)
     return key[k];
 }
 
-/* one image: sets is_taken; returns its positives */
+/* for one image: sets is_taken; returns the number of positives */
 static int64_t mine(const multibox *m, const anchors *s, int64_t image, int ratio, const float *x)
 {
     const int64_t from = image * s->A;

@@ -2,16 +2,17 @@
  * native_detection.h -- inner loops of detectors' losses: millions of logits, a few operations each
  *
  * Written once with vector types and compiled for AVX-512, AVX2 and the plain machine.  All work on
- * sixteen numbers at a time and add up in the same order, so all give the same bits.
+ * sixteen numbers at a time and add in the same order, so all give the same bits.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_DETECTION_H
 #define TD_BACKEND_NATIVE_NATIVE_DETECTION_H
 
 #include "base/text.h"
 
-#define TD_NATIVE_STEP 16 /* numbers; n of focal and focal_grad is a multiple */
+#define TD_NATIVE_STEP 16 /* n of focal and focal_grad is a multiple of this */
 
-/* Of one number, with p = sigmoid(x): the loss of a column that should not fire, without weight. */
+/* focal and focal_grad compute, for each number with p = sigmoid(x), the unweighted loss of a
+   negative column. */
 typedef struct {
     const char *isa;
 
@@ -29,7 +30,7 @@ typedef struct {
                     float *dx);
 } td_native_detection_simd;
 
-/** All that this machine can run, the best first; NULL past the end. */
+/** Number i of the loops that this machine can run, the best first; NULL past the end. */
 const td_native_detection_simd *td_native_detection_simd_at(int i);
 
 #endif

@@ -42,7 +42,7 @@
 #define LANES 4
 #include "backend/native/native_detection.inc"
 
-/* best first; which of them this machine can run was found out by base/half.c */
+/* best first; base/half.c detects what this machine can run */
 const td_native_detection_simd *td_native_detection_simd_at(int i)
 {
     static const td_native_detection_simd *const all[] = {

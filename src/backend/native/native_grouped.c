@@ -1,15 +1,16 @@
 /*
  * native_grouped.c -- 3 x 3 convolutions in groups of 4, 8, 16 and 32 channels, and their gradients
  *
- * The convolutions of ResNeXt.  Tensors are in channel blocks of 16, which the networks' other
- * layers want, so nothing is reordered.  native_grouped.h has the layouts, native_grouped.inc the
- * loops, for AVX-512; elsewhere the library does it.
+ * The convolutions of ResNeXt.  Tensors are in channel blocks of 16, as the networks' other layers
+ * prefer, so nothing is reordered.  native_grouped.h has the layouts, native_grouped.inc the loops,
+ * for AVX-512; on other machines oneDNN computes these convolutions.
  *
  *     forward, grad_x     a job is one unit (the blocks of one or several groups) of one image
  *     grad_w              a job is one unit of some images; no job waits for another, and the
- *                         parts' sums are added up in order
+ *     parts' sums are added in order
  *
- * The number of parts depends on the shapes only: the bits are the same with any number of threads.
+ * The number of parts depends on the shapes only: the result has the same bits with any number of
+ * threads.
  */
 #include "backend/native/native_grouped.h"
 
@@ -20,9 +21,9 @@
 
 enum { TAP_SIDE = 3, JOBS_WANTED = 64 };
 
-/* --- which nodes ------------------------------------------------------------------------------ */
+/* --- supported nodes -------------------------------------------------------------------------- */
 
-/* the three types, whichever of the ops it is */
+/* the types of x, w and y in whichever of the ops */
 typedef struct {
     const td_type *x, *w, *y;
 } conv_types;
@@ -47,7 +48,7 @@ static void filter_layout(int64_t width, td_dtype dtype, char layout[TD_LAYOUT_B
 
 static const char image_layout[] = "aBcd16b";
 
-/* all but layouts */
+/* checks everything except layouts */
 static td_status shape_of(const td_node *n, td_grouped *v)
 {
     const td_conv_attr *a = n->attr;
@@ -179,7 +180,7 @@ static td_status run_grad_x(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* parts that the images are divided into; each but the last has whole steps' worth of them */
+/* how many parts the images are divided into; *images per part is a multiple of a step's images */
 static int64_t parts_of(const td_grouped *v, int64_t *images)
 {
     const int64_t step = td_grouped_loops_for(v->dtype)->images;
@@ -189,7 +190,7 @@ static int64_t parts_of(const td_grouped *v, int64_t *images)
     return (v->N + *images - 1) / *images;
 }
 
-/* the parts' sums; the first part's are the result's memory */
+/* scratch for the parts' sums; the first part's sums are the result itself */
 static td_status prepare_grad_w(const td_node *n, td_prepared *out)
 {
     td_grouped v;
@@ -203,13 +204,13 @@ static td_status prepare_grad_w(const td_node *n, td_prepared *out)
 typedef struct {
     const td_grouped_loops *f;
     td_grouped v;
-    int64_t images; /* of a part */
+    int64_t images; /* in a part */
     int64_t count;  /* elements of dw */
     const void *dy, *x;
-    float *dw, *others; /* the first part's sums, those of the others */
+    float *dw, *others; /* the first part's sums, the others' sums */
 } sums_job;
 
-/* a unit's sums over part k */
+/* sums part k of one unit */
 static void sum_part(const sums_job *j, int64_t k, int64_t unit)
 {
     const int64_t size = j->count / j->v.units, from = k * j->images, to = from + j->images;

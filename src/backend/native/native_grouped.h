@@ -1,16 +1,16 @@
 /*
  * backend/native/native_grouped.h -- grouped 3 x 3 convolutions on channel blocks: the inner loops
  *
- *     x [N, CB, H, W, 16]   y [N, CB, P, Q, 16]   aBcd16b; pad 1, as many channels out as in
+ *     x [N, CB, H, W, 16]   y [N, CB, P, Q, 16]   aBcd16b; pad 1, as many output as input channels
  *     w [CB, 9, J, 16, 2]   half: pairs of a group's channels      J = width / 2
  *       [CB, 9, J, 16]      float32                                J = width
  *
  * A group has `width` channels: 4, 8, 16 or 32.  16 / width groups fill a block, and a group of 32
- * takes two; a unit is the blocks that belong together, one or two.  The filter's outer index is
- * the block of outputs, its lanes the outputs in it.
+ * takes two; a unit is the one or two blocks of a group.  The filter's outer index is the block of
+ * outputs, its lanes the outputs in it.
  *
- * Sums are float32, products are added without rounding between (fused), and halves are multiplied
- * in pairs.  The order of a sum depends on shapes only.
+ * Sums are float32 with fused multiply-adds, and halves are multiplied in pairs.  The order of a
+ * sum depends on shapes only.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_GROUPED_H
 #define TD_BACKEND_NATIVE_NATIVE_GROUPED_H
@@ -22,15 +22,15 @@
 
 typedef struct {
     td_dtype dtype;           /* of x, w and y: f32 or bf16 */
-    int width, stride;        /* channels of a group; 1 or 2 */
+    int width, stride;        /* channels per group; 1 or 2 */
     int64_t N, CB;            /* CB: blocks */
     int64_t H, W;             /* of x */
     int64_t P, Q;             /* of y */
-    int64_t blocks, units;    /* blocks of a unit; units of an image */
+    int64_t blocks, units;    /* blocks per unit; units per image */
     int64_t x_plane, y_plane; /* elements of one block of one image */
 } td_grouped;
 
-/* What is done to a sum before it is stored. */
+/* What is applied to a sum before it is stored. */
 typedef struct {
     const float *bias; /* [C] or NULL */
     bool relu;
@@ -38,25 +38,26 @@ typedef struct {
 
 typedef struct {
     td_dtype dtype;
-    int images; /* that a step of grad_w takes together */
+    int images; /* that one step of grad_w takes together */
 
-    /* y of a unit of image n */
+    /* computes y of one unit of image n */
     void (*forward)(const td_grouped *v, int64_t n, int64_t unit, const void *x, const void *w,
                     const td_grouped_end *end, void *y);
 
-    /* block `cb` of w with inputs and outputs of each group exchanged, the taps backwards */
+    /* block `cb` of w for grad_x: each group's inputs and outputs exchanged, taps in reverse
+       order */
     void (*turn)(const td_grouped *v, int64_t cb, const void *w, void *turned);
 
-    /* dx of a unit of image n */
+    /* computes dx of one unit of image n */
     void (*grad_x)(const td_grouped *v, int64_t n, int64_t unit, const void *dy, const void *turned,
                    void *dx);
 
-    /* dw [blocks, 9, width, 16] of a unit is increased by what images [from, to) give */
+    /* adds the gradients of images [from, to) to dw [blocks, 9, width, 16] of one unit */
     void (*grad_w)(const td_grouped *v, int64_t from, int64_t to, int64_t unit, const void *dy,
                    const void *x, float *dw);
 } td_grouped_loops;
 
-/** The loops for `dtype`, or NULL: this machine has not the instructions. */
+/** The loops for `dtype`, or NULL if this machine lacks the instructions. */
 const td_grouped_loops *td_grouped_loops_for(td_dtype dtype);
 
 #endif

@@ -22,14 +22,15 @@
 
 #define VECTOR 64 /* bytes */
 
-/* rows of images made ready for the loops, on the stack: most of a first-level cache */
+/* the store: image rows prepared for the loops, on the stack; it fills most of an L1 cache */
 #define STORE_BYTES 30720
 
-/* outputs of a row that grad_w takes at once: 4 rows of them and one of inputs fit into the store,
-   (56 x 2 + 1) 128 + 4 x 56 x 64 bytes */
+/* how many outputs of a row grad_w takes at once: 4 such rows and one row of inputs fit into the
+   store, (56 x 2 + 1) 128 + 4 x 56 x 64 bytes */
 #define OUTPUTS_MAX 56
 
-/* lanes_W_N[j]: which lane goes where, a group of W having N lanes in a pixel: all get lane j */
+/* lanes_W_N[j]: permutation that gives every lane of a group its lane j; W lanes per group in the
+   result, N in a pixel */
 #define FROM(w, n, j, l) ((l) / (w) * (n) + (j))
 #define FOUR(w, n, j, l)                                                                           \
     FROM(w, n, j, l), FROM(w, n, j, l + 1), FROM(w, n, j, l + 2), FROM(w, n, j, l + 3)

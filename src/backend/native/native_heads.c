@@ -1,12 +1,13 @@
 /*
- * native_heads.c -- biases of channels, enlarged images, a detector's heads as one table
+ * native_heads.c -- channel biases, nearest-neighbour resize, joining a detector's heads
  *
  * All on channel blocks (native.h).  Heads may have channels that do not fill their last block:
  * the remaining lanes are zeros in memory: skipped in tables, and written as zeros.
  *
  * A table's rows of a pixel are adjacent (order pixel) or far apart (order channel); either way a
- * pixel's channels are collected in float32 first.  Sums for the biases are made of TILE pixels in
- * float32, of tiles in float64 and always in the same order: the bits do not depend on threads.
+ * pixel's channels are collected in float32 first.  Bias gradients are summed over TILE pixels in
+ * float32 and over tiles in float64, always in the same order: the bits do not depend on the number
+ * of threads.
  */
 #include <string.h>
 
@@ -96,7 +97,7 @@ static td_status run_resize(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* `lanes` elements of any of the types, as float32 and back */
+/* convert `lanes` elements of any of the dtypes to float32 and back */
 static void load(const td_native_simd *f, const void *x, float *to)
 {
     if (f->widen)
@@ -113,7 +114,7 @@ static void store(const td_native_simd *f, const float *x, void *to)
         memcpy(to, x, (size_t)f->lanes * sizeof *x);
 }
 
-/* the first index of `n` that has a source of `of` not below i */
+/* resizing `of` elements to n: the first index of the result whose source is at least i */
 static int64_t first_of(int64_t i, int64_t of, int64_t n)
 {
     return (i * n + of - 1) / of;
@@ -153,10 +154,10 @@ typedef struct {
     int64_t N, C, CB, area; /* CB blocks of `lanes` hold C channels */
     int lanes;
     td_dtype dtype;
-    int64_t pixel, block, image; /* bytes from one to the next */
-    int64_t columns, anchors;    /* of a pixel */
+    int64_t pixel, block, image; /* bytes to the next pixel, ... */
+    int64_t columns, anchors;    /* per pixel */
     bool by_channel;
-    int64_t table, start; /* rows of an image's table, the head's first */
+    int64_t table, start; /* rows per image in the table; the head's first */
 } head;
 
 static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
@@ -183,7 +184,7 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
     return TD_OK;
 }
 
-/* copies a pixel's channels [CB lanes] to or from channel blocks */
+/* copy a pixel's channels [CB lanes] from or to channel blocks */
 static void take_pixel(const head *h, const td_native_simd *f, const char *x, int64_t n, int64_t p,
                        float *to)
 {
@@ -200,14 +201,14 @@ static void put_pixel(const head *h, const td_native_simd *f, const float *from,
         store(f, from + cb * h->lanes, to + cb * h->block);
 }
 
-/* the table's element that is column 0 of anchor a of a pixel */
+/* offset in the table of column 0 of anchor a of pixel p */
 static int64_t row_at(const head *h, int64_t n, int64_t p, int64_t a)
 {
     const int64_t row = h->by_channel ? a * h->area + p : p * h->anchors + a;
     return (n * h->table + h->start + row) * h->columns;
 }
 
-/* n elements of the table's type, rounded from float32 or widened to it */
+/* write and read n elements of the table, which may be half precision */
 static void write_row(const td_native_simd *wide, td_dtype dtype, const float *from, int64_t n,
                       void *table, int64_t at)
 {
@@ -226,9 +227,9 @@ static void read_row(const td_native_simd *wide, td_dtype dtype, const void *tab
         wide->widen(n, (const uint16_t *)table + at, to, false);
 }
 
-#define CHANNELS_MAX 4096 /* of a head that these kernels take: two pixels are on the stack */
+#define CHANNELS_MAX 4096 /* limit per head: two pixels are on the stack */
 
-/* channel k anchors + a is column k of row a: turned into rows, or back */
+/* converts a pixel's channels to rows or back: channel k anchors + a is column k of row a */
 static void turn(const head *h, bool into_rows, const float *from, float *to)
 {
     for (int64_t a = 0; a < h->anchors; a++)

@@ -17,7 +17,7 @@
 
 #define L TD_NATIVE_LANES_MAX
 
-/* sums of one plane: forward mean and m2, backward sum and dot */
+/* sums of one plane: mean and m2 in forward, sum and dot in backward */
 typedef struct {
     double a[L], b[L];
 } plane_sums;
@@ -26,17 +26,17 @@ typedef struct {
     const td_native_simd *simd;
     td_native_shape s;
     double eps;
-    const void *x, *z, *dy, *dy2; /* dy2: added to dy, which is then masked into dz */
+    const void *x, *z, *dy, *dy2; /* dy2: added to dy; dz is the masked sum */
     const float *gamma, *beta, *mean_in, *var_in;
     const uint8_t *mask_in;
     void *y, *dx, *dz;
     float *mean, *var, *dgamma, *dbeta;
-    float cap; /* of the results: 0 no relu, INFINITY none */
+    float cap; /* upper bound; 0: no relu, INFINITY: relu */
     uint8_t *mask;
     plane_sums *sums; /* [CB, N] */
 } job;
 
-/* as td_native_shape_of, and plain order */
+/* like td_native_shape_of, but plain order is accepted too */
 static td_status shape_of(const td_type *t, td_native_shape *s)
 {
     if (!td_native_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t))
@@ -63,7 +63,7 @@ static td_status shape_of(const td_type *t, td_native_shape *s)
     return TD_OK;
 }
 
-/* the channel of a block's lane */
+/* the channel in a lane of a block */
 static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
 {
     return cb * s->channels + lane % s->channels;
@@ -78,7 +78,7 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
     return j;
 }
 
-/* --- sharing out the work --------------------------------------------------------------------- */
+/* --- dividing the work ------------------------------------------------------------------------ */
 
 /* sum: one plane into *out;  join: a block's planes into its coefficients;  apply: one plane */
 typedef struct {
@@ -107,7 +107,7 @@ static void run_in_phases(const job *j, const steps *f)
     for (int64_t cb = 0; cb < j->s.CB; cb++) {
         td_native_coefs c;
         f->join(j, cb, &c);
-        memcpy(&j->sums[cb * j->s.N], &c, sizeof c); /* the sums are used up */
+        memcpy(&j->sums[cb * j->s.N], &c, sizeof c); /* the sums are no longer needed */
     }
 #pragma omp parallel for collapse(2)
     for (int64_t cb = 0; cb < j->s.CB; cb++)
@@ -136,7 +136,7 @@ static void forward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
     j->simd->norm_stats(&j->s.plane, td_native_plane_at(&j->s, j->x, n, cb), out->a, out->b);
 }
 
-/* planes of one size: Chan et al. 1983 */
+/* merges the statistics of planes of equal size: Chan et al. 1983 */
 static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
 {
     const double area = (double)j->s.plane.n_pixels;
@@ -153,7 +153,7 @@ static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
     }
 }
 
-/* lanes that are pixels of one channel: the same once more; each lane then has the whole */
+/* if lanes are pixels of one channel, merges the lanes too; every lane gets the channel's value */
 static void join_lanes(const job *j, double *mean, double *m2)
 {
     const double each = (double)(j->s.plane.n_pixels * j->s.N);
@@ -253,9 +253,8 @@ static const uint8_t *mask_at(const job *j, int64_t n, int64_t cb)
 }
 
 /*
- * With two gradients dz is made before anything else and takes the place of dy and the mask.  As
- * dx is written when a block's dy and dy2 are not read any more, dx may have the memory of one and
- * dz that of the other.
+ * With two gradients dz is computed first and is used instead of dy and the mask.  dx is written
+ * after a block's dy and dy2 were last read, so dx may overwrite one of them and dz the other.
  */
 static void join_gradients(const job *j, int64_t n, int64_t cb)
 {
@@ -326,7 +325,7 @@ static const steps backward_steps = { backward_sum, backward_join, backward_appl
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
-    const int m = n->n_in > 5; /* 1 with a mask */
+    const int m = n->n_in > 5; /* 1 if there is a mask */
     job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
     j.dy = args[0];
     j.mask_in = m ? args[1] : NULL;

@@ -73,7 +73,7 @@ td_status td_native_accepts(const td_node *n, const td_type *t)
 
 bool td_native_is_streamed(int64_t n_bytes)
 {
-    return n_bytes > (int64_t)24 << 20; /* 24 MiB: what a shared last-level cache holds on to */
+    return n_bytes > (int64_t)24 << 20; /* 24 MiB: about what a shared last-level cache retains */
 }
 
 bool td_native_is_plane_streamed(const td_native_shape *s)

@@ -1,12 +1,12 @@
 /*
- * native_recipe.c -- updates besides the optimizer's step: sums over several batches,
- * averages of weights, mixup; each one stream over memory, shared by the threads
+ * native_recipe.c -- updates other than the optimizer's step: gradients accumulated over batches,
+ * averages of weights, mixup; each passes over memory once, divided among the threads
  */
 #include <string.h>
 
 #include "backend/native/native.h"
 
-/* operands `tensors` bits: f32 and alike; the others one f32 each */
+/* operands whose bits are set in `tensors` are f32 of one type; the others are f32 scalars */
 static td_status check_operands(const td_node *n, unsigned tensors)
 {
     const td_type *w = td_in_type(n, 0);

@@ -22,9 +22,10 @@
 
 #define TILE_MAX 4096
 
-/* --- may one be laid over the other? ---------------------------------------------------------- */
+/* --- do two layouts have the same tiles? ------------------------------------------------------ */
 
-/* elements of a tile: the product of the inner blocks; the box of indices they cover in `box` */
+/* elements in a tile, the product of the inner blocks; `box` gets the tile's size in each
+   dimension */
 static int tile_of(const td_blocking *b, int64_t box[TD_RANK_MAX + 1])
 {
     int64_t n = 1;
@@ -60,7 +61,7 @@ td_status td_native_tiles_check(const td_type *from, const td_type *to)
     return TD_OK;
 }
 
-/* --- where tiles and elements go -------------------------------------------------------------- */
+/* --- positions of tiles and elements ---------------------------------------------------------- */
 
 /* the type as its blocking sees it: with the group split off */
 static td_type split_type(const td_blocking *b)
@@ -71,7 +72,7 @@ static td_type split_type(const td_blocking *b)
     return t;
 }
 
-/* visit every tile, and every element of one, in the memory order of bw: where is it in bc? */
+/* for every tile, and every element of a tile, in the memory order of bw: its offset in bc */
 static void fill_tables(td_native_tiles *s, const td_blocking *bw, const td_blocking *bc)
 {
     const td_type t = split_type(bw);
@@ -110,11 +111,12 @@ static void fill_tables(td_native_tiles *s, const td_blocking *bw, const td_bloc
 enum { WORDS = 32, REGISTERS = 8, PAIRS = REGISTERS / 2, SHUFFLED = WORDS * REGISTERS };
 
 /*
- * A tile is 8 registers of 32 words.  Each register of the result is chosen from the four pairs of
- * them, one after the other: vpermi2w takes any word of a pair, a mask says which words are meant.
+ * A tile is 8 registers of 32 words.  Each register of the result is assembled from the four pairs
+ * of registers in turn: vpermi2w picks words from a pair, and a mask selects which words are
+ * written.
  */
 struct td_native_shuffle {
-    uint16_t index[REGISTERS][PAIRS][WORDS]; /* 0 to 63: of the pair */
+    uint16_t index[REGISTERS][PAIRS][WORDS]; /* 0 to 63: word of the pair */
     uint32_t mask[REGISTERS][PAIRS];
 };
 
@@ -161,7 +163,7 @@ static void put_shuffled(const struct td_native_shuffle *s, const uint16_t *from
 }
 #endif
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- conversion ------------------------------------------------------------------------------- */
 
 td_status td_native_tiles_make(const td_type *from, const td_type *to, td_native_tiles *out)
 {
@@ -238,7 +240,7 @@ static td_status run_reorder(const td_prepared *p, void *const *args)
     const td_native_tiles *t = p->state;
     const uint16_t *from = args[0];
     uint16_t *to = args[1];
-    const int64_t group = TD_NATIVE_PIECE / t->tile; /* tiles of one job */
+    const int64_t group = TD_NATIVE_PIECE / t->tile; /* tiles per job */
 #pragma omp parallel for if (t->n_tiles > group)
     for (int64_t k = 0; k < t->n_tiles; k += group)
         td_native_tiles_put(t, k, t->n_tiles - k < group ? t->n_tiles - k : group,

@@ -1,18 +1,17 @@
 /*
- * native_update.c -- the optimizer's step: one pass over memory, half copies of the weight
- * included
+ * native_update.c -- the optimizer's step: one pass over memory, including the weight's half copies
  *
  * A copy in the weight's layout is written in the same pass (native_sgd, native_rmsprop).
  * Convolutions in half prefer other layouts, converted tile by tile (native_sgd_copies,
- * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their numbers and in one
- * more tensor.
+ * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their scalars and in one
+ * additional tensor.
  */
 #include <string.h>
 
 #include "backend/native/native.h"
 #include "base/arena.h"
 
-enum { W, V, G, LR, SQUARE }; /* operands; SQUARE of rmsprop; then inverse, finite, copies */
+enum { W, V, G, LR, SQUARE }; /* operands; SQUARE only in rmsprop; then inverse, finite, copies */
 
 static int copy_of(const td_node *n)
 {
@@ -24,7 +23,7 @@ static bool is_tensor(const td_node *n, int i)
     return i < LR || (i == SQUARE && n->op == &td_op_rmsprop);
 }
 
-/* w, v, g and square alike; lr, inverse and finite one number each */
+/* w, v, g and square have one type; lr, inverse and finite are scalars */
 static td_status check_operands(const td_node *n)
 {
     const td_type *w = td_in_type(n, W);
@@ -58,15 +57,15 @@ static td_native_step numbers_of(const td_node *n)
         td_native_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
 }
 
-/* the operands of a step, except copies */
+/* a step's operands except copies */
 typedef struct {
     td_native_step a;
     float *w, *v, *square; /* square NULL: sgd */
     const float *g;
-    const td_native_simd *wide, *half; /* half: of the copies' type */
+    const td_native_simd *wide, *half; /* half: for the copies' dtype */
 } update;
 
-/* this step's numbers; false: nothing is to be written */
+/* reads this step's scalars; false: finite is 0, so nothing is written */
 static bool begin(const td_node *n, void *const *args, update *out)
 {
     const int inverse = copy_of(n) - 2, finite = copy_of(n) - 1;
@@ -83,7 +82,7 @@ static bool begin(const td_node *n, void *const *args, update *out)
     return n->n_in <= finite || *(const float *)args[finite] != 0;
 }
 
-/* elements [i, i + n), a piece that the first cache holds; `copy` may be NULL */
+/* updates elements [i, i + n), which fit into the L1 cache; `copy` may be NULL */
 static void piece(const update *u, int64_t i, int64_t n, uint16_t *copy)
 {
     if (!u->square) {
@@ -186,7 +185,7 @@ static td_status run_copies(const td_prepared *p, void *const *args)
     if (!begin(p->node, args, &u))
         return TD_OK;
     const int64_t tile = s->to[0].tile, n_tiles = s->to[0].n_tiles;
-    const int64_t group = TD_NATIVE_PIECE / tile; /* tiles of one job */
+    const int64_t group = TD_NATIVE_PIECE / tile; /* tiles per job */
 #pragma omp parallel for if (n_tiles > group)
     for (int64_t k = 0; k < n_tiles; k += group) {
         _Alignas(64) uint16_t half[TD_NATIVE_PIECE];

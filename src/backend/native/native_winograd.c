@@ -10,12 +10,12 @@
  *
  * Jobs write separate results, so threads take them in order and wait for each other only at the
  * end.  Filters are divided if a small batch has too few tiles for all threads; each part then
- * transforms the inputs again.  A tile's arithmetic is the same in every job: its bits depend
- * neither on the batch nor on the threads.
+ * transforms the inputs again.  A tile's arithmetic is the same in every job: its bits depend on
+ * neither the batch size nor the number of threads.
  *
- * Compared with a direct convolution it saves three multiplications in four, less those for tiles
- * that exceed the image's edge, and costs transforms (C + K per tile, against C K) and filters of
- * four times the size.  The filters are transformed once, in float64.
+ * Compared with a direct convolution it saves three of four multiplications (fewer if tiles extend
+ * past the image's edge), and it costs transforms (C + K per tile, compared with C K products) and
+ * filters of four times the size.  The filters are transformed once, in float64.
  */
 #include "backend/native/native_winograd.h"
 
@@ -35,9 +35,9 @@
 #define BLOCKED "aBcd16b"
 #define LAST    "acdb"
 
-/* tiles of a job: enough to make up for reading u once per job */
+/* tiles per job: enough to amortise reading u once per job */
 #define ROOM       28
-#define ROOM_LARGE 56 /* where u is larger than a shared cache gives to one */
+#define ROOM_LARGE 56 /* if u exceeds one core's share of a cache */
 
 /* --- filters ---------------------------------------------------------------------------------- */
 
@@ -51,7 +51,7 @@ static td_status accepts_filter(const td_node *n)
     return TD_OK;
 }
 
-/* u = G g G' of 16 filters and one channel; w: filters `step` apart */
+/* u = G g G' for 16 filters and one channel; consecutive filters in w are `step` elements apart */
 static void transform_filters(const td_winograd *m, const float *w, int64_t step, float *u,
                               int64_t u_step)
 {
@@ -93,17 +93,17 @@ const td_kernel td_native_winograd_filter = {
     .run = run_filter,
 };
 
-/* --- convolution: how it is divided ----------------------------------------------------------- */
+/* --- convolution: division into jobs ---------------------------------------------------------- */
 
 typedef struct {
     const td_native_wino_simd *simd;
     td_native_wino w;
-    int64_t tiles, runs, shares; /* jobs are runs x shares */
+    int64_t tiles, runs, shares; /* there are runs x shares jobs */
     int threads;
-    size_t v_bytes, job_bytes; /* of v; of v and m: one thread's scratch */
+    size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
 
-/* channel blocks, or channels last */
+/* does t have this layout, channel blocks or channels last, with whole blocks? */
 static bool is_image(const td_type *t, const char *layout)
 {
     return strcmp(t->layout, layout) == 0 && t->dim[1] % LANES == 0 &&
@@ -159,7 +159,8 @@ static td_native_wino geometry_of(const td_node *n)
                              .cap = a->relu6 ? 6 : INFINITY };
 }
 
-/* runs of equal length, a multiple of the threads; where they are too few, filters are divided */
+/* divides the tiles into equal runs, if possible a multiple of the threads; with fewer runs than
+   threads, also the filters */
 static void divide(state *s, int64_t u_bytes)
 {
     const int64_t room = u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
@@ -206,7 +207,7 @@ typedef struct {
     float *y;
 } tensors;
 
-/* `blocks` blocks of filters from block kb on */
+/* the products for `blocks` blocks of filters from block kb on */
 static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const float *v,
                      const tensors *t, float *m)
 {
@@ -273,7 +274,7 @@ const td_kernel td_native_conv2d_winograd = {
     .release = release_conv,
 };
 
-/* keeps the images' layout */
+/* prefers the layout that the images have */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const td_type *x = td_in_type(n, 0);

@@ -1,12 +1,12 @@
 /*
  * native_winograd.h -- 3 x 3 convolutions by Winograd's F(4 x 4, 3 x 3): geometry and inner loops
  *
- * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  What is worked
- * on at a time is a run of tiles, counted through all images, row by row:
+ * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  One call works on
+ * a run of tiles, which are numbered row by row through all images:
  *
  *     input     x, aBcd16b or acdb         ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
- *     output    m, bias, residual          ->  y, as x
+ *     output    m, bias, residual          ->  y, in x's layout
  *
  * `room` is the number of tiles that v and m have room for.
  */
@@ -22,40 +22,41 @@ typedef struct {
 
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
-    int64_t rows, cols; /* tiles of an image */
+    int64_t rows, cols; /* tiles per image */
     int64_t room;
     td_native_wino_image x, y;
     bool relu;
-    float cap; /* with relu: of the results */
+    float cap; /* with relu: upper bound of results */
 } td_native_wino;
 
-/* The destination of results: channels of one block of 16. */
+/* The destination of the results of one block of 16 channels. */
 typedef struct {
     const float *bias;     /* [16], or NULL */
     const float *residual; /* as y, or NULL */
     float *y;
-    int64_t block; /* which of the K/16 */
+    int64_t block; /* index of the block, below K/16 */
 } td_native_wino_end;
 
 /* Inner loops for one instruction set. */
 typedef struct {
     const char *isa;
-    int tiles;  /* most tiles of a product */
-    int blocks; /* most blocks of 16 filters */
+    int tiles;  /* maximum tiles per product */
+    int blocks; /* maximum blocks of 16 filters */
 
-    /* `n` tiles from tile `first` on, all channels */
+    /* transforms `n` tiles from tile `first` on, all channels */
     void (*input)(const td_native_wino *w, int64_t first, int64_t n, const float *x, float *v);
 
-    /* one of the 36 products: v and m of that point, `blocks` blocks of u u_step apart */
+    /* one of the 36 products: v and m are for one point; `blocks` blocks of u, u_step elements
+       apart */
     void (*product)(const td_native_wino *w, int tiles, int blocks, const float *v, const float *u,
                     int64_t u_step, float *m);
 
-    /* m of one block; its points are m_step apart */
+    /* transforms m of one block to results; points in m are m_step elements apart */
     void (*output)(const td_native_wino *w, int64_t first, int64_t n, const float *m,
                    int64_t m_step, const td_native_wino_end *end);
 } td_native_wino_simd;
 
-/** All that this machine can run, the best first; NULL past the end. */
+/** Number i of the loops that this machine can run, the best first; NULL past the end. */
 const td_native_wino_simd *td_native_wino_simd_at(int i);
 
 #endif

@@ -67,7 +67,7 @@
 #define BLOCKS 1
 #include "backend/native/native_winograd.inc"
 
-/* best first; base/half.c found out what this machine has, but for AVX2's fused multiply-add */
+/* best first; base/half.c detects the instruction sets, except FMA, which simd_avx2 needs too */
 const td_native_wino_simd *td_native_wino_simd_at(int i)
 {
     static const td_native_wino_simd *const all[] = {

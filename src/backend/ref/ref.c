@@ -1,5 +1,5 @@
 /*
- * ref.c -- the backend: the list of the reference kernels
+ * ref.c -- the reference backend: its list of kernels
  */
 #include "backend/ref/ref.h"
 

@@ -2,15 +2,16 @@
  * backend/ref/ref.h -- the reference kernels: every op once, in double, written for clarity
  *
  * A kernel here is one function on float64 tensors in plain C order.  Around it, td_ref_run
- * converts operands of any float dtype to double and rounds the results to their own dtype, so
- * that one body serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and
- * a result is as near to the true one as its dtype allows: the reference for all other backends.
+ * converts operands of any float dtype to double and rounds the results to their own dtype, so that
+ * one body serves f32, f64, bf16 and f16, sums are kept in float64 whatever the storage, and a
+ * result is as accurate as its dtype allows: the reference for all other backends.
  *
  *     static void relu(const td_node *n, int64_t count, double *const *a)   a[0] = x, a[1] = y
  *     const td_ref_kernel td_ref_relu = TD_REF_EACH(relu, relu);
  *
- * Integer tensors (labels, masks) reach a body as they are stored; a shape-only operand is NULL.
- * Sums run in one fixed order on one thread; only independent results are computed in parallel.
+ * A body gets integer tensors (labels, masks) as they are stored, and NULL for a shape-only
+ * operand.  Sums run in one fixed order on one thread; only independent results are computed in
+ * parallel.
  */
 #ifndef TD_BACKEND_REF_H
 #define TD_BACKEND_REF_H
@@ -19,15 +20,15 @@
 #include "runtime/kernel.h"
 
 typedef struct {
-    td_kernel kernel; /* first, so that a td_kernel pointer is one to this */
+    td_kernel kernel; /* first, so that a td_kernel pointer can be cast to this type */
 
     /* Whole tensors: operands, results, then the work area.  f64 operands and results are the
        caller's own memory, so result 0 may be an operand that the op's may_overwrite names. */
     void (*body)(const td_node *n, void *const *a);
     int64_t (*work)(const td_node *n); /* size of the work area in doubles; NULL: none */
 
-    /* Element by element: `count` elements of every tensor; an operand of one element comes
-       repeated. */
+    /* Element by element: `count` elements of every tensor; an operand of one element is repeated
+       `count` times. */
     void (*each)(const td_node *n, int64_t count, double *const *a);
 } td_ref_kernel;
 
@@ -47,7 +48,7 @@ typedef struct {
 #define TD_REF_WORK(op_, body_, work_)                                                             \
     TD_REF_KERNEL(op_, td_ref_accepts, td_ref_prepare, td_ref_run, .body = body_, .work = work_)
 
-/* element by element: any one layout, its padding computed along with the rest */
+/* element by element: any layout, the same for all; its padding is computed too */
 #define TD_REF_EACH(op_, each_)                                                                    \
     TD_REF_KERNEL(op_, td_ref_accepts_each, NULL, td_ref_run_each, .each = each_)
 
@@ -57,15 +58,15 @@ td_status td_ref_run(const td_prepared *p, void *const *args) TD_CHECKED;
 td_status td_ref_accepts_each(const td_node *n) TD_CHECKED;
 td_status td_ref_run_each(const td_prepared *p, void *const *args) TD_CHECKED;
 
-/** Are all operands and results plain?  TD_ENOKERNEL names the first that is not. */
+/** TD_ENOKERNEL if an operand or result is not plain; the message names the first one. */
 td_status td_ref_check_plain(const td_node *n) TD_CHECKED;
 
 /** Type of tensor i: operands first, then results. */
 const td_type *td_ref_type(const td_node *n, int i);
 
 /**
- * `n` elements to and from double.  Rounds to nearest even; to an integer type truncates and
- * saturates, NaN gives 0.
+ * Convert `n` elements to and from double.  Rounds to nearest even; conversion to an integer type
+ * truncates and saturates, and turns NaN into 0.
  */
 void td_ref_load(td_dtype d, const void *src, int64_t n, double *dst);
 void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst);

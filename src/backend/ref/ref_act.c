@@ -9,7 +9,7 @@ static void relu(const td_node *n, int64_t count, double *const *a)
 {
     (void)n;
     for (int64_t i = 0; i < count; i++)
-        a[1][i] = a[0][i] < 0 ? 0 : a[0][i]; /* NaN stays */
+        a[1][i] = a[0][i] < 0 ? 0 : a[0][i]; /* keeps NaN */
 }
 
 static void relu_grad(const td_node *n, int64_t count, double *const *a)

@@ -35,10 +35,10 @@ static void scale(const td_node *n, int64_t count, double *const *a)
 
 #define D TD_RANK_MAX
 
-/* A walk over a full shape of D dimensions, up to three tensors stepping along. */
+/* A walk over a full shape of D dimensions, with the offsets of up to three tensors. */
 typedef struct {
     int64_t dim[D];
-    int64_t step[3][D]; /* elements; 0 where the tensor repeats */
+    int64_t step[3][D]; /* elements; 0 where the tensor is repeated */
 } walk;
 
 static walk walk_over(const td_type *full)
@@ -108,7 +108,7 @@ static void mul_broadcast(const td_node *n, void *const *a)
     }
 }
 
-/* the shape that x and y have when both are broadcast */
+/* the shape of x and y after broadcasting */
 static td_type both(const td_type *x, const td_type *y)
 {
     td_type t = x->rank >= y->rank ? *x : *y;

@@ -8,7 +8,7 @@
  *                  input that it was read from
  *     for w        dw[k, crs] += sum over pq of dy[k, pq] cols[crs, pq], image after image
  *
- * With groups each has its own rows of cols, w and y.  One image is unfolded at a time.
+ * With groups, each group has its own rows of cols, w and y.  One image is unfolded at a time.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 typedef struct {
     int64_t N, C, H, W, K, R, S, P, Q, G;
-    int64_t stride, pad, dilation; /* the padding after follows from P and Q */
+    int64_t stride, pad, dilation; /* the padding at the end follows from P and Q */
 } conv_shape;
 
 static conv_shape shape_of(const td_node *n, const td_type *x, const td_type *w, const td_type *y)
@@ -45,7 +45,7 @@ static bool unfolded_is_image(const conv_shape *v)
     return v->R == 1 && v->S == 1 && v->stride == 1 && v->P == v->H && v->Q == v->W;
 }
 
-/* columns q of output row p whose tap s is inside the image: [from, to) */
+/* the columns q of an output row whose tap s is inside the image: [from, to) */
 static void inside(const conv_shape *v, int64_t s, int64_t *from, int64_t *to)
 {
     int64_t shift = s * v->dilation - v->pad; /* w = q stride + shift */
@@ -105,7 +105,7 @@ static int64_t work_of(const conv_shape *v)
     return unfolded_is_image(v) ? 0 : v->C * v->R * v->S * v->P * v->Q;
 }
 
-/* --- the three products, of one image ------------------------------------------------------- */
+/* --- the three products for one image ------------------------------------------------------- */
 
 static double *unfolded(const conv_shape *v, double *x, double *work)
 {
@@ -182,7 +182,7 @@ static void conv2d(const td_node *n, void *const *a)
         forward(&v, x + i * x_size, w, y + i * y_size, a[3]);
 }
 
-/* y = residual + bias, what the convolution is then added to; y may be the residual */
+/* y = residual + bias, to which the convolution is then added; y may be the residual */
 static void fill_fused(const conv_shape *v, const double *bias, const double *residual, double *y)
 {
     const int64_t pq = v->P * v->Q;

@@ -50,7 +50,7 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* the loss of a positive column with logit x; that of a negative one is at -x */
+/* the loss of a positive column with logit x, or of a negative column with logit -x */
 static double focal(double x, double gamma)
 {
     return pow(sigmoid(-x), gamma) * log_loss(x);
@@ -150,7 +150,7 @@ static void huber_box_loss_grad(const td_node *n, void *const *a)
 
 /* --- multibox_class_loss ---------------------------------------------------------------------- */
 
-/* ln of the sum of exponentials */
+/* log of the sum of exponentials */
 static double log_sum(const double *x, int64_t columns)
 {
     double max = x[0], sum = 0;
@@ -167,7 +167,7 @@ typedef struct {
     double index;
 } ranked;
 
-/* losses falling, a NaN before all; then indices rising */
+/* by decreasing loss, NaN first; equal losses by increasing index */
 static int compare(const void *p, const void *q)
 {
     const ranked *a = p, *b = q;
@@ -178,8 +178,8 @@ static int compare(const void *p, const void *q)
 }
 
 /*
- * One image: loss[A] of each anchor, and is_taken[A], 1 for those that count.  `order` is room
- * for A.  Returns the number of positives.
+ * For one image: computes loss[A] and sets is_taken[A] to 1 for the anchors that count.  `order`
+ * has room for A.  Returns the number of positives.
  */
 static int64_t mine(const double *x, const int64_t *labels, const anchors *s, int ratio,
                     ranked *order, double *loss, double *is_taken)
@@ -198,7 +198,7 @@ static int64_t mine(const double *x, const int64_t *labels, const anchors *s, in
     return positives;
 }
 
-/* order, loss, is_taken */
+/* for order, loss and is_taken */
 static int64_t multibox_work(const td_node *n)
 {
     return 4 * td_in_type(n, n->n_in - 2)->dim[1];

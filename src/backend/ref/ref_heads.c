@@ -1,5 +1,5 @@
 /*
- * ref_heads.c -- biases of channels, and a detector's heads as one table
+ * ref_heads.c -- channel biases, and joining a detector's heads into one table
  */
 #include "backend/ref/ref.h"
 
@@ -40,7 +40,7 @@ static int64_t place(const td_join_attr *a, const td_type *x, int64_t c, int64_t
 static void join_heads(const td_node *n, void *const *a)
 {
     const td_join_attr *attr = n->attr;
-    const int64_t table = n->out[0]->type.dim[1] * attr->columns; /* elements of an image's */
+    const int64_t table = n->out[0]->type.dim[1] * attr->columns; /* elements per image */
     int64_t start = 0;
     for (int k = 0; k < n->n_in; k += 2) {
         const td_type *x = td_in_type(n, k);

@@ -8,15 +8,15 @@
 
 #include "base/half.h"
 
-#define CHUNK        1024  /* elements converted at once: eight tensors of them fit an L1 cache */
-#define SMALL        16384 /* elements below which a second thread costs more than it saves */
+#define CHUNK        1024  /* elements converted at once: eight such chunks fit into an L1 cache */
+#define SMALL        16384 /* with fewer elements a second thread costs more than it saves */
 #define MAX_TENSORS  (TD_IN_MAX + TD_OUT_MAX)
-#define EACH_TENSORS 8 /* of the ops done element by element: sgd has seven */
+#define EACH_TENSORS 8 /* limit for element-wise ops: sgd has seven */
 
 /* --- conversion ------------------------------------------------------------------------------- */
 
-/* the float next to x whose last bit is 1, unless x is a float: rounding that again, to fewer bits,
-   gives what rounding x once would have given */
+/* x if it is a float, otherwise the neighbouring float whose last bit is 1: rounding the result to
+   fewer bits gives the same as rounding x once */
 static float round_to_odd(double x)
 {
     float f = (float)x;
@@ -84,7 +84,7 @@ void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst)
 #undef STORE
 }
 
-/* below this many elements, waking another thread costs more than it brings */
+/* with fewer elements, waking another thread costs more than it saves */
 #define WORTH_SHARING (16 * CHUNK)
 
 static void load_all(td_dtype d, const void *src, int64_t n, double *dst)
@@ -121,7 +121,7 @@ static bool is_converted(const td_node *n, int i)
     return td_dtype_is_float(d) && d != TD_DT_F64 && !td_is_shape_only(n, i);
 }
 
-/* doubles of the work area that tensor i takes */
+/* the size of tensor i's part of the work area, in doubles */
 static int64_t converted_count(const td_node *n, int i)
 {
     return is_converted(n, i) ? (td_type_count(td_ref_type(n, i)) + 7) / 8 * 8 : 0;

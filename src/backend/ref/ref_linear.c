@@ -10,8 +10,8 @@
  *         |  |  |  |  |  |  |  |  |        columns past the edge are zeros and are not written back
  *         +--+--+--+--+--+--+--+--+
  *
- * A processor with AVX2 runs down the rows with its vectors, a multiplication and an addition after
- * the other, so that the bits are those of the plain loop.
+ * With AVX2 the loop uses vectors, with separate multiplications and additions, so that it gives
+ * the same bits as the plain loop.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 #define ROWS          4
 #define COLS          8
 #define TILE_ROWS     64
-#define WORTH_SHARING 100000 /* multiplications; below, waking another thread costs more */
+#define WORTH_SHARING 100000 /* multiplications; with fewer a second thread costs time */
 #define STEPS         256    /* 256 x 8 doubles of b: a third of an L1 cache */
 
 /* c [rows <= 4, cols <= 8] += a [rows, k] b [k, 8] */
@@ -45,8 +45,8 @@ static void add_product(int64_t rows, int64_t cols, int64_t k, const td_ref_matr
 
 typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
 
-/* the same to the bit; of the loop above compilers make code that is three times slower, for its
-   sums are too many for SSE2's registers */
+/* the same bits; the loop above compiles to code that is three times slower, because its sums do
+   not fit into SSE2's registers */
 __attribute__((target("avx2"))) static void add_product_avx2(int64_t rows, int64_t cols, int64_t k,
                                                              const td_ref_matrix *a,
                                                              const double *b, double *c,

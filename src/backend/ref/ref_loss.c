@@ -32,7 +32,7 @@ static void softmax_row(const double *x, int64_t K, double *y)
         y[k] = exp(x[k] - max - log_of_sum);
 }
 
-/* the last dimension, and how many rows of it there are */
+/* the size of the last dimension, and the number of rows of that size */
 static void rows_of(const td_type *t, int64_t *rows, int64_t *K)
 {
     *K = t->dim[t->rank - 1];

@@ -1,5 +1,5 @@
 /*
- * ref_mixup.c -- samples blended with others
+ * ref_mixup.c -- mixup: samples blended with other samples
  */
 #include "backend/ref/ref.h"
 

@@ -3,7 +3,7 @@
  *
  *   forward   mean[c], var[c] over n, h, w (two passes, biased),
  *             xhat = (x - mean) / sqrt(var + eps), y = gamma xhat + beta,
- *             the fused kinds then add z and clip at zero
+ *             the fused ops then add z and apply relu
  *   backward  with m = N H W and g = dy where the mask is set:
  *             dbeta = sum g, dgamma = sum g xhat,
  *             dx = gamma / sqrt(var + eps) (g - dbeta / m - xhat dgamma / m)
@@ -53,7 +53,7 @@ static void normalise(const norm_shape *v, int64_t c, const double *x, double ga
     }
 }
 
-/* rounded as stored, so that ops with given statistics give the same bits */
+/* rounded to dtype d, so that ops with given statistics give the same bits */
 static double as_kept(double x, td_dtype d)
 {
     return d == TD_DT_F32 ? (double)(float)x : x;
@@ -74,7 +74,7 @@ static void batch_norm(const td_node *n, void *const *a)
     }
 }
 
-/* clip y at zero and `cap` and note in `mask` what passed */
+/* clip y to 0 .. cap, and set the bits of `mask` where y was within */
 static void clip(double *y, double cap, uint8_t *mask, int64_t n_bytes)
 {
 #pragma omp parallel for
@@ -128,7 +128,7 @@ typedef struct {
     double *dx, *dgamma, *dbeta;
 } grad_args;
 
-/* `from_batch`: the statistics depend on x too */
+/* `from_batch`: the statistics depend on x */
 static void norm_grad_channel(const norm_shape *v, const grad_args *a, int64_t c, bool from_batch)
 {
     const double m = (double)(v->N * v->area), rstd = 1 / sqrt(a->var[c] + v->eps);
@@ -182,7 +182,7 @@ static void batch_norm_relu_grad(const td_node *n, void *const *a)
 {
     const norm_shape v = shape_of(n, td_in_type(n, 2));
     void *const *out = a + n->n_in;
-    double *masked = out[3]; /* dz; the work area if dz is not needed */
+    double *masked = out[3]; /* dz, or the work area if dz is not a result */
     apply_mask(a[0], n->n_in > 6 ? a[6] : NULL, a[1], td_type_count(td_in_type(n, 0)), masked);
     norm_grad(&v, &(grad_args){ masked, a[2], a[3], a[4], a[5], out[0], out[1], out[2] }, true);
 }
@@ -192,7 +192,7 @@ static int64_t masked_work(const td_node *n)
     return td_type_count(td_in_type(n, 0));
 }
 
-/* --- small ones ------------------------------------------------------------------------------- */
+/* --- small ops -------------------------------------------------------------------------------- */
 
 static void batch_norm_scale(const td_node *n, void *const *a)
 {

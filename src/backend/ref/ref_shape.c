@@ -46,7 +46,7 @@ static td_status concat(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* bytes before the slice in each row of the uncut tensor */
+/* bytes before the slice in each row of the whole tensor */
 static size_t bytes_before(const td_slice_attr *a, const td_type *t)
 {
     return rows_at(t, a->axis).row_bytes / (size_t)t->dim[a->axis] * (size_t)a->start;
@@ -115,7 +115,7 @@ static void index_of(const td_type *t, int64_t i, int64_t *at)
     }
 }
 
-/* `to`, at every index, becomes `from` there, rounded to its dtype */
+/* copies `from` to `to` index by index, rounded to the dtype of `to` */
 static void relay(const td_type *from, const char *src, const td_type *to, char *dst)
 {
     const size_t from_bytes = td_dtype_bytes(from->dtype), to_bytes = td_dtype_bytes(to->dtype);
@@ -153,7 +153,7 @@ static td_status assign(const td_prepared *p, void *const *args)
 
 static void cast(const td_node *n, int64_t count, double *const *a)
 {
-    (void)n; /* loading and storing is the cast; i64 above 2^53 goes through the nearest double */
+    (void)n; /* loading and storing convert; i64 above 2^53 becomes the nearest double first */
     memcpy(a[1], a[0], (size_t)count * sizeof(double));
 }
 

@@ -5,7 +5,7 @@
 
 #include "backend/ref/ref.h"
 
-/* the copy is the stored w, rounded once more */
+/* half copies are rounded from w as it is stored */
 static double as_kept(const td_type *t, double x)
 {
     return t->dtype == TD_DT_F32 ? (double)(float)x : x;
@@ -46,7 +46,7 @@ static void rmsprop(const td_node *n, int64_t count, double *const *t)
     }
 }
 
-/* --- several batches to a step ---------------------------------------------------------------- */
+/* --- gradients accumulated over several batches ----------------------------------------------- */
 
 static void accumulate(const td_node *n, int64_t count, double *const *a)
 {
@@ -85,7 +85,7 @@ static void ema(const td_node *n, int64_t count, double *const *a)
 const td_ref_kernel td_ref_rmsprop = TD_REF_EACH(rmsprop, rmsprop);
 const td_ref_kernel td_ref_accumulate = TD_REF_EACH(accumulate, accumulate);
 
-/* of one rank */
+/* one rank: start + x */
 static void all_reduce(const td_node *n, int64_t count, double *const *a)
 {
     for (int64_t i = 0; i < count; i++)

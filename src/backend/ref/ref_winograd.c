@@ -89,7 +89,7 @@ static void transform_input(const td_winograd *m, const shape *v, const double *
         }
 }
 
-/* the results of one tile of filter k; those that are inside the image are added to y */
+/* the results of one tile of filter k; results inside the image are added to y */
 static void transform_output(const td_winograd *m, const shape *v, const double *in, int64_t tile,
                              double *y)
 {
