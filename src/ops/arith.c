@@ -1,7 +1,7 @@
 /*
  * add(x, y), mul(x, y)            element by element, numpy broadcasting
- * mul_reduce(x, y, like) -> z     the sum of x y over what broadcasting `like` to it repeats
- * sum_to(x, like) -> y            the sum of x over what broadcasting `like` to x repeats
+ * mul_reduce(x, y, like) -> z     the sum of x y over the dimensions in which `like` is broadcast
+ * sum_to(x, like) -> y            the sum of x over the dimensions in which `like` is broadcast
  * broadcast_like(x, like) {by}    by * x, repeated to like's shape
  * scale(x) {by}                   by * x
  *
@@ -20,7 +20,7 @@ static const td_field scale_fields[] = {
 };
 /* clang-format on */
 
-/* dimension d of a rank-`rank` shape that t is broadcast to */
+/* t's size in dimension d when t is aligned to a shape of rank `rank` */
 static int64_t aligned_dim(const td_type *t, int rank, int d)
 {
     int k = d - (rank - t->rank);
@@ -91,7 +91,7 @@ static td_status scale_infer(const td_node *n, td_type *y)
     return TD_OK;
 }
 
-/* dy summed to v's shape; dy itself when nothing was repeated */
+/* dy summed to v's shape; dy itself if v was not broadcast */
 static td_value *unbroadcast(td_builder *b, td_value *dy, td_value *v)
 {
     if (td_type_same_shape(&dy->type, &v->type))

@@ -1,12 +1,12 @@
 /*
- * accumulate(sum, g) -> s            s = sum + g: a step's gradient so far
+ * accumulate(sum, g) -> s            s = sum + g: the gradient of the step so far
  * carry(w, sum, s, last)             sum = last ? 0 : s, for the next batch
  *
  *   w, sum, g, s   one shape         weight (for its shape only), parameter, gradient
  *   last           scalar            1 on the last batch of an optimiser step
  *
- * A step over several batches: `s` goes to the update, which checks `last`, and is kept for the
- * next batch.  Gradients are summed; the update computes the mean (its `inverse`).
+ * For a step over several batches: `s` is an operand of the update, which checks `last`, and is
+ * saved for the next batch.  Gradients are summed; the update computes the mean (by its `inverse`).
  *
  * ema(value, average, keep, share [, finite])   average = keep average + share value
  *

@@ -2,21 +2,22 @@
  * all_reduce(x [, update [, start]]) {always} -> y      y = start + x of rank 0 + x of rank 1 + ...
  *
  *   x, y     one shape, float32     a gradient, or a sum of them
- *   update   scalar                 where it is 0 nothing is exchanged, and y is undefined
+ *   update   scalar                 if it is 0 nothing is exchanged, and y is undefined
  *   start    x's shape              the same on all ranks; omitted: 0
  *
- * With `always` it runs whatever `update` is.  The sum is in rank order, rounded after each
- * addition, so that ranks of one batch each give what one rank gives that accumulates those
- * batches.
+ * With `always` it runs whatever `update` is.  The sum is computed in rank order and rounded after
+ * each addition, so that ranks with one batch each give the same result as one rank that
+ * accumulates those batches.
  *
- * Pass `buckets` splits it in two, so that the nodes between them run meanwhile:
+ * Pass `buckets` splits it into two ops, so that the nodes between them run during the exchange:
  *
  * all_reduce_begin(x [, update [, start]]) {bucket, at, is_last, always} -> sent    a token, f32[]
  * all_reduce_end(x, sent [, update]) {bucket, at, always} -> y                      x: type only
  *
  * `x` is stored in the bucket from index `at`, in its own layout, padding included; the bucket is
  * sent when its last part is stored.  runtime/all_reduce.c executes them.
- * Source: Li et al. 2020, PyTorch Distributed (buckets in the order in which gradients come).
+ * Source: Li et al. 2020, PyTorch Distributed (buckets in the order in which gradients are
+ * computed).
  */
 #include "ops/ops.h"
 

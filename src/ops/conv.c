@@ -12,7 +12,7 @@
  *   bias [K], which may be float32 with half operands, and residual [N, K, P, Q] may be omitted
  *   from the right; inference only
  *
- * pad_extra makes uneven padding, as TensorFlow's SAME has with strides: pad zeros above and to the
+ * pad_extra makes uneven padding, like TensorFlow's SAME with strides: pad zeros above and to the
  * left, pad + pad_extra below and to the right; pads is their sum.
  *
  * Sums are kept in float32 (float64 for f64) whatever the storage.

@@ -6,17 +6,17 @@
  *
  * conv2d_winograd(x, u, bias, residual) -> y         y = relu?(conv2d(x, w) + bias + residual)
  *
- *   x         [N, C, H, W]     any float, as u; stride, dilation and groups are 1
- *   bias      [K]              may be left out, as the residual
+ *   x         [N, C, H, W]     any float, same as u; stride, dilation and groups are 1
+ *   bias      [K]              may be omitted, like the residual
  *   residual  [N, K, P, Q]
  *   y         [N, K, P, Q]     P = H + 2 pad - 2; 4 x 4 results make a tile:
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
- * 36 multiplications replace 144.  Inference only; the pass winograd makes these ops.
+ * 36 multiplications replace 144.  Inference only; pass `winograd` creates these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
- * error is half of that of 0, 1, -1, 2, -2 (docs/numerics.md).
+ * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).
  * Source: Lavin and Gray 2016; Toom 1963 and Cook 1966 for the matrices.
  */
 #include "ir/build.h"
@@ -117,7 +117,7 @@ int64_t td_winograd_tiles(const td_type *y)
     return td_mul_capped(y->dim[0], td_mul_capped(in_tiles(y->dim[2]), in_tiles(y->dim[3])));
 }
 
-/* of the 36 products */
+/* counts the 36 products only */
 static int64_t conv_macs(const td_node *n)
 {
     return td_mul_capped(td_winograd_tiles(&n->out[0]->type), td_type_count(td_in_type(n, 1)));

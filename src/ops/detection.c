@@ -1,6 +1,6 @@
 /*
  * sigmoid_focal_loss(scores, labels) {alpha, gamma} -> loss
- *     sum over all anchors and columns of  a (1 - pt)^gamma ce  over  max(positives, 1)
+ *     sum over all anchors and columns of  a (1 - pt)^gamma ce,  divided by max(positives, 1)
  *     ce = -ln pt, pt = sigmoid(x) and a = alpha in the column of the anchor's label, otherwise
  *     pt = 1 - sigmoid(x) and a = 1 - alpha; an anchor with label 0 has no such column
  * huber_box_loss(deltas, target, labels) {delta, per_image} -> loss

@@ -78,7 +78,7 @@ static void linear_grad(td_builder *b, const td_node *n, td_value *const *dy, td
     dx[1] = td_emit(b, &td_op_linear_grad_w, NULL, dy[0], n->in[0]);
     if (n->n_in > 2)
         dx[2] = td_cast(b, td_emit(b, &td_op_sum_to, NULL, dy[0], n->in[2]),
-                        td_in_type(n, 2)->dtype); /* a bias may be wide */
+                        td_in_type(n, 2)->dtype); /* the bias may be float32 with half operands */
 }
 
 static int64_t linear_macs(const td_node *n)

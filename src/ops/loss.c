@@ -9,7 +9,7 @@
  *   q       [N, K]  same        targets; rows need not sum to 1; no gradient flows into them
  *   loss    [N]     same
  *
- * The logarithm is taken of shifted sums, so logits of +-5000 are fine.
+ * The maximum logit is subtracted before exponentiation, so logits of +-5000 do not overflow.
  * Source: Szegedy et al. 2016, section 7 (smoothing); agrees with NVIDIA's LabelSmoothing class.
  */
 #include "ir/build.h"

@@ -50,7 +50,7 @@ static const td_field update_fields[] = {
     TD_END,
 };
 
-/* rows of td_batch_norm_train: both */
+/* the attributes of td_batch_norm_train */
 static const td_field train_fields[] = {
     TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
     TD_REAL(td_norm_attr, momentum, 0.1, 0, 1, "weight of the new statistics"),
@@ -58,7 +58,7 @@ static const td_field train_fields[] = {
 };
 /* clang-format on */
 
-/* operands from..to-1 are [C] with C = x's channels */
+/* checks that operands from..to-1 are [C] with C = x's channels */
 static td_status check_channels(const td_node *n, const td_type *x, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -267,7 +267,8 @@ const td_op td_op_batch_norm_add_relu = {
     .infer = norm_relu_infer,
 };
 
-/* operand 6, if any, is added to dy; the last result is dy, or that sum, where the mask is set */
+/* operand 6, if any, is added to dy; the last result is that sum where the mask is set, otherwise
+   0 */
 const td_op td_op_batch_norm_add_relu_grad = {
     .name = "batch_norm_add_relu_grad",
     .summary = "gradient of batch_norm_add_relu, of one use of its result or of two",

@@ -11,7 +11,7 @@
 #include "ops/ops.def"
 #undef OP
 
-/** The op of a name, or NULL. */
+/** The op with this name, or NULL. */
 const td_op *td_op_find(const char *name);
 
 /** All ops, in the order of ops.def. */
@@ -48,7 +48,7 @@ typedef struct {
 
 void td_winograd_matrices(td_winograd *m);
 
-/* tiles of all images of a result */
+/* the number of tiles in all images of a result */
 int64_t td_winograd_tiles(const td_type *y);
 
 /* linear_grad_w */
@@ -59,8 +59,8 @@ typedef struct {
 /* max_pool2d, avg_pool2d and their gradients */
 typedef struct {
     int kernel, stride, pad;
-    int pad_extra;          /* as a convolution's; maximum only */
-    bool count_include_pad; /* average only */
+    int pad_extra;          /* as in convolutions; max_pool2d only */
+    bool count_include_pad; /* avg_pool2d only */
 } td_pool_attr;
 
 /* the batch_norm family */
@@ -93,7 +93,7 @@ typedef struct {
     int64_t start;      /* join_heads_grad only: the head's first row */
 } td_join_attr;
 
-/* rows that head x [N, C, H, W] makes */
+/* the number of rows that head x [N, C, H, W] adds to the table */
 int64_t td_join_rows(const td_join_attr *a, const td_type *x);
 
 typedef struct {
@@ -102,7 +102,7 @@ typedef struct {
 
 typedef struct {
     const char *layout;
-    int dtype; /* index into names of shape.c; 0: the operand's */
+    int dtype; /* index into the names in shape.c; 0: the operand's dtype */
 } td_reorder_attr;
 
 /* reorder's attribute that makes a value of dtype d (a float) in `layout` */
@@ -113,7 +113,7 @@ typedef struct {
 } td_cast_attr;
 extern const char *const td_cast_names[];
 
-/* cast's attribute as a dtype */
+/* the dtype of a cast's attribute */
 td_dtype td_cast_to(const td_cast_attr *a);
 td_cast_attr td_cast_attr_of(td_dtype d);
 
@@ -154,14 +154,15 @@ typedef struct {
     double momentum, decay, alpha, eps;
 } td_rmsprop_attr;
 
-/* all_reduce uses only `always`, its two parts use all */
+/* all_reduce uses only `always`, its two halves use all members */
 typedef struct {
     int bucket;
     int64_t at;
     bool is_last, always;
 } td_all_reduce_attr;
 
-/** A step of an optimiser: operand 0 is the weight, 1 its momentum buffer, 2 the gradient. */
+/** Is it an optimiser's step?  Its operand 0 is the weight, 1 the momentum buffer, 2 the
+    gradient. */
 bool td_op_is_update(const td_op *op);
 
 /** The operand index of an update's first half copy of the weight; 0 for other ops. */

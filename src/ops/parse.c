@@ -5,8 +5,8 @@
  * except for input and param; if given, they must agree with what the op infers, and their layout
  * is used. Errors name the source and the line.
  *
- * A text may come with a weight file, so it is bounded: at most 20,000 nodes and names of at most
- * 255 bytes, TD_ELIMIT otherwise.
+ * A text may come from an untrusted weight file, so it is limited to 20,000 nodes and names of 255
+ * bytes; TD_ELIMIT otherwise.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 
 #define NAME_MAX_BYTES 256
 #define LINES_MAX      1000000
-/* the training step of ResNet-152 has about 6,000; planning memory takes time that grows with the
-   square of the nodes, which for as many as this is a few seconds */
+/* the training step of ResNet-152 has about 6,000 nodes; memory planning takes quadratic time,
+   which is a few seconds for this many nodes */
 #define NODES_MAX 20000
 
 typedef struct {
@@ -116,7 +116,7 @@ static td_status parse_results(parser *p, result *r, int *n)
     return take(p, '=') ? TD_OK : bad(p, "'='");
 }
 
-/* failures inside the builder are sticky there; fetch the first one for this line */
+/* the builder keeps its first error; returns it with this line's number */
 static td_status builder_failure(parser *p)
 {
     td_graph *g = NULL;

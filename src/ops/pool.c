@@ -5,11 +5,12 @@
  *
  *   x      [N, C, H, W]  any float
  *   y      [N, C, P, Q]  P = (H + 2 pad + pad_extra - kernel) / stride + 1
- *   where  [N, C, P, Q]  u8, r * kernel + s of the largest in its window; the first of equals
+ *   where  [N, C, P, Q]  u8, r * kernel + s of the maximum in its window; the first one of equal
+ *   maxima
  *
- * Padding never wins a maximum; it counts as zeros in an average when count_include_pad is set,
- * otherwise the mean is over the image's pixels.  pad_extra makes uneven padding for maxima: below
- * and to the right there are pad + pad_extra pixels of it.
+ * Padding is never the maximum; it counts as zeros in an average if count_include_pad is set,
+ * otherwise the mean is over the image's pixels.  pad_extra makes uneven padding for max pooling:
+ * pad + pad_extra below and to the right.
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
  * global_avg_pool_grad(dy, x) -> dx      x for its shape only; dx has dy's dtype
@@ -82,7 +83,7 @@ static td_status check_dy(const td_node *n, const td_type *y)
     return TD_OK;
 }
 
-/* kernels write at `where` unchecked: it must come from max_pool2d */
+/* kernels do not check the indices in `where`, so it must come from max_pool2d */
 static td_status check_where(const td_node *n, const td_type *y)
 {
     const td_node *from = n->in[1]->producer;

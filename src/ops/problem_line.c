@@ -53,7 +53,8 @@ static bool parse_shape(const char *s, td_type *t)
     }
 }
 
-/* operands whose dtype is not the line's; in updates, a half dtype applies to the copies only */
+/* the dtype of an operand, which may differ from the line's; in updates, a half dtype applies to
+   the copies only */
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
     static const char *const wide[] = { "gamma", "beta", "mean", "var", "finite", "overflow" };
@@ -154,7 +155,7 @@ static td_status build(const parsed *p, td_graph **out)
                     : td_input(b, p->name[i], p->type[i]);
     td_emit_n(b, p->op, td_build_attr(b, p->op, p->attrs[0] ? p->attrs : NULL), p->n_in, in, y);
     if (p->op == &td_op_reorder)
-        td_build_set_layout(b, y[0], ""); /* the driver inserts the layouts */
+        td_build_set_layout(b, y[0], ""); /* plain: the caller inserts layouts */
     if (td_build_ok(b) && p->op->n_out) {
         td_output(b, "y", y[0]);
         emit_gradient(b, y[0]->producer);

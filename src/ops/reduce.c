@@ -4,7 +4,7 @@
  *
  *   x   any shape, any float      y   same dtype, no dimensions
  *
- * Kept in float32 (float64 for f64).  Sums over some dimensions only are sum_to.
+ * Sums are kept in float32 (float64 for f64).  sum_to sums over some dimensions only.
  */
 #include "ir/build.h"
 #include "ops/ops.h"

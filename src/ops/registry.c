@@ -1,5 +1,5 @@
 /*
- * registry.c -- the table of ops, made from ops.def, and building nodes by name
+ * registry.c -- the table of ops, made from ops.def, and the creation of nodes by op name
  */
 #include <string.h>
 

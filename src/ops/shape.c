@@ -7,7 +7,7 @@
  * reorder(x) {layout, dtype}          the same values in another memory layout; "" is plain; floats
  *                                     may be rounded to another dtype on the way
  * resize_nearest(x) {height, width}   y[p, q] = x[floor(p H / P), floor(q W / Q)], as in PyTorch
- * resize_nearest_grad(dy, x)          sums of dy over the copies of each pixel
+ * resize_nearest_grad(dy, x)          the sum of dy over the copies of each pixel
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /*
- * squeeze_excite(x, w1, b1, w2, b2) -> y      channel gates from the channel means
+ * squeeze_excite(x, w1, b1, w2, b2) -> y      scales each channel by a gate computed from the
+ * channel means
  *
  *   x   [N, C, H, W]  any float
  *   w1  [D, C]        same        squeeze; timm's [D, C, 1, 1] is the same tensor
@@ -13,7 +14,7 @@
 #include "ir/build.h"
 #include "ops/ops.h"
 
-/* rows and columns of a [A, B] or [A, B, 1, 1] weight; false for anything else */
+/* rows and columns of an [A, B] or [A, B, 1, 1] weight; false for other shapes */
 static bool matrix_of(const td_type *w, int64_t *rows, int64_t *cols)
 {
     if (w->rank != 2 && !(w->rank == 4 && w->dim[2] == 1 && w->dim[3] == 1))

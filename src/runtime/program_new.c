@@ -138,7 +138,7 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
     TD_OUT(place(p));
-    if (td_alloc_failed_count() != n_failed) /* a layout or kernel may have been refused for it */
+    if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)
         td_tune_save(dev->tuner);

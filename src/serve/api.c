@@ -69,7 +69,7 @@ static const struct {
     { "/v2/repository/index", TD_ROUTE_INDEX, true },
 };
 
-/* below /v2/models/NAME and /v2/models/NAME/versions/1 */
+/* paths below /v2/models/NAME and /v2/models/NAME/versions/1 */
 static const struct {
     const char *path;
     td_route route;
@@ -97,7 +97,7 @@ static td_route no_route(td_reply *reply, const char *path)
     return TD_ROUTE_NONE;
 }
 
-/* `rest` follows "/v2/models/" */
+/* `rest` is the part of the path after "/v2/models/" */
 static td_route model_route(const td_service *s, const char *method, const char *path,
                             const char *rest, td_reply *reply)
 {
@@ -125,7 +125,8 @@ static td_route model_route(const td_service *s, const char *method, const char 
     return no_route(reply, path);
 }
 
-/* the path for images, here or in other servers; NONE without a reply: neither */
+/* the route of a kind's image path; a path of the other kind is an error in `reply`.  NONE without
+   a reply: it is neither path */
 static td_route image_route(const td_service *s, const char *method, const char *path,
                             td_reply *reply)
 {

@@ -21,38 +21,38 @@
 
 enum {
     TD_TOPK_MAX = 10,
-    TD_OUTPUTS_MAX = 4,       /* tensors that a network gives */
-    TD_PARAMS_MAX = 16,       /* after the path's '?' */
+    TD_OUTPUTS_MAX = 4,       /* output tensors of a network */
+    TD_PARAMS_MAX = 16,       /* in the query string */
     TD_ROWS_MAX = 1024,       /* images in a request */
-    TD_JSON_BYTES = 64 * 1024 /* of a request's JSON without the numbers of its tensor */
+    TD_JSON_BYTES = 64 * 1024 /* in a request's JSON, without the numbers of its tensor */
 };
 
 #define TD_JSON_TYPE "application/json"
 
 typedef struct td_kind td_kind; /* kind.h */
 
-/** The served model.  Constant while requests run; every thread reads it. */
+/** The served model.  Constant while requests are processed; all threads read it. */
 typedef struct {
     const td_kind *kind;    /* a classifier or a detector */
-    const char *name;       /* of the model, in paths */
+    const char *name;       /* the model's name in paths */
     const char *precision;  /* "bf16" */
-    int n_classes;          /* of a detector without the background */
-    td_transform transform; /* of images; its size is the network's */
-    int max_batch;          /* rows that are computed together */
+    int n_classes;          /* without a detector's background class */
+    td_transform transform; /* applied to images; its size is the network's */
+    int max_batch;          /* maximum rows per batch */
     double max_delay_ms;
-    td_metrics *metrics; /* kept; what was served so far */
+    td_metrics *metrics; /* borrowed; statistics of served requests */
 
-    /* of a classifier */
+    /* classifiers only */
     int topk;
     const char *(*class_name)(const void *ctx, int i, char room[24]);
     const void *ctx;
 
-    /* of a detector */
-    td_boxes_opts boxes;           /* defaults of requests */
-    const bool *is_wanted;         /* [n_classes + 1] by label; NULL: all are */
-    const td_box_classes *classes; /* their names */
+    /* detectors only */
+    td_boxes_opts boxes;           /* defaults for requests */
+    const bool *is_wanted;         /* [n_classes + 1], indexed by label; NULL: all */
+    const td_box_classes *classes; /* class names */
     int n_anchors;
-    td_nms_pool *nms_pool; /* of the thread that computes */
+    td_nms_pool *nms_pool; /* used by the computing thread */
 } td_service;
 
 /** ?name=value; the value may be NULL. */
@@ -60,7 +60,7 @@ typedef struct {
     const char *name, *value;
 } td_query;
 
-/** A request, whole.  Texts are borrowed; NULL: not there. */
+/** A complete request.  Texts are borrowed; NULL if absent. */
 typedef struct {
     const td_query *params; /* [n_params] */
     int n_params;
@@ -80,7 +80,7 @@ typedef struct {
 } td_reply;
 
 typedef enum {
-    TD_ROUTE_NONE,  /* the reply has the error */
+    TD_ROUTE_NONE,  /* the error is in the reply */
     TD_ROUTE_IMAGE, /* the kind's path */
     TD_ROUTE_INFER,
     TD_ROUTE_PAGE,
@@ -93,14 +93,14 @@ typedef enum {
     TD_ROUTE_MODEL_READY,
     TD_ROUTE_CONFIG,
     TD_ROUTE_STATISTICS,
-    TD_ROUTE_INDEX, /* of the repository: the one model */
+    TD_ROUTE_INDEX, /* the repository index, which has the one model */
 } td_route;
 
 /* An output tensor that the request asks for. */
 typedef struct {
-    int output; /* which of the kind's */
+    int output; /* index into the kind's outputs */
     bool is_binary;
-    int classes; /* classification extension: the best so many; 0: the tensor */
+    int classes; /* classification extension: number of best classes; 0: the tensor */
 } td_wanted;
 
 /** The computation of a request, and its results.  All zero is valid. */
@@ -110,37 +110,38 @@ typedef struct {
     float *images;  /* [n, 3, S, S] */
     td_wanted wanted[TD_OUTPUTS_MAX];
     int n_wanted;
-    td_text id; /* of INFER; empty: none */
+    td_text id; /* INFER only; empty: none */
 
-    /* of a classifier; results are made by td_api_read, as found below */
-    int topk;       /* of IMAGE */
+    /* classifiers only; td_api_read allocates `results`, and `found` below */
+    int topk;       /* IMAGE only */
     float *results; /* [2, n, K]: logits, then probabilities */
 
-    /* of a detector */
+    /* detectors only */
     td_nms_opts nms;
-    bool *is_wanted;     /* as the service's, which it replaces; NULL: the service's */
-    int width, height;   /* of the upright image, of IMAGE */
+    bool *is_wanted;     /* replaces the service's is_wanted; NULL: the service's */
+    int width, height;   /* IMAGE only: the image's size, upright */
     td_detection *found; /* [n, nms.total] */
     int *n_found;        /* [n] */
-    int n_bad;           /* rows of which the network gave numbers that are none */
+    int n_bad;           /* rows with NaN or infinity in the network's output */
 } td_work;
 
 void td_work_release(td_work *w);
 
-/** Where a request goes; TD_ROUTE_NONE with 404, 405 or 501 in `reply`. */
+/** The route of a request; TD_ROUTE_NONE with status 404, 405 or 501 in `reply`. */
 td_route td_api_route(const td_service *s, const char *method, const char *path, td_reply *reply);
 
-/** The answer to routes that need neither body nor computing; `is_ready`: not draining. */
+/** Write the answer to a route that needs neither body nor computing; `is_ready`: not draining. */
 void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply);
 
-/** Body -> w->images.  False: `reply` is the answer (400, 413 of an image, 500 out of memory). */
+/** Body -> w->images.  False: `reply` is the answer (400; 413 image too large; 500 out of
+    memory). */
 bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buffers, td_work *w,
                  td_reply *reply) TD_CHECKED;
 
 /** w->results -> answer. */
 void td_api_write(const td_service *s, const td_work *w, td_reply *reply);
 
-/** Make `reply` an error with this sentence. */
+/** Set `reply` to an error with this sentence. */
 void td_reply_error(td_reply *reply, int status, const char *fmt, ...) TD_PRINTF(3, 4);
 
 /**
@@ -150,30 +151,31 @@ void td_reply_failure(td_reply *reply, td_status st);
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-/** The bytes of the image in a multipart/form-data body: part "image", or the first file. */
+/** Find the image's bytes in a multipart/form-data body: the part "image", or the first file. */
 td_status td_multipart_find(const char *content_type, const char *body, size_t n_body,
                             const char **out, size_t *n_out) TD_CHECKED;
 
 /**
- * Will decoding the request's image take long?  False also where it is none: td_image_read says
- * why.
+ * Will decoding the request's image take long?  False also if it is not an image: td_image_read
+ * then returns the error.
  */
 bool td_image_is_large(const td_request *rq);
 
 /**
- * Parameters and image of a request -> w.  TD_EARG a parameter, TD_EFORMAT a form; TD_ELIMIT more
- * pixels than the transform's max_pixels, or 65,535 on a side; errors of decoding.
+ * Parameters and image of a request -> w.  TD_EARG invalid parameter; TD_EFORMAT malformed form;
+ * TD_ELIMIT more pixels than the transform's max_pixels, or more than 65,535 on a side; errors of
+ * decoding.
  */
 td_status td_image_read(const td_service *s, const td_request *rq, td_transformer *buffers,
                         td_work *w) TD_CHECKED;
 
-/** Body of an infer request -> w, and the answer back. */
+/** Read the body of an infer request into w, and write its answer. */
 bool td_infer_is_large(const td_request *rq); /* a long JSON, which takes long to parse */
 td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w) TD_CHECKED;
 void td_infer_write(const td_service *s, const td_work *w, td_reply *reply);
 
 /**
- * Take the numbers out of a request's JSON: the nested arrays inputs[0].data go to *numbers as
+ * Extract the numbers from a request's JSON: the nested arrays inputs[0].data go to *numbers as
  * float32, row by row, and `rest` gets the text with null in their place, at most TD_JSON_BYTES.
  * *numbers is td_alloc'ed, NULL when there are none.
  *   TD_EFORMAT  malformed, a number that float32 cannot hold, two tensors with data

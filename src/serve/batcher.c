@@ -1,5 +1,5 @@
 /*
- * batcher.c -- batches rows of requests; its queues hold all possible jobs, so no push waits
+ * batcher.c -- batches rows of requests; the queues have room for all jobs, so no push waits
  */
 #include "serve/batcher.h"
 
@@ -11,7 +11,7 @@
 #include "base/machine.h"
 #include "base/threads.h"
 
-enum { KEPT_BYTES = 8 << 20 }; /* of pixels, that a worker keeps between images */
+enum { KEPT_BYTES = 8 << 20 }; /* of buffers that a worker keeps between images */
 
 typedef struct {
     td_batcher *b;
@@ -23,12 +23,12 @@ typedef struct {
 struct td_batcher {
     td_batcher_opts o;
     td_queue *submitted, *large, *ready;
-    atomic_int load, n_large; /* jobs between enter and done; of them large ones not yet read */
-    worker *workers;          /* [n_workers], those for large images last */
+    atomic_int load, n_large; /* jobs between enter and done; large jobs not yet read */
+    worker *workers;          /* [n_workers], workers for large images last */
     int n_workers;
-    td_job *left; /* was taken from `ready`, and did not fit into the last batch */
+    td_job *left; /* taken from `ready`, but did not fit into the last batch */
 
-    /* of td_batcher_turn */
+    /* used by td_batcher_turn */
     td_job **jobs; /* [max_rows] */
     float *images; /* [max_rows, 3, S, S] */
     td_row *rows;  /* [max_rows] */
@@ -41,7 +41,7 @@ static void finish(td_batcher *b, td_job *job, td_status st)
     job->done(job, st);
 }
 
-/* into a queue that has room for every job */
+/* pushes a job to a queue, which has room for all jobs */
 static void hand_over(td_queue *q, td_job *job)
 {
     job->since_ns = td_now_ns();
@@ -148,7 +148,7 @@ void td_batcher_free(td_batcher *b)
     td_free(b);
 }
 
-/* --- places ----------------------------------------------------------------------------------- */
+/* --- admission -------------------------------------------------------------------------------- */
 
 bool td_batcher_enter(td_batcher *b)
 {
@@ -185,14 +185,15 @@ int td_batcher_load(const td_batcher *b)
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* rows of a job in this batch: of a request that is larger than a batch, the next ones */
+/* number of a job's rows in this batch; a request larger than a batch is computed in several */
 static int rows_of(const td_batcher *b, const td_job *job)
 {
     const int left = job->work.n - job->n_computed;
     return left < b->o.max_rows ? left : b->o.max_rows;
 }
 
-/* the first job, then others while they fit and are worth waiting for; returns how many */
+/* collects the first job, then others as long as they fit and waiting for them is useful; returns
+   the number of jobs */
 static int gather(td_batcher *b, td_job *first, int *rows)
 {
     int64_t until_ns = td_now_ns() + b->o.max_delay_ns;
@@ -237,7 +238,7 @@ static const float *lay_out(td_batcher *b, int n)
     return n > 1 ? b->images : from;
 }
 
-/* answers complete jobs; the others queue again after newer ones */
+/* finishes complete jobs; the others are queued again */
 static void hand_back(td_batcher *b, int n, td_status st, int64_t infer_ns)
 {
     for (int i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /*
- * describe.c -- answers on the server itself: health, metadata, configuration, statistics
+ * describe.c -- answers about the server: health, metadata, configuration, statistics
  */
 #include "serve/kind.h"
 #include "tandem/status.h"
@@ -41,7 +41,7 @@ static void describe_model(const td_service *s, td_text *out)
     td_text_add(out, "}}\n");
 }
 
-/* --- the configuration, as Triton has it ------------------------------------------------------ */
+/* --- the configuration, in Triton's format ---------------------------------------------------- */
 
 static void add_config_output(const td_service *s, int i, td_text *out)
 {
@@ -51,7 +51,7 @@ static void add_config_output(const td_service *s, int i, td_text *out)
                 o->name, o->is_int ? "INT64" : "FP32");
     for (int k = 0; k < n; k++)
         td_text_add(out, "%s%d", k ? ", " : "", dim[k]);
-    /* a number for each row: its only dimension is taken away */
+    /* one number per row: the reshape removes the only dimension */
     td_text_add(out, n ? "]}" : "1], \"reshape\": {\"shape\": []}}");
 }
 
@@ -75,8 +75,6 @@ static void add_config(const td_service *s, td_text *out)
                 "\"max_queue_delay_microseconds\": %lld}}\n",
                 s->max_batch, (long long)(s->max_delay_ms * 1e3));
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply)
 {

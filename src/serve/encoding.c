@@ -50,7 +50,7 @@ static td_status zlib_error(const z_stream *z, int code)
                     z->msg ? z->msg : "not a gzip or zlib stream");
 }
 
-/* until the stream ends, or one byte more than `max` came out */
+/* decompresses until the stream ends, or until the output exceeds `max` */
 static td_status inflate_all(z_stream *z, size_t max, char **out, size_t *n_out)
 {
     size_t cap = 0, n = 0;

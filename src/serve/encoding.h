@@ -11,12 +11,12 @@
 
 typedef enum { TD_ENCODING_NONE, TD_ENCODING_DEFLATED, TD_ENCODING_UNKNOWN } td_encoding;
 
-/** What a Content-Encoding names; NULL: there is no such header. */
+/** The encoding in a Content-Encoding header; `value` is NULL if there is none. */
 td_encoding td_encoding_of(const char *value);
 
 /**
- * Expand a gzip or zlib stream; *out is td_alloc'ed.  TD_EFORMAT it is damaged, ends early or has
- * bytes after its end; TD_ELIMIT the output exceeds `max` bytes; TD_ENOMEM.
+ * Decompress a gzip or zlib stream; *out is td_alloc'ed.  TD_EFORMAT the stream is damaged,
+ * truncated or followed by other bytes; TD_ELIMIT the output exceeds `max` bytes; TD_ENOMEM.
  */
 TD_CHECKED td_status td_encoding_expand(const void *bytes, size_t n, size_t max, char **out,
                                         size_t *n_out);

@@ -1,19 +1,19 @@
 /*
  * http.c -- handles HTTP requests with libmicrohttpd
  *
- *     READING   body arrives           -> (whole) WAITING, or DONE if it can be answered at once
- *     WAITING   connection suspended   -> DONE, resumed by whoever finished the job
+ *     READING   body arrives           -> (complete) WAITING, or DONE if it can be answered at once
+ *     WAITING   connection suspended   -> DONE, resumed by the thread that finished the job
  *     DONE      the reply is sent
  *
  * Only the library's thread uses an exchange while it is READING or DONE; between submit and done
- * it belongs to the batcher.  The listener finds a peer that takes too long over a request, even if
- * it sends a byte now and then, and shuts down its socket; the library then cleans up.
+ * it belongs to the batcher.  The listener shuts down the socket of a peer that takes too long to
+ * send a request, even if it sends a byte now and then; the library then cleans up.
  *
- * Bodies of all requests together, and the rows made from them, may take max(256 MiB, 4 *
- * max_body); allocations of the workers in progress are not counted.
+ * The bodies of all requests and the rows decoded from them may take max(256 MiB, 4 * max_body) of
+ * memory together; temporary allocations of the workers are not counted.
  *
- * A request that is rejected before its body arrived is answered after the body: otherwise a
- * client that is still sending would see its connection reset instead of the answer.
+ * A request that is rejected before its body arrived is answered after the body: otherwise a client
+ * that is still sending would get a connection reset instead of the answer.
  */
 #include "serve/http.h"
 
@@ -35,11 +35,11 @@ enum {
     RETRY_AFTER_S = 1,
     BODIES_BYTES = 256 << 20,
     HEAD_BYTES = 32 * 1024,
-    LIGHT_BYTES = 4 << 20,  /* limit of a decompressed body among small requests */
-    CONNECTIONS_SPARE = 256 /* on top of the listener's count: some are being closed */
+    LIGHT_BYTES = 4 << 20,  /* a small request's decompressed size */
+    CONNECTIONS_SPARE = 256 /* above the listener's limit: some are closing */
 };
 
-#define LAST_ANSWERS_NS INT64_C(1000000000) /* to send the last answers, when a server ends late */
+#define LAST_ANSWERS_NS INT64_C(1000000000) /* to send the last answers, after drain_timeout */
 
 #define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
@@ -51,15 +51,15 @@ struct td_http {
     atomic_int n_requests;
     atomic_llong bodies; /* bytes */
     int64_t bodies_max;
-    char last_words[512]; /* of the library */
+    char last_words[512]; /* the library's last log message */
     pthread_mutex_t lock;
-    int n_jobs;      /* with the batcher; guarded by lock, as the next one */
-    bool is_closed;  /* no job may begin */
-    int64_t done_ns; /* when the last job was done after that; 0: not yet */
+    int n_jobs;      /* jobs in the batcher; lock guards it and the next member */
+    bool is_closed;  /* no new job may start */
+    int64_t done_ns; /* when the last job ended after is_closed; 0: not yet */
 };
 
 typedef struct {
-    td_job job; /* first: the batcher hands it back */
+    td_job job; /* first, so that a td_job * can be cast to exchange * */
     td_http *h;
     struct MHD_Connection *connection;
     td_peer *peer;
@@ -67,7 +67,7 @@ typedef struct {
     int64_t begin_ns;
     char *body; /* grown */
     size_t n_body, cap_body;
-    size_t n_received; /* of it, as it came */
+    size_t n_received; /* bytes of the body as it was sent */
     size_t n_held;     /* bytes, as counted in h->bodies */
     td_encoding encoding;
     bool drops_body; /* received bytes are discarded */
@@ -104,7 +104,7 @@ static void set_peer(const exchange *e, td_peer_state state)
     td_listener_set(e->h->listener, e->peer, state);
 }
 
-/* --- memory of bodies ------------------------------------------------------------------------- */
+/* --- memory for bodies ------------------------------------------------------------------------ */
 
 /* updates the number of bytes that the exchange holds */
 static void hold(exchange *e, size_t bytes)
@@ -113,7 +113,7 @@ static void hold(exchange *e, size_t bytes)
     e->n_held = bytes;
 }
 
-/* for how many more bytes of bodies there is memory */
+/* memory left for bodies, in bytes */
 static int64_t bodies_left(const td_http *h)
 {
     const int64_t left = h->bodies_max - atomic_load(&h->bodies);
@@ -205,7 +205,7 @@ typedef struct {
     int n;
 } params;
 
-/* those above the limit are counted */
+/* parameters above the limit are only counted */
 static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char *name,
                                  const char *value)
 {
@@ -227,7 +227,7 @@ static td_read_result hand_on(exchange *e)
     return TD_READ_NOTHING;
 }
 
-/* on a worker: a compressed body becomes what it was; TD_READ_ROWS: it did */
+/* on a worker: decompresses the body; TD_READ_ROWS: success */
 static td_read_result expand(exchange *e)
 {
     td_http *h = e->h;
@@ -311,7 +311,7 @@ static bool enter(td_http *h)
     return may;
 }
 
-/* the body is whole */
+/* called when the body is complete */
 static enum MHD_Result begin_work(exchange *e)
 {
     td_http *h = e->h;
@@ -325,7 +325,7 @@ static enum MHD_Result begin_work(exchange *e)
     e->job.read = read_job;
     e->job.done = done_job;
     MHD_suspend_connection(e->connection);
-    td_batcher_submit(h->o.batcher, &e->job); /* from here on it is the batcher's */
+    td_batcher_submit(h->o.batcher, &e->job); /* the batcher owns it from here on */
     return MHD_YES;
 }
 
@@ -341,7 +341,7 @@ static bool is_health(td_route route)
     return route == TD_ROUTE_LIVE || route == TD_ROUTE_READY;
 }
 
-/* before the body arrives: finds the route, or the answer */
+/* before the body arrives: finds the route, or sets an error reply */
 static void look_at(exchange *e, const char *method, const char *path)
 {
     const td_http_opts *o = &e->h->o;
@@ -363,19 +363,19 @@ static void look_at(exchange *e, const char *method, const char *path)
     e->drops_body = !is_computing(e->route);
 }
 
-/* is there a body that the client sends anyway? */
+/* will the client send a body without waiting for an answer? */
 static bool has_body(const exchange *e)
 {
     const char *length = header(e, "Content-Length");
     int64_t n = 0;
     if (header(e, "Expect"))
-        return false; /* it waits for an answer first */
+        return false; /* with Expect: 100-continue the client waits */
     if (header(e, "Transfer-Encoding"))
         return true;
     return length && td_text_to_int(length, &n) && n > 0 && n <= e->h->o.max_body;
 }
 
-/* more of the body */
+/* receives another part of the body */
 static enum MHD_Result take(exchange *e, const char *data, size_t n)
 {
     td_http *h = e->h;
@@ -483,12 +483,12 @@ static void on_log(void *cls, const char *format, va_list args)
     char text[512];
     vsnprintf(text, sizeof text, format, args);
     text[strcspn(text, "\n")] = '\0';
-    if (!h->daemon) /* it does not start */
+    if (!h->daemon) /* MHD_start_daemon failed */
         memcpy(h->last_words, text, sizeof text);
     td_log(TD_LOG_DEBUG, "http", "%s", text);
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 /* on the listener's thread */
 static bool take_connection(void *ctx, int fd, const struct sockaddr *address, socklen_t n)

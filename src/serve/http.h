@@ -1,10 +1,10 @@
 /*
  * serve/http.h -- connects libmicrohttpd's sockets to the batcher
  *
- * The listener's thread brings connections; one thread of the library's own reads and writes all
- * of them.  A request whose body is whole goes to the batcher and its connection sleeps until the
- * answer is there; everything else is answered at once, so that health and metrics answer under any
- * load.
+ * The listener's thread accepts connections; one thread of the library reads and writes all of
+ * them.  A request with a complete body goes to the batcher, and its connection is suspended until
+ * the answer is ready; everything else is answered at once, so that health and metrics respond
+ * under any load.
  */
 #ifndef TD_SERVE_HTTP_H
 #define TD_SERVE_HTTP_H
@@ -12,12 +12,12 @@
 #include "serve/batcher.h"
 
 typedef struct {
-    const td_service *service; /* kept */
-    td_batcher *batcher;       /* kept */
-    td_metrics *metrics;       /* kept */
+    const td_service *service; /* borrowed */
+    td_batcher *batcher;       /* borrowed */
+    td_metrics *metrics;       /* borrowed */
     const char *host;
     int port;
-    int64_t max_body; /* bytes; of a compressed body before and after */
+    int64_t max_body; /* bytes; limits a compressed body before and after decompression */
     double timeout_s;
     int max_connections;
     const char *token;    /* required in requests, except health checks; NULL: none */
@@ -28,21 +28,21 @@ typedef struct {
 typedef struct td_http td_http;
 
 /**
- * Listen and answer.  TD_EARG: the host is not an address; TD_EIO: listening failed;
- * TD_EFORMAT: certificate and key are no pair; TD_EUNSUPPORTED: the library has no TLS.
+ * Listen and answer requests.  TD_EARG: the host is not an address; TD_EIO: listening failed;
+ * TD_EFORMAT: certificate and key do not match; TD_EUNSUPPORTED: the library has no TLS.
  */
 td_status td_http_open(const td_http_opts *opts, td_http **out) TD_CHECKED;
 int td_http_port(const td_http *h);
 
 /**
- * Take no more connections but those that the kernel has accepted; answers to requests from now on
- * end theirs.
+ * Stop listening; connections that the kernel has already accepted are still served.  From now on
+ * every answer closes its connection.
  */
 void td_http_drain(td_http *h);
 
 /**
- * While draining: is everything answered?  `is_late`: what is with the batcher is waited for, but
- * nothing else, and nothing more is taken on.  True: td_http_close may follow.
+ * While draining: is every request answered?  `is_late`: only requests in the batcher are still
+ * waited for, and no new ones are accepted.  If true, td_http_close may be called.
  */
 bool td_http_is_over(td_http *h, bool is_late);
 
@@ -50,7 +50,7 @@ bool td_http_is_over(td_http *h, bool is_late);
 int td_http_requests(const td_http *h);
 int td_http_connections(const td_http *h);
 
-/** Only when no job is with the batcher.  Requests that are not whole are cut off. */
+/** Call only if the batcher has no job.  Incomplete requests are cut off. */
 void td_http_close(td_http *h);
 
 #endif

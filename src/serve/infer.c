@@ -3,9 +3,9 @@
  *
  * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes after the JSON
  * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs are those of the
- * kind of network (kind.h), all of them where none is named; as JSON or as bytes (binary_data).  Of
- * a classifier with the parameter `classification` they are BYTES [n, k] of "value:index:name", as
- * bytes each of them after its length in 4 bytes, little-endian.
+ * kind of network (kind.h), all of them if the request names none; as JSON or as bytes
+ * (binary_data).  A classifier's outputs with the parameter `classification` are BYTES [n, k] of
+ * "value:index:name"; in binary form each is preceded by its length in 4 bytes, little-endian.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,17 +21,17 @@ enum {
     LARGE_JSON_BYTES = 8 << 20 /* parsed in about 0.1 s; an image of 224 x 224 has 3 MB at most */
 };
 
-/* a request on its way to a td_work */
+/* the state while a request is parsed into a td_work */
 typedef struct {
     const td_service *s;
     td_json *doc;
-    const char *binary; /* after the JSON */
+    const char *binary; /* the bytes after the JSON */
     size_t n_binary;
-    float *numbers; /* from the JSON; moves to the work */
+    float *numbers; /* numbers in the JSON; moved to the work */
     size_t n_numbers;
 } reading;
 
-/* a member that is an array of `n` elements, or NULL */
+/* the member `name` if it is an array; *n: its elements.  Otherwise NULL */
 static const td_json *array(const td_json *object, const char *key, size_t n)
 {
     const td_json *a = td_json_get(object, key);
@@ -60,7 +60,7 @@ static td_status read_shape(const reading *r, const td_json *input, int64_t *row
     return TD_OK;
 }
 
-/* bytes after the JSON, little-endian as this machine is */
+/* takes the input from the bytes after the JSON, little-endian like this machine */
 static td_status take_binary(const reading *r, int64_t declared, size_t wanted, td_work *w)
 {
     if (r->n_numbers)
@@ -206,7 +206,7 @@ static td_status read_id(const reading *r, td_work *w)
     return td_text_status(&w->id);
 }
 
-/* a parameter's value as a query would have it */
+/* adds a parameter as it would be in a query */
 static td_status add_param(const td_json *value, const char *name, td_text *room, td_request *rq,
                            td_query *params)
 {
@@ -228,7 +228,7 @@ static td_status add_param(const td_json *value, const char *name, td_text *room
     return TD_OK;
 }
 
-/* the request's parameters that the kind knows from queries; others are left alone */
+/* reads the request's parameters that are also the kind's query parameters; others are ignored */
 static td_status read_params(const reading *r, td_work *w)
 {
     td_status st = TD_OK;
@@ -297,7 +297,7 @@ out:
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-/* the numbers of an output, [n, dims]; NULL and `out` out of memory */
+/* the numbers of an output, [n, dims]; NULL: out of memory, which is set in `out` */
 static void *numbers(const td_service *s, const td_work *w, int i, size_t *n, size_t *bytes,
                      td_text *out)
 {
@@ -385,7 +385,7 @@ static void add_binary(const td_service *s, const td_work *w, const td_wanted *o
         add_bytes(s, w, o->output, out);
 }
 
-/* n_binary: how many bytes of it follow the JSON */
+/* adds an output's JSON; *n_binary: its bytes after the JSON */
 static void add_output(const td_service *s, const td_work *w, const td_wanted *o, size_t n_binary,
                        td_text *out)
 {

@@ -1,13 +1,13 @@
 /*
  * serve/kind.h -- the interface of the kinds of served networks: classifier and detector
  *
- * A kind is a table: where images go, how an image becomes a row, what is kept of a row's
- * results, which tensors those are in the protocol, and how the answer to an image is written.
- * Routes, forms, the protocol, batches and limits know none of it.
+ * A kind is a table of functions and names: the path for images, how an image becomes a row, which
+ * results of a row are kept, their tensors in the protocol, and how the answer to an image is
+ * written.  Routes, forms, the protocol, batches and limits do not depend on the kind.
  *
  *     options -> read_row -> make_room ...  on a worker
- *     take                                  on the thread that computes
- *     write, or fill                        there, too
+ *     take                                  on the computing thread
+ *     write, or fill                        on the computing thread
  */
 #ifndef TD_SERVE_KIND_H
 #define TD_SERVE_KIND_H
@@ -20,19 +20,19 @@ typedef struct {
     int i;
 } td_row;
 
-/** A tensor that the protocol knows. */
+/** An output tensor in the protocol. */
 typedef struct {
     const char *name;
     bool is_int; /* INT64, otherwise FP32 */
 } td_kind_output;
 
 struct td_kind {
-    const char *what; /* "a detector" */
-    const char *path; /* where images are posted, "/detect" */
-    const char *lack; /* what a network that gives no numbers has none of, "finite boxes" */
-    void (*page)(const td_service *s, td_text *out); /* for trying an image in a browser */
-    const char *const *params; /* names that `options` knows, NULL-terminated */
-    bool are_for_tensors;      /* these are parameters of requests with tensors, too */
+    const char *what;                                /* "a detector" */
+    const char *path;                                /* where images are posted, "/detect" */
+    const char *lack;                                /* what NaN outputs lack: "finite boxes" */
+    void (*page)(const td_service *s, td_text *out); /* to try an image in a browser */
+    const char *const *params; /* names that `options` accepts, NULL-terminated */
+    bool are_for_tensors;      /* infer requests accept them too */
     td_kind_output outputs[TD_OUTPUTS_MAX];
     int n_outputs;
     bool has_classes; /* the protocol's extension "classification": outputs are [n, classes] */
@@ -44,35 +44,35 @@ struct td_kind {
     td_status (*read_row)(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
                           td_work *w);
 
-    /* for the results of w->n rows */
+    /* allocates room for the results of w->n rows */
     td_status (*make_room)(const td_service *s, td_work *w);
 
-    /* results of n rows of the network's, see td_predictor_take -> the rows' works */
+    /* the network's results of n rows (see td_predictor_take) -> the td_work of each row */
     td_status (*take)(const td_service *s, const td_row *rows, int n,
                       const float *const results[2]);
 
     bool (*is_finite)(const td_service *s, const td_work *w);
 
-    /* the answer to an image */
+    /* writes the answer to an image */
     void (*write)(const td_service *s, const td_work *w, td_text *out);
 
-    /* dimensions of output `i` after the rows, and their number; w NULL: by default */
+    /* the dimensions of output `i` after the rows; returns their number.  w NULL: the defaults */
     int (*dims)(const td_service *s, const td_work *w, int i, int dim[2]);
 
     /* output `i` -> out [n, dims] of float or int64_t */
     void (*fill)(const td_service *s, const td_work *w, int i, void *out);
 
-    /* more members of the model's "parameters" */
+    /* adds members to the model's "parameters" */
     void (*describe)(const td_service *s, td_text *out);
 };
 
 extern const td_kind td_kind_classifier, td_kind_detector;
 
-/** The kinds' pages; every one is a document that loads nothing. */
+/** The kinds' pages; each is one self-contained document. */
 void td_page_of_classes(const td_service *s, td_text *out);
 void td_page_of_boxes(const td_service *s, td_text *out);
 
-/** Numbers in a row of output `i`. */
+/** The number of values in a row of output `i`. */
 size_t td_output_row(const td_service *s, const td_work *w, int i);
 
 #endif

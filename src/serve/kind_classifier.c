@@ -1,5 +1,6 @@
 /*
- * kind_classifier.c -- images at /classify: the best classes; tensors: logits and probabilities
+ * kind_classifier.c -- images to /classify give the best classes; tensors are logits and
+ * probabilities
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static td_status options(const td_service *s, const td_request *rq, td_work *w)
 {
     int64_t topk = s->topk;
     for (int i = 0; i < rq->n_params; i++) {
-        const char *value = rq->params[i].value; /* of "topk", the only parameter */
+        const char *value = rq->params[i].value; /* "topk" is the only parameter */
         if (!td_text_to_int(value, &topk) || topk < 1 || topk > TD_TOPK_MAX)
             return td_error(TD_EARG, "topk is '%.30s', wanted 1 .. %d", value, TD_TOPK_MAX);
     }

@@ -1,9 +1,9 @@
 /*
- * kind_detector.c -- images at /detect: boxes as `tandem detect --json` has them; tensors: those
- * of the network as an ONNX file
+ * kind_detector.c -- images to /detect give boxes in the format of `tandem detect --json`; tensors
+ * are those of the network exported as ONNX
  *
- * Boxes are suppressed on the thread that computes, an image a thread, straight from the program's
- * results: for an image of SSD320 these are 4.9 MB, which need no copy.
+ * Non-maximum suppression runs in take, one image per thread, directly on the program's results:
+ * for SSD320 these are 4.9 MB per image, which need not be copied.
  */
 #include <string.h>
 
@@ -22,7 +22,7 @@ enum { BOXES, SCORES, CLASSES, COUNT }; /* outputs */
 static const char *const params[] = { "min_score", "nms_iou", "max_per_class",
                                       "max_boxes", "classes", NULL };
 
-/* messages name the model, not the file */
+/* error messages name the model, not the file */
 static td_status choose_classes(const td_service *s, const char *list, td_work *w)
 {
     td_box_classes named = *s->classes;
@@ -163,7 +163,7 @@ static int dims(const td_service *s, const td_work *w, int i, int dim[2])
     return i == BOXES ? 2 : i == COUNT ? 0 : 1;
 }
 
-/* boxes or scores of one row; `out` is all 0 */
+/* boxes or scores of one row; `out` is filled with 0 */
 static void fill_reals(const td_work *w, int row, int i, float *out)
 {
     const td_detection *found = found_at(w, row);

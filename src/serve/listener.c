@@ -1,10 +1,10 @@
 /*
  * listener.c -- accepts connections, and closes slow ones
  *
- * Closing a listening socket resets the connections that wait in its queue.  So a server that ends
- * first attaches a filter that drops SYN segments: new connections are ignored, handshakes in
- * progress complete, and once the queue stays empty the socket is closed.  A client whose SYN was
- * dropped repeats it and is then refused.
+ * Closing a listening socket resets the connections that wait in its queue.  So when draining
+ * begins, the listener attaches a filter that drops SYN segments: new connections are ignored,
+ * handshakes in progress complete, and once the queue stays empty the socket is closed.  A client
+ * whose SYN was dropped repeats it, and its connection is then refused.
  */
 #include "serve/listener.h"
 
@@ -28,20 +28,20 @@
 
 enum {
     BACKLOG = 511,
-    PENDING_MAX = 64, /* handed over, and not yet with the library */
-    TICK_MS = 50      /* between two looks at connections that take too long */
+    PENDING_MAX = 64, /* handed over, but not yet added by the library */
+    TICK_MS = 50      /* between two checks for slow connections */
 };
 
-#define HANDSHAKE_NS  (200 * MS)  /* for handshakes that were under way when draining began */
+#define HANDSHAKE_NS  (200 * MS)  /* for handshakes in progress when draining begins */
 #define IDLE_NS       (500 * MS)  /* a connection idle for less is not closed to make room ... */
-#define SLOW_NS       (5000 * MS) /* ... nor one that has been sending for less */
-#define QUIET_NS      (250 * MS)  /* while draining, a connection idle for so long is at its end */
-#define FIRST_WAIT_NS (2000 * MS) /* the same before its first request */
+#define SLOW_NS       (5000 * MS) /* ... and a sending connection after this time */
+#define QUIET_NS      (250 * MS)  /* while draining, a connection idle for so long is finished */
+#define FIRST_WAIT_NS (2000 * MS) /* the same, before its first request */
 
 struct td_peer {
-    td_peer *next, *before; /* guarded by the listener's lock, as all here */
+    td_peer *next, *before; /* the listener's lock guards all members */
     int fd;
-    int64_t since_ns; /* of its state */
+    int64_t since_ns; /* when its state began */
     td_peer_state state;
     bool had_request;
 };
@@ -53,7 +53,7 @@ struct td_listener {
     atomic_bool is_draining, is_closed, is_stopped;
     atomic_int n_connections, n_pending;
     pthread_mutex_t lock;
-    td_peer *peers; /* guarded by lock, as n_closing */
+    td_peer *peers; /* lock guards peers and n_closing */
     int n_closing;
 };
 
@@ -169,7 +169,7 @@ void td_listener_set(td_listener *l, td_peer *p, td_peer_state state)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* with the lock held; the library finds the end of the connection and cleans up */
+/* call with the lock held; the library detects the end of the connection and cleans up */
 static void shut(td_listener *l, td_peer *p)
 {
     shutdown(p->fd, SHUT_RDWR);
@@ -177,7 +177,8 @@ static void shut(td_listener *l, td_peer *p)
     l->n_closing++;
 }
 
-/* with the lock held: the one that has been in a state longest, for `least_ns` or more, or NULL */
+/* call with the lock held: the peer that has been in `state` longest, at least `least_ns`, or
+   NULL */
 static td_peer *find_oldest(td_listener *l, td_peer_state state, int64_t least_ns)
 {
     td_peer *oldest = NULL;
@@ -195,7 +196,7 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* with the lock held: closes an idle connection, or a slow one */
+/* call with the lock held: closes an idle connection if allowed, otherwise a slow one */
 static bool close_one(td_listener *l, bool takes_idle)
 {
     const int64_t slow_ns = at_most((int64_t)(l->o.timeout_s * 1e9), SLOW_NS);
@@ -216,7 +217,7 @@ void td_listener_close_slowest(td_listener *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* is there room for another connection, or could it be made? */
+/* is there room for another connection, if necessary by closing one? */
 static bool make_room(td_listener *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -273,16 +274,16 @@ static void nap(int64_t ns)
     nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
-/* those handed over are to be with the library before there are many of them */
+/* waits until the library has added most of the connections that were handed over */
 static void wait_for_pending(td_listener *l)
 {
     for (int i = 0; i < 1000 && atomic_load(&l->n_pending) >= PENDING_MAX; i++)
         nap(MS);
     if (atomic_load(&l->n_pending) >= PENDING_MAX)
-        atomic_store(&l->n_pending, 0); /* the library had no memory for them */
+        atomic_store(&l->n_pending, 0); /* it had no memory to add them */
 }
 
-/* false: no connection waits, or none can be accepted */
+/* false: no connection is waiting, or none can be accepted */
 static bool accept_one(td_listener *l)
 {
     struct sockaddr_storage address;
@@ -353,7 +354,7 @@ static void run(void *ctx)
     }
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 td_status td_listener_open(const td_listener_opts *opts, td_listener **out)
 {

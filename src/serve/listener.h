@@ -1,9 +1,9 @@
 /*
  * serve/listener.h -- the listening socket, and the state of every connection
  *
- * A thread of its own accepts connections and hands their sockets to the HTTP library.  It closes
- * connections that take too long, and, when there are as many as there may be, the one that has
- * been idle longest.
+ * A separate thread accepts connections and hands their sockets to the HTTP library.  It closes
+ * connections that take too long and, if max_connections is reached, the one that has been idle
+ * longest.
  *
  *     IDLE ---> SENDING ---> WAITING ---> RECEIVING ---> IDLE ...
  *      no        a request    for an       the answer
@@ -31,12 +31,12 @@ typedef struct td_peer td_peer;
 
 typedef struct {
     const char *host; /* an address of this machine, or "localhost" */
-    int port;         /* 0: one that is free */
+    int port;         /* 0: any free port */
     int max_connections;
-    double timeout_s; /* for a request to be sent, an answer to be taken, and between requests */
+    double timeout_s; /* to send a request, to read an answer, and between requests */
 
-    /* Take a connection's socket; td_listener_join follows, on whatever thread.  False: it was
-       closed. */
+    /* Receives a connection's socket; td_listener_join must be called for it, on any thread. False:
+       the socket was closed. */
     bool (*take)(void *ctx, int fd, const struct sockaddr *address, socklen_t n_address);
     void *ctx;
 } td_listener_opts;
@@ -50,27 +50,28 @@ TD_CHECKED td_status td_host_is_loopback(const char *host, bool *out);
 TD_CHECKED td_status td_listener_open(const td_listener_opts *opts, td_listener **out);
 int td_listener_port(const td_listener *l);
 
-/** Begin to accept. */
+/** Start accepting. */
 TD_CHECKED td_status td_listener_start(td_listener *l);
 
 /**
- * Take no new connections.  Those that the kernel has accepted are handed over like others; the
+ * Accept no new connections.  Those that the kernel has already accepted are still handed over; the
  * socket is closed after the last of them.
  */
 void td_listener_drain(td_listener *l);
 
-/** Stop accepting and closing.  Peers may leave until td_listener_free. */
+/** Stop accepting and closing connections.  Peers may leave until td_listener_free. */
 void td_listener_stop(td_listener *l);
 void td_listener_free(td_listener *l);
 
-/** A connection begins and ends.  NULL, out of memory: it is counted, and has no time limit. */
+/** Call when a connection begins and ends.  NULL (out of memory): the connection is counted, but
+    has no time limit. */
 td_peer *td_listener_join(td_listener *l, int fd);
 void td_listener_leave(td_listener *l, td_peer *p);
 
-/** NULL is fine. */
+/** Set a connection's state; p may be NULL. */
 void td_listener_set(td_listener *l, td_peer *p, td_peer_state state);
 
-/** Close the connection that has been sending longest, if that is for some seconds. */
+/** Close the connection that has been sending longest, if it has been for some seconds. */
 void td_listener_close_slowest(td_listener *l);
 
 int td_listener_connections(const td_listener *l);
@@ -81,7 +82,7 @@ int td_listener_connections(const td_listener *l);
  */
 bool td_listener_is_quiet(td_listener *l);
 
-/** Is an answer waited for, or being sent? */
+/** Is an answer being computed or sent? */
 bool td_listener_is_answering(td_listener *l);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { BOUNDARY_BYTES = 70, HEADER_BYTES = 4096 };
 
-/* the value of `name=` in a header line, with or without quotes; false: not there */
+/* gets the value of `name=` in a header line, with or without quotes; false if absent */
 static bool parameter(const char *line, size_t n, const char *name, char *out, size_t room)
 {
     size_t n_name = strlen(name);
@@ -83,7 +83,7 @@ td_status td_multipart_find(const char *content_type, const char *body, size_t n
         !mark[4])
         return td_error(TD_EFORMAT, "the form's Content-Type names no boundary");
     size_t n_mark = strlen(mark);
-    /* the first boundary may begin the body, without a line end before it */
+    /* the first boundary may start the body, without a line end before it */
     bool is_first = n_body >= n_mark - 2 && memcmp(body, mark + 2, n_mark - 2) == 0;
     const char *first = is_first ? body : find(body, end, mark, n_mark);
     const char *head = first ? next_line(first + n_mark - (is_first ? 2 : 0), end) : NULL;

@@ -1,8 +1,8 @@
 /*
- * request_image.c -- the image in a request: parameters, place of its bytes, cost of decoding
+ * request_image.c -- the image in a request: parameters, position of its bytes, cost of decoding
  *
- * The cost of an image is known from its header: pixels, and the scans of a progressive JPEG, each
- * of which is a pass over all pixels.  Separate threads decode costly ones.
+ * The cost of an image is known from its header: the number of pixels, and the scans of a
+ * progressive JPEG, each of which is a pass over all pixels.  Separate threads decode large images.
  */
 #include <string.h>
 #include <strings.h>
@@ -11,8 +11,8 @@
 #include "serve/kind.h"
 
 enum {
-    SIDE_MAX = 65535,          /* JPEG's own; tables for resizing grow with a side */
-    LARGE_PIXELS = 8000 * 1000 /* decoded in about 0.1 s */
+    SIDE_MAX = 65535,          /* JPEG's limit; the tables for resizing grow with a side */
+    LARGE_PIXELS = 8000 * 1000 /* takes about 0.1 s */
 };
 
 /* --- parameters ------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ static bool is_name(const char *a, const char *b)
     return !*a && !*b;
 }
 
-/* every parameter is one that the kind knows */
+/* TD_EARG unless the kind accepts all parameters */
 static td_status check_params(const td_service *s, const td_request *rq)
 {
     if (rq->n_params > TD_PARAMS_MAX)
@@ -61,7 +61,7 @@ static td_status find(const td_request *rq, const char **bytes, size_t *n)
     return TD_OK;
 }
 
-/* markers that begin a scan; within coded data none can be */
+/* the number of markers that begin a scan; coded data cannot contain one */
 static int count_scans(const char *bytes, size_t n)
 {
     int scans = 0;
@@ -77,7 +77,7 @@ bool td_image_is_large(const td_request *rq)
     size_t n;
     td_image_info info;
     if (find(rq, &bytes, &n) != TD_OK || td_image_probe(bytes, n, &info) != TD_OK)
-        return false; /* td_image_read has the words */
+        return false; /* td_image_read returns the error */
     int64_t cost = (int64_t)info.width * info.height;
     if (info.is_progressive && strcmp(info.format, "JPEG") == 0)
         cost += cost / 4 * count_scans(bytes, n);

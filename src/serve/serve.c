@@ -1,10 +1,11 @@
 /*
- * serve.c -- tandem serve: opens the model, serves until a signal, drains
+ * serve.c -- tandem serve: opens the model, serves until a signal arrives, drains
  *
- * The thread that calls td_serve computes: its compute threads are those of --threads, and it
- * checks for signals between batches.
+ * The thread that calls td_serve computes batches, with the number of compute threads from
+ * --threads, and checks for signals between batches.
  *
- *     HTTP thread -- whole requests --> workers -- rows --> this thread -- answers --> HTTP thread
+ *     HTTP thread -- complete requests --> workers -- rows --> this thread -- answers --> HTTP
+ *     thread
  */
 #include "tandem/serve.h"
 
@@ -24,10 +25,10 @@
 #include "serve/listener.h"
 #include "serve/token.h"
 
-#define TICK_NS INT64_C(100000000) /* between two looks at signals */
+#define TICK_NS INT64_C(100000000) /* between two checks for signals */
 
 enum {
-    MAX_SCANS = 32, /* of a JPEG; real encoders write about 10 */
+    MAX_SCANS = 32, /* limit for a JPEG; real encoders write about 10 */
     PEM_BYTES_MAX = 1 << 20
 };
 
@@ -96,7 +97,7 @@ typedef struct {
     const td_serve_opts *o;
     td_predictor *predictor;
     td_service service;
-    td_anchors *anchors; /* of a detector, as the next two */
+    td_anchors *anchors; /* detectors only, like the next two */
     td_nms_pool *nms_pool;
     bool *is_wanted;
     td_metrics metrics;
@@ -126,7 +127,7 @@ static bool is_asked(const td_serve_opts *o, const char *name)
     return td_field_is_asked(fields, td_field_find(fields, name), o);
 }
 
-/* options of the other kind of network are refused, not left without effect */
+/* TD_EUSAGE if an option for the other kind of network was given: it would have no effect */
 static td_status check_kind(const td_serve_opts *o, bool is_detector)
 {
     char room[TD_OPTION_NAME];
@@ -263,7 +264,7 @@ static void take_turns(server *s)
         td_batcher_turn(s->batcher, TICK_NS);
 }
 
-/* until everything that was received is answered; what is not whole in time is cut off */
+/* answers all requests received so far; those not received completely in time are cut off */
 static void drain(server *s)
 {
     const int64_t late_ns = td_now_ns() + (int64_t)(s->o->drain_timeout * 1e9);

@@ -109,7 +109,7 @@ static void add_batches(td_text *out, const td_span_sums *batches)
 void td_metrics_statistics(td_metrics *m, const char *model, td_text *out)
 {
     pthread_mutex_lock(&m->lock);
-    td_metrics now = *m; /* its lock is not used */
+    td_metrics now = *m; /* the copy's lock is not used */
     pthread_mutex_unlock(&m->lock);
     const td_spans *s = &now.right.spans;
     td_text_add(out, "{");
@@ -162,7 +162,7 @@ static void add_gauge(td_text *out, const char *name, const char *help, double v
 void td_metrics_print(td_metrics *m, const char *model, int queue, int connections, td_text *out)
 {
     pthread_mutex_lock(&m->lock);
-    td_metrics now = *m; /* its lock is not used */
+    td_metrics now = *m; /* the copy's lock is not used */
     pthread_mutex_unlock(&m->lock);
     add_head(out, "info", "gauge", "What is served.");
     td_text_add(out, "tandem_info{version=\"%s\",model=\"%s\"} 1\n", td_version(), model);

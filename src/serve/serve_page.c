@@ -1,13 +1,13 @@
 /*
- * serve_page.c -- the pages for trying an image in a browser: each one document, nothing else is
- * loaded
+ * serve_page.c -- the pages to try an image in a browser: each is one self-contained document
  *
  * serve_classes.html and serve_boxes.html, in the folder page/, are the documents; a line {{NAME}}
- * of them is replaced by an embedded file or by a line that depends on the options.
+ * in them is replaced by an embedded file or by a line that depends on the options.
  *
  * They post the image that was chosen, dropped or pasted.  A classifier's page draws the
- * probabilities as bars, a detector's the boxes on the image, as SVG in shares of its size.  /?demo
- * posts a drawn disc by itself, which is how the pages are tested.
+ * probabilities as bars; a detector's page draws the boxes over the image, as SVG with relative
+ * coordinates.  /?demo posts a generated image of a disc automatically, which is how the pages are
+ * tested.
  */
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ void td_page_of_classes(const td_service *s, td_text *out)
     add_page(td_embedded_serve_classes_html, slots, out);
 }
 
-/* boxes are relative to the image as the network saw it, which may be as it is stored */
+/* boxes are relative to the network's input, which may be the image without EXIF rotation */
 void td_page_of_boxes(const td_service *s, td_text *out)
 {
     const td_nms_opts nms = td_boxes_nms_shown(&s->boxes, s->transform.detector);

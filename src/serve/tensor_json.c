@@ -1,12 +1,12 @@
 /*
- * tensor_json.c -- a tensor written as JSON, without a tree of a million nodes
+ * tensor_json.c -- reads a tensor from JSON without building a tree
  *
  * An image of 224 x 224 is 150,528 numbers.  As nodes of a JSON document they would take a hundred
  * times the memory of the text, so one pass over the text extracts them as float32 and replaces
- * them by null; the rest is small and is parsed by base/json.h.
+ * them by null; the rest is small, and base/json.h parses it.
  *
  *     {"inputs": [{"name": "images", "shape": [1,3,2,2], "data": [[1,2],[3,4], ...]}]}
- *     depth 1     2 3                                    ^ taken when it is inputs' at depth 3
+ *     depth 1     2 3                                    ^ extracted if inside "inputs", at depth 3
  */
 #include <float.h>
 #include <math.h>
@@ -75,7 +75,7 @@ static td_status read_number(walk *w)
     return TD_OK;
 }
 
-/* nested arrays of numbers, from their '[' on */
+/* reads nested arrays of numbers, from the first '[' on */
 static td_status read_numbers(walk *w)
 {
     int depth = 0;
@@ -113,7 +113,7 @@ static td_status read_numbers(walk *w)
 
 /* --- everything else -------------------------------------------------------------------------- */
 
-/* past a string, from its first quote on */
+/* skips a string, from its first quote on */
 static td_status pass_string(walk *w)
 {
     for (w->at++; w->at < w->n && w->text[w->at] != '"'; w->at++)
@@ -147,7 +147,7 @@ static td_status read_string(walk *w, int depth, bool *in_inputs)
         return TD_OK;
     from = w->at;
     skip_blanks(w);
-    w->at++; /* the colon */
+    w->at++; /* skips the colon */
     skip_blanks(w);
     TD_TRY(keep(w, from));
     if (w->at >= w->n || w->text[w->at] != '[')
