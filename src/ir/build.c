@@ -14,7 +14,7 @@
 #include "ir/leaf.h"
 
 struct td_builder {
-    td_arena arena; /* becomes the graph's */
+    td_arena arena; /* moves to the graph */
     td_node **nodes;
     td_value **values;
     td_value **params;
@@ -27,7 +27,7 @@ struct td_builder {
     td_node dummy_node;
 };
 
-/* returned by td_build_begin when there is no memory for a builder: already failed, so that no call
+/* td_build_begin returns it if there is no memory for a builder: it has already failed, so no call
    changes it */
 static const td_node no_node = { .op = &td_op_input };
 static const td_builder no_builder = {
@@ -95,7 +95,7 @@ static td_status add_value(td_builder *b, td_node *n, int index, const td_type *
 
 static td_status set_name(td_builder *b, td_value *v, const char *name)
 {
-    char unique[256]; /* what the text form can read */
+    char unique[256]; /* a name that the text form can parse */
     snprintf(unique, sizeof unique, "%s", name);
     for (int i = 2; td_map_has(&b->names, unique); i++)
         snprintf(unique, sizeof unique, "%.240s_%d", name, i);
@@ -350,7 +350,7 @@ td_value *td_build_param(const td_builder *b, int i)
     return i >= 0 && i < td_build_param_count(b) ? b->params[i] : NULL;
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
+/* --- finishing -------------------------------------------------------------------------------- */
 
 /* numbers the values without a name; skips numbers used as names */
 static td_status number_values(td_builder *b)

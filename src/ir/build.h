@@ -1,7 +1,7 @@
 /*
  * ir/build.h -- the graph builder's internal functions, for ops, models and passes
  *
- * Sticky: after the first failure every call returns a dummy value and changes nothing.
+ * Errors are sticky: after the first failure every call returns a dummy value and changes nothing.
  */
 #ifndef TD_IR_BUILD_H
 #define TD_IR_BUILD_H
@@ -13,13 +13,13 @@
 #define TD_N_ARGS(...) ((int)(sizeof((td_value *const[]){ __VA_ARGS__ }) / sizeof(td_value *)))
 
 /**
- * Emit a node; `attr` (op->attr_bytes) is copied, NULL means defaults.  Returns output 0.
- * A NULL operand ends the operands when the op allows fewer.
+ * Emit a node; `attr` (op->attr_bytes) is copied, NULL means defaults.  Returns output 0.  A NULL
+ * operand ends the list of operands if the op allows fewer.
  */
 td_value *td_emit_n(td_builder *b, const td_op *op, const void *attr, int n_in, td_value *const *in,
                     td_value **out);
 
-/** As td_emit_n, with the operands as arguments: td_emit(b, &td_op_add, NULL, x, y). */
+/** Like td_emit_n, with the operands as arguments: td_emit(b, &td_op_add, NULL, x, y). */
 #define td_emit(b, op, attr, ...)                                                                  \
     td_emit_n(b, op, attr, TD_N_ARGS(__VA_ARGS__), TD_ARGS(__VA_ARGS__), NULL)
 
@@ -30,10 +30,10 @@ td_value *td_emit_leaf(td_builder *b, const td_op *op, const void *attr, const c
 /** Set the layout of a value just emitted, before it is used. */
 void td_build_set_layout(td_builder *b, td_value *v, const char *layout);
 
-/** Name a value just emitted; a number is appended to a name in use. */
+/** Name a value just emitted; if the name is in use, a number is appended. */
 void td_build_set_name(td_builder *b, td_value *v, const char *name);
 
-/** Record a failure (the first one counts). */
+/** Record a failure; only the first one is kept. */
 void td_build_fail(td_builder *b, td_status st);
 bool td_build_ok(const td_builder *b);
 
@@ -44,7 +44,7 @@ td_value *td_build_dummy(td_builder *b);
 td_status td_build_finish(td_builder *b, td_graph **out) TD_CHECKED;
 void td_build_abandon(td_builder *b);
 
-/** A copy of op's defaults, with `text` parsed over it, in the builder's arena. */
+/** A copy of the op's default attributes, overridden by those in `text`, in the builder's arena. */
 void *td_build_attr(td_builder *b, const td_op *op, const char *text);
 
 /** A type's text form in the builder's arena; "" after a failure. */

@@ -195,7 +195,7 @@ const char *td_memory_order(const td_value *v)
     return from->op->layout == TD_LAYOUT_FOLLOWS && from->n_in ? from->in[0]->type.layout : "";
 }
 
-/* the layout operand or result i must have; NULL: any */
+/* the layout that operand or result i must have; NULL: any */
 static const char *wanted_layout(const td_node *n, int i, const td_type *t)
 {
     if (n->op->is_leaf || (i < n->n_in && ((n->op->shape_only | n->op->own_layout) >> i & 1)))
@@ -240,7 +240,7 @@ static td_status bad_result(const td_node *n, int i, const td_type *is)
 
 typedef struct {
     const td_graph *g;
-    const td_value **root; /* [values] whose memory a value uses, once its node was visited */
+    const td_value **root; /* [values] the value whose memory it uses, after its node was visited */
     bool *overwritten;     /* [values] parameters that an earlier node overwrote */
 } verifier;
 

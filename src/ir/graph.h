@@ -55,10 +55,10 @@ static inline const td_type *td_in_type(const td_node *n, int i)
     return &n->in[i]->type;
 }
 
-/** Is operand i float32 while others are half, as the op allows (op.h, wide_in)? */
+/** Is operand i float32 while others are half, which the op must allow (op.h, wide_in)? */
 bool td_is_wide_operand(const td_node *n, int i);
 
-/** The node's operand i is a parameter. */
+/** Is the value a parameter, an input? */
 bool td_value_is_param(const td_value *v);
 bool td_value_is_input(const td_value *v);
 
@@ -66,23 +66,24 @@ bool td_value_is_input(const td_value *v);
 const td_value *td_value_root(const td_value *v);
 
 /**
- * The layout whose memory order the elements of `v`, a mask, have: that of its producer's
- * operand 0.
+ * The layout whose memory order the elements of the mask `v` have: that of its producer's operand
+ * 0.
  */
 const char *td_memory_order(const td_value *v);
 
 /** Does running this node change something that outlives the run? */
 bool td_node_has_effect(const td_node *n);
 
-/** Value, or NULL. */
+/** The value of this name, or NULL. */
 td_value *td_graph_find(const td_graph *g, const char *name);
 td_value *td_graph_output_value(const td_graph *g, const char *name);
 
-/** "conv2d %x, %w {pad=1}": a node as the text form shows it, for messages and reports. */
+/** "conv2d %x, %w {pad=1}": print a node in the text form, for messages and reports. */
 void td_node_print(const td_node *n, td_text *out);
 
 /**
- * The name reports use: the parameter's name without its last part, or the first output's name.
+ * The node's name in reports: its parameter's name without the last part, or the first output's
+ * name.
  */
 const char *td_node_label(const td_node *n);
 

@@ -1,14 +1,14 @@
 /*
  * leaf.c -- the leaf ops of every graph: input and param
  *
- *   input -> y                          fed by the caller before each run
+ *   input -> y                          set by the caller before each run
  *   param {role, init, scale, of} -> y  persists between runs
  *
  * role is the purpose of a parameter: weight (trained), stat (running statistics), momentum (the
  * optimizer's), copy (of another parameter in half precision, stored in no file).  init is how
  * `tandem init` fills it: normal has standard deviation `scale`, uniform is in [-scale, scale],
- * truncated_normal is cut at two deviations of the underlying normal and has standard deviation
- * `scale`, constant is `scale` itself.
+ * truncated_normal is truncated at two deviations of the underlying normal distribution and has
+ * standard deviation `scale`, constant is `scale` itself.
  */
 #include "ir/leaf.h"
 

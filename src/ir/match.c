@@ -16,7 +16,8 @@ td_status td_uses_init(td_uses *u, const td_graph *g)
     if (!u->first || !u->users)
         return TD_ENOMEM;
 
-    /* first[id + 2] counts, then sums to where id + 1 begins; filling moves first[id + 1] along */
+    /* first[id + 2] counts the users of id, then its prefix sum is the start of id + 1; filling
+       advances first[id + 1] */
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
             u->first[g->nodes[i]->in[k]->id + 2]++;

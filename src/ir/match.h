@@ -8,7 +8,7 @@
 
 typedef struct {
     const td_node **users; /* grouped by value */
-    int *first;            /* [n_values + 1] where a value's users begin */
+    int *first;            /* [n_values + 1] start of each value's users */
 } td_uses;
 
 /** Find the users of every value.  Always call td_uses_release. */

@@ -1,5 +1,5 @@
 /*
- * probe.c -- a hypothetical node
+ * probe.c -- copies a node into a probe
  */
 #include "ir/probe.h"
 

@@ -6,7 +6,8 @@
  *     p.value[0].type.dtype = TD_DT_F32;              operands first, then results
  *     target->supports(target->ctx, &p.node);
  *
- * A probe points into itself: do not copy it.  It borrows the node's names, producers, attributes.
+ * A probe has pointers to itself: do not copy it.  It borrows the node's names, producers and
+ * attributes.
  */
 #ifndef TD_IR_PROBE_H
 #define TD_IR_PROBE_H
@@ -19,10 +20,10 @@ typedef struct {
     td_value *pointer[TD_IN_MAX + TD_OUT_MAX];
 } td_probe;
 
-/** A copy of `n` whose operands and results are the probe's own. */
+/** Make a copy of `n` whose operands and results belong to the probe. */
 void td_probe_init(td_probe *p, const td_node *n);
 
-/** As td_probe_init with `n_in` other operands. */
+/** Like td_probe_init, with `n_in` other operands. */
 void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const *in);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * ir/target.h -- queries of passes about a device, independent of the backend
+ * ir/target.h -- what passes can query about a device, independent of the backend
  */
 #ifndef TD_IR_TARGET_H
 #define TD_IR_TARGET_H
@@ -19,7 +19,7 @@ typedef struct {
     bool (*supports)(void *ctx, const td_node *n);
 
     /* The layouts that the fastest kernel for this CHOOSES node prefers.  Layouts that its operands
-       have already are kept where a good kernel takes them.  false: no opinion, plain. */
+       already have are kept if a good kernel supports them.  False: no preference, use plain. */
     bool (*preferred_layout)(void *ctx, const td_node *n, td_node_layouts *out);
 } td_target;
 

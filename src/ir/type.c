@@ -1,8 +1,8 @@
 /*
  * type.c -- shapes, layouts and their sizes
  *
- * A layout is read as oneDNN writes it: one letter per dimension from the slowest outer to the
- * fastest, a capital where the dimension is also blocked, then the inner blocks as number + letter:
+ * Layouts are in oneDNN's notation: one letter per dimension from the slowest outer one to the
+ * fastest, a capital if the dimension is also blocked, then the inner blocks as number + letter:
  *
  *     aBcd16b   [N, C/16, H, W, 16]          acdb   [N, H, W, C]          "" = abcd
  */
@@ -15,7 +15,7 @@
 #include "base/arena.h"
 
 #define BLOCKS_MAX  ((int)(sizeof((td_blocking *)0)->block / sizeof(int64_t)))
-#define PRODUCT_MAX ((int64_t)1 << 20) /* of one dimension's blocks; real ones are below 256 */
+#define PRODUCT_MAX ((int64_t)1 << 20) /* limit for one dimension; real layouts: < 256 */
 
 td_type td_type_of(td_dtype dtype, int rank, const int64_t *dim)
 {
@@ -134,7 +134,7 @@ static const char *read_order(const char *s, td_blocking *bl, unsigned *blocked)
     return n_outer == bl->rank ? s : NULL;
 }
 
-/* "16b4a" into bl->block, with the product of each dimension's blocks; false when malformed */
+/* reads "16b4a" into bl->block, and the product of each dimension's blocks; false if malformed */
 static bool read_blocks(const char *s, td_blocking *bl, unsigned blocked, int64_t *product)
 {
     unsigned has_block = 0;

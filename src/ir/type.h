@@ -28,12 +28,12 @@ td_type td_type_plain(const td_type *t);
 #define TD_TYPE_BYTES_MAX ((int64_t)1 << 40)
 
 /**
- * Bytes in memory, a layout's padding included; 0 when the layout does not fit the shape, a
- * dimension is below 1, or it would be more than TD_TYPE_BYTES_MAX.
+ * Bytes in memory, including a layout's padding; 0 if the layout does not fit the shape, a
+ * dimension is below 1, or the size exceeds TD_TYPE_BYTES_MAX.
  */
 int64_t td_type_bytes(const td_type *t);
 
-/** Elements in memory, a layout's padding included. */
+/** Elements in memory, including a layout's padding. */
 int64_t td_type_padded_count(const td_type *t);
 
 /** a * b, INT64_MAX on overflow: for operation counts in reports. */
@@ -44,7 +44,7 @@ int64_t td_mul_capped(int64_t a, int64_t b);
  * "32gAbcde16a" on [K,C,R,S]: groups 32, dims {32, K/32, C, R, S}.
  */
 typedef struct {
-    int rank; /* of dims below; the type's rank, +1 with groups */
+    int rank; /* length of dim; the type's rank, +1 with groups */
     int64_t dim[TD_RANK_MAX + 1];
     int order[TD_RANK_MAX + 1]; /* outer dimensions, slowest first */
     int n_blocks;
@@ -53,7 +53,7 @@ typedef struct {
     int64_t padded[TD_RANK_MAX + 1]; /* dim rounded up to the product of its blocks */
 } td_blocking;
 
-/** false when the text is not a layout or does not fit the shape. */
+/** False if the text is not a layout or does not fit the shape. */
 bool td_type_blocking(const td_type *t, td_blocking *out);
 
 /** Offset in elements of the element at plain index `at` (in the type's own dimensions). */
@@ -62,10 +62,11 @@ int64_t td_blocking_offset(const td_blocking *bl, const td_type *t, const int64_
 /** "f32[8,3,32,32]@aBcd16b" */
 void td_type_print(const td_type *t, td_text *out);
 
-/** Parse what td_type_print wrote; *end is set after it.  false when malformed. */
+/** Parse the output of td_type_print; *end is set to the position after it.  False if malformed. */
 bool td_type_parse(const char *s, td_type *out, const char **end);
 
-/** Output size of a convolution or pooling along one side; <= 0: none.  pads: sum of both ends. */
+/** Output size of a convolution or pooling in one dimension; <= 0: no output.  pads: the sum of
+    both ends. */
 int64_t td_windows(int64_t in, int64_t kernel, int64_t stride, int64_t pads, int64_t dilation);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * arch.c -- the table of architectures: one row each, built by resnet.c
  *
- * A new network of the family is a new row here and nothing else (docs/howto-model.md).
+ * To add a network of the family, add a row here; nothing else is needed (docs/howto-model.md).
  * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d) and Hu et al. 2018;
- * timm's seresnet50 and seresnext101_32x4d have a sixteenth of the channels as hidden units.
+ * timm's seresnet50 and seresnext101_32x4d have channels / 16 hidden units.
  */
 #include "model/arch.h"
 

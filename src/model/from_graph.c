@@ -3,7 +3,7 @@
  *
  * Nodes are copied in order.  Three things change:
  *
- *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, as the mode asks
+ *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, depending on the mode
  *   the batch     a reshape whose first dimension was the old batch gets the new one
  *   the dtype     parameters take the images' float type, so that a float32 text runs in float64
  *
@@ -63,7 +63,7 @@ static void copy_leaf(copier *c, const td_node *n)
 {
     const td_value *v = n->out[0];
     if (is_op(n, &td_op_input)) {
-        c->map[v->id] = c->images; /* the only one: checked before */
+        c->map[v->id] = c->images; /* the only input, which was checked */
         return;
     }
     td_param_attr attr = *(const td_param_attr *)n->attr;
@@ -146,7 +146,7 @@ static void copy_node(copier *c, const td_node *n)
         copy_other(c, n);
 }
 
-/* one input `images` [N, C, H, W], an output `logits` [N, K], no training ops */
+/* checks for one input `images` [N, C, H, W], an output `logits` [N, K], no training ops */
 static td_status check_forward(const td_graph *g, td_value **images, td_value **logits)
 {
     *images = td_graph_find(g, "images");

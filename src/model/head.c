@@ -12,7 +12,7 @@ static bool is_passed_over(const td_op *op)
     return op == &td_op_global_avg_pool || op == &td_op_relu;
 }
 
-/* is it a parameter used only by this node, with K rows? */
+/* is it a parameter with k rows and a single use? */
 static bool is_own_param(const td_value *v, int64_t k)
 {
     return td_value_is_param(v) && v->n_uses == 1 && v->type.rank > 0 && v->type.dim[0] == k;

@@ -10,7 +10,7 @@
 
 #include "ir/graph.h"
 
-/** Its parameters, used by nothing else; bias NULL: none. */
+/** The layer's parameters, which nothing else uses; bias NULL: none. */
 typedef struct {
     const td_value *weight, *bias;
 } td_head;
@@ -23,7 +23,7 @@ td_status td_head_find(const td_graph *g, td_head *out) TD_CHECKED;
 
 /**
  * Copy the graph with `classes` rows in its head; names are kept.  The caller frees *out.
- * TD_ESHAPE as td_head_find, or nodes after the logits require the old number.
+ * TD_ESHAPE as for td_head_find, or nodes after the logits require the old number.
  */
 td_status td_head_resize(const td_graph *g, int classes, td_graph **out) TD_CHECKED;
 

@@ -7,8 +7,8 @@
  *   convolution   normal, sqrt(2 / fan)     fan = R S C / groups, or R S K (not divided by groups)
  *   BN            gamma 1 (0 for the last of a branch, on request), beta 0, mean 0, variance 1
  *
- * The TensorFlow variant (td_variant) has padding SAME: as much as gives ceil(side / stride)
- * windows, the smaller half of it before; and these initial values:
+ * The TensorFlow variant (td_variant) has padding SAME, which gives ceil(side / stride) windows,
+ * with the smaller half of the padding before; and these initial values:
  *
  *   convolution   truncated normal, sqrt(2 / fan)
  *   with groups   uniform in +-sqrt(6 / (9 C / groups + 9 C)) (Glorot), whatever the options
@@ -75,7 +75,7 @@ double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out)
     return (double)(is_out ? n_out : n_in);
 }
 
-/* filters of `taps` taps; n_in channels of a group to n_out */
+/* filters with `taps` taps, from n_in channels per group to n_out */
 static td_param_attr filter_init(const td_net *m, int64_t taps, int64_t n_in, int64_t n_out,
                                  int groups)
 {
@@ -99,7 +99,7 @@ static padding same_padding(int64_t side, int kernel, int stride)
 {
     const int64_t windows = (side + stride - 1) / stride;
     const int64_t wanted = (windows - 1) * stride + kernel - side;
-    const int all = wanted > 0 ? (int)wanted : 0; /* below kernel */
+    const int all = wanted > 0 ? (int)wanted : 0; /* less than kernel */
     return (padding){ all / 2, all % 2 };
 }
 

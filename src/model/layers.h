@@ -7,7 +7,7 @@
  *         x = td_net_stage(&m, x, i, i ? 2 : 1);
  *
  * A layer's parameters are named prefix + layer + ".weight" and so on.  The members of a td_net
- * describe the differences between networks; a builder changes them as it proceeds.
+ * describe the differences between networks; a builder may change them between calls.
  */
 #ifndef TD_MODEL_LAYERS_H
 #define TD_MODEL_LAYERS_H
@@ -22,22 +22,22 @@ typedef struct {
     td_dtype dtype;
     bool is_training;
 
-    bool is_same_padded;       /* SAME: as much as gives ceil(side / stride) windows */
-    bool has_relu6;            /* within blocks and at the stem; a block's result has relu */
-    double eps, momentum;      /* of norms */
-    const td_param_attr *init; /* of convolutions; NULL: by the variant and the options */
+    bool is_same_padded;       /* padding SAME: gives ceil(side / stride) windows */
+    bool has_relu6;            /* in the stem and within blocks; a block's result has relu */
+    double eps, momentum;      /* constants of the norms */
+    const td_param_attr *init; /* of convolutions; NULL: depends on variant and options */
 
     char prefix[64];                           /* "layer1.0." */
     const char *root;                          /* prefix of every name: "backbone." */
     const char *stem_conv, *stem_norm, *stage; /* "conv1", "bn1", "layer" */
-    int first_stage;                           /* the number after `stage` of the first */
+    int first_stage;                           /* number of the first stage in names */
 } td_net;
 
 /** Names and rules of a classifier; opts->dtype 0 is float32. */
 td_net td_net_begin(td_builder *b, const td_arch *arch, const td_model_opts *opts,
                     bool is_training);
 
-/** Begin the following names with root + this; formatted, truncated to fit. */
+/** Begin the following names with root + this text; formatted like printf, truncated to fit. */
 void td_net_prefix(td_net *m, const char *format, ...) TD_PRINTF(2, 3);
 
 static inline int64_t td_net_channels(const td_value *v)
@@ -52,7 +52,7 @@ td_value *td_net_param(td_net *m, const char *layer, const char *part, int rank,
 td_value *td_net_vector(td_net *m, const char *layer, const char *part, int64_t n,
                         td_param_attr attr);
 
-/** The fan by the options. */
+/** The fan that the options select. */
 double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out);
 
 /** Attributes of a weight with this initialization. */
@@ -60,7 +60,7 @@ td_param_attr td_net_begins(td_init init, double scale);
 
 /* --- layers ----------------------------------------------------------------------------------- */
 
-/** Filters of `side` x `side` taps, n_in channels (of a group) to n_out. */
+/** Filters with `side` x `side` taps, from n_in channels (per group) to n_out. */
 td_value *td_net_filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side,
                         int groups);
 
@@ -77,7 +77,7 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
 /** relu or relu6. */
 td_value *td_net_act(td_net *m, td_value *x);
 
-/** max-pool of `kernel` x `kernel` windows, padded as convolutions are. */
+/** Max pooling with `kernel` x `kernel` windows, padded like convolutions. */
 td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride);
 
 /* --- residual networks ------------------------------------------------------------------------ */
@@ -85,7 +85,7 @@ td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride);
 /** 7x7/2 convolution, norm, activation. */
 td_value *td_net_stem_conv(td_net *m, td_value *images);
 
-/** Stage i of the architecture, 0 to 3; its first block has the stride. */
+/** Stage i of the architecture, 0 to 3; `stride` applies to its first block. */
 td_value *td_net_stage(td_net *m, td_value *x, int i, int stride);
 
 #endif

@@ -12,15 +12,15 @@
 #include "model/ssd.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
-#define SSD320_CLASSES   90 /* largest category of COCO, whose numbers have gaps */
+#define SSD320_CLASSES   90 /* COCO's largest category number; there are gaps */
 #define SSD300_CLASSES   80
-#define SSD320_SIDE_OF   32 /* so that enlarged maps fit */
+#define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
 #define SSD320_SIDE_MIN  160
-#define TF_CLASSES       1001 /* labels are 0 .. 999 all the same; the last is never a target */
+#define TF_CLASSES       1001 /* but labels are 0 .. 999; the last class is never a target */
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
 
-/* the names of the 2019 edition's --model-config, which has four names for two behaviours */
+/* the names in --model-config of NVIDIA's 2019 edition, which has four names for two behaviours */
 static const char *const conv_inits[] = { "fan_in|fanin|grp-fanin", "fan_out|classic|grp-fanout",
                                           "auto", NULL };
 
@@ -112,7 +112,7 @@ static const char *graph_name(const td_model_opts *opts)
     return opts->model ? opts->model : "the weight file's graph";
 }
 
-/* resizes the head for another number of classes */
+/* resizes the head if the options require another number of classes */
 static td_status fit_classes(const td_model_opts *opts, td_graph **g)
 {
     const td_value *y = td_graph_output_value(*g, "logits");
@@ -196,7 +196,7 @@ td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[2
         snprintf(weight, 256, "%s", head.weight->name);
         snprintf(bias, 256, "%s", head.bias ? head.bias->name : "");
     }
-    td_error_clear(); /* not needed if the number of classes is unchanged */
+    td_error_clear(); /* a head is needed only if the number of classes changes */
     td_graph_free(g);
     return TD_OK;
 }
@@ -214,7 +214,7 @@ static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
     return TD_OK;
 }
 
-/* can such a detector be built?  *backbone is the row of its backbone */
+/* checks that the detector can be built; *backbone is the row of its backbone */
 static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
                                 const td_arch **backbone)
 {
@@ -247,7 +247,7 @@ td_status td_model_resolve(td_model_opts *opts)
         TD_TRY(td_arch_row(opts->arch, &arch));
         if (arch->detector)
             TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
-        opts->arch = arch->name; /* a static string; one from a file would be freed */
+        opts->arch = arch->name; /* a static string, unlike a name from a file */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
         if (opts->variant == TD_VARIANT_TENSORFLOW)

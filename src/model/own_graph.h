@@ -8,8 +8,8 @@
 #include "tandem/model.h"
 
 /**
- * The graph as text, with num_classes rows in its head (td_text_free); NULL: the file or text of
- * `opts` is already that.  Errors of td_model_resolve.
+ * The graph as text, with num_classes rows in its head (release with td_text_free); NULL if the
+ * file or text of `opts` has so many already.  Errors of td_model_resolve.
  */
 td_status td_model_graph_text(const td_model_opts *opts, char **out) TD_CHECKED;
 

@@ -6,13 +6,13 @@
  *   bottleneck:  1x1 BN relu  3x3/s (groups) BN relu  1x1 BN  [SE]  + shortcut, relu
  *   head:   global average pool, linear with bias
  *
- * v1.5: a bottleneck strides in its 3x3, not in the first 1x1.  The shortcut is the input itself,
- * or a 1x1/s convolution and BN where the shape changes.  Stem and stages are the detectors'
+ * v1.5: a bottleneck has its stride in the 3x3, not in the first 1x1.  The shortcut is the input
+ * itself, or a 1x1/s convolution and BN if the shape changes.  Stem and stages are the detectors'
  * backbones too (layers.h), whose inner activations may be relu6.
  *
  *   fc, SE   weight and bias uniform in +-1 / sqrt(inputs)
  *
- * and in the TensorFlow variant, where SAME is the padding (layers.c),
+ * and in the TensorFlow variant, with padding SAME (layers.c),
  *
  *   fc       truncated normal, sqrt(2 / fan); biases 0
  *   SE       truncated normal, sqrt(1 / inputs); biases 0
@@ -44,7 +44,7 @@ static td_param_attr se_init(const td_net *m, int64_t n_in)
                          1 / sqrt((double)n_in));
 }
 
-/* of a linear layer with n_in inputs */
+/* initial bias of a linear layer with n_in inputs */
 static td_param_attr bias_init(const td_net *m, int64_t n_in)
 {
     return is_tensorflow(m) ? td_net_begins(TD_INIT_ZEROS, 1)
@@ -113,7 +113,7 @@ td_value *td_net_stem_conv(td_net *m, td_value *images)
     return td_net_act(m, td_net_norm(m, x, m->stem_norm, false));
 }
 
-/* --- a classifier ----------------------------------------------------------------------------- */
+/* --- classifiers ------------------------------------------------------------------------------ */
 
 static td_value *head(td_net *m, td_value *x)
 {

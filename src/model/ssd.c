@@ -4,21 +4,22 @@
  *   images 320x320 -> conv1 7x7/2, pool 3x3/2 -> layer1 -> layer2 C3 -> layer3 C4 -> layer4 C5
  *
  *   P5 = lateral(C5)                                       raw: no norm, no activation
- *   P4 = smooth(lateral(C4) + up(P5))                      up: each pixel 2 x 2 times
+ *   P4 = smooth(lateral(C4) + up(P5))                      up: repeats each pixel 2 x 2 times
  *   P3 = smooth(lateral(C3) + up(lateral(C4) + up(P5)))    smooth, down: 3x3, norm, relu6
  *   P6 = down(P5), P7 = down(P6)                           down: stride 2
  *
  *   on each level:  box tower, class tower (4 x (3x3, norm, relu6)) -> 3x3 -> deltas, scores
  *
  * A stage runs with stride 1; its result is recorded, then every second row and column is used.
- * Padding is SAME, that of the stem 3 on all sides.  The towers' and predictors' filters are the
- * same on every level, the norms are not.  The backbone's norms have other constants than the rest.
+ * Padding is SAME, except in the stem: 3 on all sides.  The towers and predictors share their
+ * filters between levels, but not their norms.  The backbone's norms have other constants than the
+ * other norms.
  *
- * Begins: filters of the pyramid truncated normal 0.03, of the heads normal 0.01; biases 0, the
- * class predictor's -4.6, so that every class begins with probability 0.01.
+ * Initial values: filters of the pyramid truncated normal 0.03, of the heads normal 0.01; biases 0,
+ * the class predictor's -4.6, so that every class has the initial probability 0.01.
  *
  * Source: Liu et al. 2016; Lin et al. 2017 (FPN; focal loss); agrees with the TensorFlow 1 object
- * detection recipe ssd_resnet50_v1_fpn as NVIDIA's DeepLearningExamples has it, at 320 pixels.
+ * detection recipe ssd_resnet50_v1_fpn in NVIDIA's DeepLearningExamples, at 320 pixels.
  */
 #include "model/ssd.h"
 
@@ -26,15 +27,15 @@
 
 #define DEPTH        256 /* channels of the pyramid */
 #define TOWER_LAYERS 4
-#define ANCHORS      6 /* of a pixel */
+#define ANCHORS      6 /* per pixel */
 #define FIRST_LEVEL  3
 #define LEVELS       5
 
-/* TensorFlow's standard deviation is that of the normal before truncation at two of them; ours is
-   that after truncation */
+/* TensorFlow's standard deviation is that of the normal distribution before truncation at two
+   deviations; ours is that after truncation */
 #define CUT_DEVIATION 0.87962566103423978
 
-/* a framework's 1 - 0.997 in float32; the backbone has the decimal number */
+/* 1 - 0.997 computed in float32, as in TensorFlow; the backbone has 0.003 */
 #define HEAD_RATE 0.0030000209808349609
 
 static const td_param_attr pyramid_begins = { .init = TD_INIT_TRUNCATED_NORMAL,
@@ -43,7 +44,7 @@ static const td_param_attr heads_begin = { .init = TD_INIT_NORMAL, .scale = 0.01
 
 /* --- backbone --------------------------------------------------------------------------------- */
 
-/* the weight of a step's statistics in the running ones */
+/* the weight of a step's statistics in the running statistics */
 static double rate(const td_net *m, double own)
 {
     return m->opts->bn_decay > 0 ? 1 - m->opts->bn_decay : own;
@@ -137,7 +138,7 @@ static void tower(td_net *m, const char *name, td_value **x)
     td_net_prefix(m, "%s", "");
 }
 
-/* `columns` numbers for each anchor; biases begin with `bias` */
+/* predicts `columns` numbers for each anchor; `bias` is the initial bias */
 static td_value *head(td_net *m, const char *name, td_value *const *p, int columns, double bias)
 {
     td_value *x[LEVELS], *in[2 * LEVELS];

@@ -1,15 +1,15 @@
 /*
- * ssd300.c -- SSD300 v1.1: a residual backbone cut after its third stage, five more blocks, and
- * two convolutions for each of six maps
+ * ssd300.c -- SSD300 v1.1: the first three stages of a residual backbone, five more blocks, and two
+ * convolutions for each of six maps
  *
  *   images 300x300 -> conv1, pool 75 -> layer1 -> layer2 38 -> layer3 38, stride 1
  *   extra   1x1 BN relu  3x3 BN relu      19, 10, 5 with stride 2; 3, 1 without padding
  *   heads   3x3 with bias on each map -> 4 and classes + 1 numbers for each of its boxes
  *
- * Rows of the results: maps, of each its boxes of a pixel, of each its pixels.  Names are those of
- * the reference's own network.  Extra blocks and heads begin uniform in
- * +-sqrt(6 / (fan in + fan out)) (Xavier), biases as PyTorch's convolutions do, in
- * +-1 / sqrt(fan in).
+ * The rows of the results are ordered by map, then by the boxes per pixel, then by pixel.
+ * Parameters have the names of the reference's network.  Initial values of extra blocks and heads
+ * are uniform in +-sqrt(6 / (fan in + fan out)) (Xavier), those of biases, like in PyTorch's
+ * convolutions, in +-1 / sqrt(fan in).
  *
  * Source: Liu et al. 2016; agrees with NVIDIA's DeepLearningExamples, PyTorch/Detection/SSD.
  */
@@ -29,7 +29,7 @@ static td_param_attr xavier(int64_t taps, int64_t n_in, int64_t n_out)
     return td_net_begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * (n_in + n_out))));
 }
 
-/* filters of `side` x `side` with Xavier initialization */
+/* filters with `side` x `side` taps and Xavier initialization */
 static td_value *filter(td_net *m, const char *name, int64_t n_in, int64_t n_out, int side)
 {
     const td_param_attr init = xavier((int64_t)side * side, n_in, n_out);

@@ -1,15 +1,15 @@
 /*
  * amp.c -- mixed precision: makes casts and half tensors from the propagated types
  *
- *     describe   our graph as a type graph (amp_propagate.h): a vertex for the type T that an op's
- *                float tensors share, one for tensors that stay float32 (U), one for the rest
- *     propagate  TensorFlow's auto_mixed_precision decides
- *     rewrite    nodes are emitted again; an operand of another type than its port gets a cast,
- *                shared by all readers that need the same
+ *     describe   our graph as a type graph (amp_propagate.h): one vertex for the type T that an
+ *     op's float tensors share, one for tensors that stay float32 (U), one for the rest propagate
+ *     TensorFlow's auto_mixed_precision chooses the types
+ *     rewrite    nodes are emitted again; an operand whose type differs from the required one gets
+ *     a cast, shared by all readers that need the same cast
  *
  * Parameters are unlisted, so they stay float32 (master weights) and are cast when read.  So are
  * inputs.  Outputs of the graph keep their type.  Layouts and fusion come later and need no special
- * cases.  A second run changes nothing.
+ * cases.  A second run of the pass changes nothing.
  *
  * Levels autocast and O1 to O3 are another policy, applied before the grad pass: autocast.c.
  */
@@ -23,7 +23,7 @@
 #include "pass/cast_cache.h"
 #include "pass/pass.h"
 
-/* kinds of vertices of a node, in this order; absent ones are -1 */
+/* the kinds of vertices that a node may have, in this order; -1 if absent */
 enum { T, U, REST, N_KINDS };
 
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
     td_amp_propagate_result result;
 } propagation;
 
-/* --- which class ------------------------------------------------------------------------------ */
+/* --- precision classes ------------------------------------------------------------------------ */
 
 static bool is_named(const char *list, const char *name)
 {
@@ -54,7 +54,7 @@ static bool is_op_named(const char *list, const td_op *op)
     return is_named(list, op->name) || (op == &td_op_conv2d_fused && is_named(list, "conv2d"));
 }
 
-/* our names select one op, TensorFlow's all ops that correspond to it */
+/* one of our names selects one op, a TensorFlow name all ops that correspond to it */
 static td_amp class_of(const td_op *op, const td_amp_lists *lists, const td_amp_opts *o)
 {
     const struct {
@@ -103,7 +103,7 @@ static int kind_of_in(const td_node *n, int i)
     return kind_of(n, td_in_type(n, i), n->op->wide_in >> i & 1);
 }
 
-/* the type of a cast's result is independent */
+/* the type of a cast's result is independent of its operand's */
 static int kind_of_out(const td_node *n, int i)
 {
     const td_type *t = &n->out[i]->type;
@@ -142,8 +142,8 @@ static void describe_vertices(propagation *p, const td_node *n)
     for (int k = 0; k < N_KINDS; k++) {
         bool is_there =
             type[k] != TD_DT_NONE || (k == REST && p->n_vertices == p->nodes[n->id].first_vertex);
-        /* U of an allow op (a bias) would be painted, and could not be set: it is no float32;
-           nor is a result that no operand gives its type (one_hot's) */
+        /* not U of an allow op (a bias): it would be converted, but must stay float32; and not a
+           result whose type does not follow an operand (one_hot's) */
         bool takes_half = (k == T && has_shared_operand) || (k == U && n->op == &td_op_cast);
         td_amp_type t = takes_half ? type_of(type[k]) : TD_AMP_TYPE_OTHER;
         of->vertex[k] = is_there ? add_vertex(p, n->id, t, takes_half) : -1;
@@ -151,7 +151,7 @@ static void describe_vertices(propagation *p, const td_node *n)
     p->nodes[n->id].n_vertices = p->n_vertices - p->nodes[n->id].first_vertex;
 }
 
-/* A cast is never forced, unlike in TensorFlow: a second run would force the first one's */
+/* Unlike in TensorFlow a cast is never forced: a second run would force the casts of the first */
 static uint32_t flags_of(const td_node *n)
 {
     if (n->op == &td_op_constant)
@@ -172,7 +172,7 @@ static void add_edge(propagation *p, const td_value *v, int to, int to_port)
         (td_amp_edge){ .from = from, .from_port = v->index, .to = to, .to_port = to_port };
 }
 
-/* represents the outputs' reader as a node that never changes */
+/* adds a node that never changes, which represents the reader of the outputs */
 static void describe_outputs(propagation *p, const td_graph *g)
 {
     for (int i = 0; i < g->n_outputs; i++) {
@@ -185,7 +185,7 @@ static void describe_outputs(propagation *p, const td_graph *g)
     }
 }
 
-/* ops that consume gradients: optimizers, sums over batches and ranks, the finite test */
+/* ops that read gradients: optimizers, sums over batches and ranks, the test for finite values */
 static bool is_update(const td_node *n)
 {
     return td_node_has_effect(n) || n->op == &td_op_accumulate || n->op == &td_op_all_finite;
@@ -193,9 +193,9 @@ static bool is_update(const td_node *n)
 
 /*
  * A weight used several times has several gradients, and their sum is float32 under every rule: in
- * TensorFlow the L2 loss's gradient, which is denied, is an addend, so the sum is neither between
- * allow ops nor follows one.  Here decay is part of the optimizer, so sums read only by updates are
- * found and excluded.
+ * TensorFlow the gradient of the L2 loss, a deny op, is an addend, so the sum is neither between
+ * allow ops nor after one.  Here weight decay is part of the optimizer, so sums that only updates
+ * read are found and excluded.
  */
 static td_status find_gradient_sums(propagation *p, const td_graph *g)
 {
@@ -286,7 +286,7 @@ typedef struct {
     propagation p;
     td_cast_cache casts;
     td_dtype half;
-    bool *is_read_wide; /* [old values] half, and read in float32 somewhere */
+    bool *is_read_wide; /* [old values] half, and some node reads it in float32 */
 } amp_state;
 
 static td_dtype painted(const amp_state *s, int vertex, td_dtype now)
@@ -306,7 +306,7 @@ static td_dtype painted_out(const amp_state *s, const td_node *n, int i)
 
 /*
  * A cast to float32 is placed right after its operand: a weight's gradient is read only at the end
- * of the step, and until then the half one, and all that the fused op reads, would stay alive.
+ * of the step, and until then the half gradient and the operands of the fused op would stay alive.
  */
 static void mark_read_wide(amp_state *s, const td_graph *g)
 {

@@ -16,20 +16,20 @@ const char *td_autocast_rule(const td_amp_opts *o, const td_op *op);
 typedef struct {
     const td_node *node;
     td_amp class;
-    char colour;            /* of its T vertex, td_amp_propagate_result.colour; ' ': no T vertex */
-    bool is_half;           /* T after the rewrite */
-    bool is_gradient_sum;   /* of a weight used several times: float32 whatever the class */
-    td_amp_step step;       /* the step that decided */
+    char colour;            /* colour of its T vertex (td_amp_propagate_result); ' ': none */
+    bool is_half;           /* is T half after the rewrite? */
+    bool is_gradient_sum;   /* gradients of a weight used several times: always float32 */
+    td_amp_step step;       /* the step that decided its type */
     const td_node *because; /* the node that caused it, or NULL */
-    int casts_to_half, casts_to_wide; /* of its own results */
+    int casts_to_half, casts_to_wide; /* casts of its results */
 } td_amp_row;
 
 /** The type propagation of a whole graph, for reports. */
 typedef struct {
     td_amp_row *rows; /* [n_rows]: the nodes in order */
     int n_rows;
-    int n_converted, n_casts, n_casts_to_half; /* n_casts_to_half as TensorFlow counts them */
-    char message[256];                         /* the statistics line, or why nothing changed */
+    int n_converted, n_casts, n_casts_to_half; /* n_casts_to_half: counted as TensorFlow does */
+    char message[256];                         /* the statistics line, or why nothing was changed */
     bool is_failed;
 } td_amp_explanation;
 
@@ -41,7 +41,8 @@ td_status td_amp_explain(const td_graph *g, const td_amp_opts *opts,
                          td_amp_explanation *out) TD_CHECKED;
 /**
  * Write the graph before and after the rewrite, and the lists used, into opts->log_path, as
- * amp-ID-before.td, -after.td and -lists.txt (ID: a hash of the graph).  No log_path: nothing.
+ * amp-ID-before.td, -after.td and -lists.txt (ID: a hash of the graph).  Does nothing if log_path
+ * is NULL.
  */
 td_status td_amp_write_log(const td_graph *before, const td_graph *after,
                            const td_amp_opts *opts) TD_CHECKED;

@@ -1,11 +1,11 @@
 /*
- * autocast.c -- the other policy of mixed precision: op by op, before the grad pass
+ * autocast.c -- mixed precision op by op, before the grad pass: the alternative to amp.c
  *
- * Each forward op is decided by itself, in order, as a run-time autocast does:
+ * The precision of each forward op is decided separately, in order, like a run-time autocast:
  *
  *     low    convolutions, linear layers: float32 operands are cast to half
  *     wide   losses and the ops in the level's list: half operands are cast to float32
- *     rest   follows its operands; if they differ, the wider (O2, O3: the half) type
+ *     rest   follows its operands; if their types differ, the wider type (O2, O3: the half type)
  *
  * The grad pass then differentiates through the casts, so that a gradient has the type of its
  * forward op.  A value is cast once per type, so a weight is cast once per step.
@@ -15,8 +15,8 @@
  *     O2        APEX: half model, float32 batch norm, master weights and loss
  *     O3        APEX: as O2, and weights and momentum are stored in half: no master weights
  *
- * Differences, kept on purpose: a bias is added in float32 (PyTorch rounds it to half first); batch
- * norm's parameters are float32 at every level (APEX O3 makes them half too).
+ * Intended differences: a bias is added in float32 (PyTorch rounds it to half first); batch norm's
+ * parameters are float32 at every level (APEX O3 makes them half too).
  */
 #include <string.h>
 
@@ -101,13 +101,13 @@ static bool is_free(const td_node *n)
     return n->op->tf_op && n->op != &td_op_cast && !td_node_has_effect(n);
 }
 
-/* an update whose gradient is half like its weight: only its scalars are float32 */
+/* an update of a half weight by a half gradient: only its scalars are float32 */
 static bool is_update_of_half(const bool *is_half, const td_node *n)
 {
     return n->op == &td_op_sgd && is_half[n->in[0]->id];
 }
 
-/* O3: every weight that no op needs in float32, and its update's state */
+/* O3: marks every weight that no op needs in float32, and the state of its update */
 static void mark_half_params(autocast_state *s, const td_graph *g)
 {
     for (int i = 0; i < g->n_values; i++) {

@@ -10,10 +10,10 @@
  *     sgd %w2, %v2, %s2, ...                sgd %w1, %v1, %s1, ...
  *                                           ...
  *
- * Nodes that need a sum, and nodes that must follow those, are emitted after everything else, in
- * their old order: so buckets are sent during the backward pass, and the last ones while the first
- * weights are updated.  A bucket is full at 8 MiB.  A gradient's own memory is free once its sum
- * has begun.  Source: Li et al. 2020, PyTorch Distributed.
+ * Nodes that need a sum, and nodes that must follow those, are emitted after all others, in their
+ * old order: so buckets are sent during the backward pass, and the last ones while the first
+ * weights are updated.  A bucket is full at 8 MiB.  A gradient's own memory is free after
+ * all_reduce_begin.  Source: Li et al. 2020, PyTorch Distributed.
  */
 #include "ops/ops.h"
 #include "pass/pass.h"
@@ -23,9 +23,9 @@ enum { BUCKET_FLOATS = 2 << 20, LINE_FLOATS = 16 };
 typedef struct {
     bool *is_late;            /* [nodes] emitted after all others */
     bool *comes_late;         /* [values] */
-    bool *written, *read;     /* [values] parameters: by a late node */
-    td_all_reduce_attr *part; /* [nodes] of all_reduce */
-    td_value **token;         /* [nodes] of all_reduce, new */
+    bool *written, *read;     /* [values] parameters that late nodes write, read */
+    td_all_reduce_attr *part; /* [nodes] attributes of all_reduce nodes */
+    td_value **token;         /* [nodes] new values, for all_reduce nodes */
 } buckets_state;
 
 static bool reads_or_writes_late(const buckets_state *s, const td_node *n)
@@ -106,7 +106,7 @@ static void emit_end(td_rewriter *rw, buckets_state *s, const td_node *n)
         td_emit_n(rw->b, &td_op_all_reduce_end, &s->part[n->id], n->n_in > 1 ? 3 : 2, in, NULL));
 }
 
-/* all_reduce is early if its operand is; its result is late */
+/* an all_reduce is early if its operand is; its result is late */
 static void find_late(const td_graph *g, buckets_state *s)
 {
     for (int i = 0; i < g->n_nodes; i++) {

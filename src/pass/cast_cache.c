@@ -1,5 +1,5 @@
 /*
- * cast_cache.c -- one cast per value and type
+ * cast_cache.c -- shares casts: one per value and type
  */
 #include "pass/cast_cache.h"
 

@@ -8,7 +8,7 @@
 
 typedef struct td_cast_entry td_cast_entry;
 
-/* All zero is an empty cache. */
+/* Zero-initialise for an empty cache. */
 typedef struct {
     td_cast_entry **of; /* [new values, grown] */
     size_t cap;
@@ -17,8 +17,8 @@ typedef struct {
 } td_cast_cache;
 
 /**
- * New value `v` as `to`: itself, the cast emitted before, or a new cast.  Values that are not
- * floats are returned unchanged; so is everything after the builder has failed.
+ * The new value `v` as dtype `to`: `v` itself, an existing cast, or a new one.  Values that are not
+ * floats, and all values after the builder has failed, are returned unchanged.
  */
 td_value *td_cast_shared(td_rewriter *rw, td_cast_cache *c, td_value *v, td_dtype to);
 

@@ -1,10 +1,10 @@
 /*
  * clean.c -- removes duplicate nodes and nodes without effect
  *
- *     same op, operands and attributes (no effect, no leaf)   ->  the first one's results
+ *     same op, operands and attributes (no effect, no leaf)   ->  the first node's results
  *     reorder(reorder(x))                                     ->  reorder(x)
- *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; a cast
- *                                                                 that only widened x goes, too
+ *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; casts that
+ *     only widen x are dropped too
  *     a shape taken from cast(x) or reorder(x)                ->  from x
  *     reorder to the layout it has, scale by 1,
  *     broadcast_like to the shape it has, by 1                ->  x
@@ -97,28 +97,28 @@ static bool is_plain_reorder(const td_node *n)
     return n->op == &td_op_reorder && td_in_type(n, 0)->dtype == n->out[0]->type.dtype;
 }
 
-/* a cast between floats that loses nothing */
+/* a lossless cast between float types */
 static bool is_widening(const td_node *n)
 {
     return n->op == &td_op_cast && td_dtype_is_float(td_in_type(n, 0)->dtype) &&
            td_dtype_bytes(td_in_type(n, 0)->dtype) < td_dtype_bytes(n->out[0]->type.dtype);
 }
 
-/* may the operand of `p`, x's producer, be read instead of x to make `to`? */
+/* can dtype `to` be computed from the operand of `p`, x's producer, instead of from x? */
 static bool is_skipped(const td_node *p, const td_value *x, td_dtype to)
 {
     bool is_float_cast = p->op == &td_op_cast && td_dtype_is_float(td_in_type(p, 0)->dtype);
     return is_plain_reorder(p) || is_widening(p) || (is_float_cast && x->type.dtype == to);
 }
 
-/* nothing overwrites the operand of the cast that n reads before n */
+/* is the operand of the cast that n reads not overwritten before n? */
 static bool is_cast_of_unchanged(const td_rewriter *rw, const td_node *n)
 {
     const td_node *cast = n->in[0]->producer;
     return cast->op == &td_op_cast && !td_overwritten_between(rw->old, cast->id, n->id, cast);
 }
 
-/* merges a chain of casts and reorders of x into one reorder: its operand and attribute */
+/* can a chain of casts and reorders be merged into one reorder?  Gives its operand and attribute */
 static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_reorder_attr *attr)
 {
     if (n->op != &td_op_reorder)
@@ -141,7 +141,7 @@ static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_
     return true;
 }
 
-/* a reader of a shape only should not keep a copy alive */
+/* a shape-only operand should not keep a copy alive: replaces it by the original */
 static void shapes_of_originals(const td_node *n, td_value **in)
 {
     for (int i = 0; i < n->n_in; i++)

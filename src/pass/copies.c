@@ -1,17 +1,18 @@
 /*
- * copies.c -- lets the update write the half copy of a weight, instead of a cast in the next step
+ * copies.c -- lets the update write the half copy of a weight, which replaces the cast in the next
+ * step
  *
  *     %c = cast %w                 (or reorder %w {dtype}: another layout too)      ->
  *     ... conv2d %x, %c                 %c = param {role=copy, of=w}
  *     %d = reorder %w                   ... conv2d %x, %c
  *     ... conv2d_grad_x %y, %d          %d = reorder %c
  *     sgd %w, %v, %g, %lr               ... conv2d_grad_x %y, %d
- *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (rmsprop alike)
+ *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (rmsprop likewise)
  *
- * Only the first cast is kept.  Others, in other layouts, are made from it: keeping them too would
- * save little time and, in a ResNet-50, take 49 MB.  Applies only if some kernel writes the copy
- * and nothing reads a cast after the update or outside; otherwise the casts stay.  The program
- * fills a copy when its weight was set.
+ * Only the first cast becomes a parameter.  Casts to other layouts are computed from it: storing
+ * them too would save little time and, in a ResNet-50, take 49 MB.  Applies only if a kernel can
+ * write the copy, and if no node after the update and no graph output reads a cast; otherwise the
+ * casts stay.  The program fills a copy after its weight was set.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +21,10 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-enum { OPERANDS_MAX = 7 }; /* of an update before the copy: td_op_first_copy */
+enum { OPERANDS_MAX = 7 }; /* operands of an update before the copy: td_op_first_copy */
 
 typedef struct {
-    const td_node *made_by; /* the first cast; NULL: no cast, or the casts stay */
+    const td_node *made_by; /* the first cast; NULL: there is none, or the casts stay */
     bool is_fixed;          /* the casts stay */
     const td_node *update;  /* the one update that writes the weight */
 } weight_copies;
@@ -63,13 +64,13 @@ static void collect(const td_graph *g, copies_state *s)
     }
 }
 
-/* is there a kernel for the update with the copy? */
+/* is there a kernel for an update that writes this copy? */
 static bool has_kernel(const td_rewriter *rw, const weight_copies *c)
 {
     td_value *in[OPERANDS_MAX + 1];
     td_probe p;
     const int copy = td_op_first_copy(c->update->op);
-    for (int i = 0; i < copy; i++) /* inverse and finite are scalars as lr is */
+    for (int i = 0; i < copy; i++) /* inverse and finite are scalars like lr */
         in[i] = c->update->in[i < c->update->n_in ? i : 3];
     in[copy] = c->made_by->out[0];
     td_probe_init_with(&p, c->update, copy + 1, in);
@@ -116,7 +117,7 @@ static void emit_first(td_rewriter *rw, const td_node *n)
     rw->n_changed++;
 }
 
-/* another cast of the weight: the copy, in its layout */
+/* replaces another cast of the weight by the copy in that cast's layout */
 static void emit_other(td_rewriter *rw, const td_node *n, const td_node *first)
 {
     const td_type *y = &n->out[0]->type, *c = &first->out[0]->type;

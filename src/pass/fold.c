@@ -5,7 +5,7 @@
  *         s = gamma / sqrt(var + eps)
  *         conv2d_fused(x, w * s[K,1,1,1], beta - mean * s)
  *
- * The scaled filters depend on parameters only; the program computes them once after parameters
+ * The scaled filters depend on parameters only, so the program computes them once after parameters
  * change, not in every run.  Source: Jacob et al. 2018, section 3.2.
  */
 #include "ir/match.h"

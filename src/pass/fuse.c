@@ -1,5 +1,5 @@
 /*
- * fuse.c -- fuses neighbouring ops that use the same memory
+ * fuse.c -- fuses neighbouring ops that use the same tensors
  *
  *     batch_norm, relu (or relu6)               -> batch_norm_relu            (with a bit mask)
  *     batch_norm, add, relu                     -> batch_norm_add_relu
@@ -13,14 +13,14 @@
  *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
- * Rules are rows: the op a pattern ends with, a match that fills a group, an emitter.  All groups
- * are found on the old graph first; then nodes are copied, a group's members are skipped and its
- * emitter runs at its root: the relu, or the relu_grad.  Nodes that need a result which a group
- * produces only later wait for it.
+ * A rule is a row: the op that a pattern ends with, a match function that fills a group, and an
+ * emitter.  First all groups are found in the old graph; then nodes are copied, except that a
+ * group's members are skipped and its emitter runs at its root: the relu, or the relu_grad.  Nodes
+ * that need a result that a group produces later wait for it.
  *
  * This always succeeds, because a group is emitted at its root or (a norm whose residual is older)
- * at its first member: everything it reads exists by then, and nothing that must precede the root
- * reads its results.  A match that would break this is rejected.
+ * at its first member: all its operands exist by then, and no node that must precede the root reads
+ * its results.  A match that would violate this is rejected.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ typedef struct group group;
 
 typedef struct {
     const char *name;
-    const td_op *root; /* the node a match begins at, and where the group is emitted */
+    const td_op *root; /* the op at which a match begins and the group is emitted */
     bool (*match)(const td_uses *u, group *const *of, const td_node *root, group *g);
     void (*emit)(td_rewriter *rw, group *g);
 } rule;
@@ -40,12 +40,12 @@ typedef struct {
 struct group {
     const rule *by;
     const td_node *root;
-    const td_node *member[3]; /* norm or conv, then as the rule requires */
+    const td_node *member[3]; /* the norm or conv, then nodes specific to the rule */
     int n_members;
     td_value *residual;     /* old value */
-    const td_node *forward; /* the relu a gradient belongs to, of another group */
-    const td_node *sum; /* of two gradients that the root's first operand is, to be left out too */
-    td_value *mask;     /* new value, once emitted */
+    const td_node *forward; /* the relu of a gradient, in another group */
+    const td_node *sum;     /* sum of two gradients, the root's first operand: omitted too */
+    td_value *mask;         /* new value, once emitted */
 };
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ static bool match_norm_relu(const td_uses *u, group *const *of, const td_node *r
     return true;
 }
 
-/* the batch's statistics are used before `root` only by running averages */
+/* are the batch's statistics used only by running averages before `root`? */
 static bool keeps_statistics(const td_uses *u, const td_node *norm, const td_node *root)
 {
     for (int k = 1; k < 3; k++) {
@@ -80,7 +80,7 @@ static bool keeps_statistics(const td_uses *u, const td_node *norm, const td_nod
     return true;
 }
 
-/* the operand of `add` made by `op` and used nowhere else; the other one is the residual */
+/* the operand of `add` that `op` made and nothing else uses; the other operand is the residual */
 static const td_node *main_branch(const td_uses *u, const td_node *add, const td_op *op, group *g)
 {
     for (int i = 0; i < 2; i++) {
@@ -140,7 +140,7 @@ static const td_node *norm_grad_of(const td_uses *u, const td_value *v, const td
     return NULL;
 }
 
-/* a sum of gradients that only the relu's gradient reads */
+/* adds to the group a sum of gradients that only the relu's gradient reads */
 static void take_sum(const td_uses *u, const td_node *relu_grad, group *g)
 {
     const td_node *add = relu_grad->in[0]->producer;
@@ -226,7 +226,8 @@ static bool is_weight_grad(const td_node *n)
     return n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w;
 }
 
-/* the cast to float32 if `v` is only added up and the sum only cast; otherwise NULL */
+/* the cast to float32 if `v` is only an addend of sums and their result is only cast; otherwise
+   NULL */
 static const td_node *cast_behind(const td_uses *u, const td_value *v)
 {
     const td_node *n = td_uses_only(u, v);
@@ -261,7 +262,7 @@ static void emit_addend(td_rewriter *rw, group *g)
     emit_wide(rw, g);
 }
 
-/* its operands are float32 by now */
+/* the operands of the new sum are float32 already */
 static bool match_sum(const td_uses *u, group *const *of, const td_node *add, group *g)
 {
     (void)of;
@@ -315,7 +316,7 @@ static void emit_join(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, join->op, &attr, join->n_in, in, NULL));
 }
 
-/* the cast stays for its other readers; without any it is dead */
+/* the cast stays for its other readers; without readers it is removed as dead */
 static bool match_join_grad(const td_uses *u, group *const *of, const td_node *grad, group *g)
 {
     (void)u;
@@ -409,7 +410,7 @@ static const rule rules[] = {
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* of[node id]: the group a node belongs to or is the root of */
+/* of[node id]: the group that a node is a member or the root of */
 static bool claims(const td_graph *g, group *const *of, const group *new)
 {
     for (int i = 0; i < new->n_members; i++)
@@ -451,7 +452,7 @@ static bool has_operands(const td_rewriter *rw, group *const *of, const td_node 
     return true;
 }
 
-/* can n be emitted: with its whole group where it is a root? */
+/* can n be emitted, with its whole group if it is a root? */
 static bool is_ready(const td_rewriter *rw, group *const *of, const td_node *n)
 {
     const group *g = of[n->id];
@@ -469,8 +470,8 @@ static void emit_one(td_rewriter *rw, group *const *of, const td_node *n)
         td_rw_copy(rw, n);
 }
 
-/* emit the waiting nodes whose operands exist by now, in order, until none does; updates of
-   parameters overtake nothing that waits */
+/* emit the waiting nodes whose operands exist, in order, until there is none; an update of a
+   parameter is never emitted before a waiting node that precedes it */
 static int emit_waiting(td_rewriter *rw, group *const *of, const td_node **waiting, int n)
 {
     for (int before = n + 1; n < before && td_build_ok(rw->b);) {

@@ -4,12 +4,12 @@
  * The old graph is copied node by node.  At the first gradient node of a loss, all gradients of
  * that loss are computed at once:
  *
- *     needed   values that depend on some wanted parameter        (forward over the nodes)
+ *     needed   values that depend on a wanted parameter           (forward over the nodes)
  *     reached  values the loss depends on                          (backward)
- *     walk the nodes backwards from the loss; where a node has a gradient at its results and a
- *     needed operand, its op emits the operands' gradients, which are summed
+ *     walk the nodes backwards from the loss; if a node's results have gradients and one of its
+ *     operands is needed, its op emits the operands' gradients, which are summed
  *
- * Works on the graph after decompose.  Source: Griewank and Walther 2008, chapter 3.
+ * It requires a decomposed graph.  Source: Griewank and Walther 2008, chapter 3.
  */
 #include "pass/pass.h"
 
@@ -20,8 +20,8 @@
 typedef struct {
     bool *needed;      /* [old values] depends on a wanted parameter */
     td_value **grad;   /* [old values] d loss / d value so far, in the new graph */
-    td_value **result; /* [old nodes] a gradient node's value, once its loss was differentiated */
-    bool *is_done;     /* [old values] losses differentiated */
+    td_value **result; /* [old nodes] a gradient node's value, after its loss was differentiated */
+    bool *is_done;     /* [old values] losses that were differentiated */
 } grad_state;
 
 static bool is_gradient(const td_node *n)
@@ -50,7 +50,7 @@ static void accumulate(td_rewriter *rw, const td_value *v, td_value *g)
     *sum = *sum ? td_emit(rw->b, &td_op_add, NULL, *sum, g) : g;
 }
 
-/* the new graph's copy of an old node: its gradient hook reads operands, results and attributes */
+/* a node with the new graph's operands and results, which the op's gradient hook reads */
 static const td_node *copy_of(const td_rewriter *rw, const td_node *n)
 {
     return td_rw_get(rw, n->out[0])->producer;

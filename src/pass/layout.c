@@ -1,20 +1,22 @@
 /*
  * layout.c -- chooses memory layouts for the whole graph
  *
- * The target names the layouts that each convolution's fastest kernel prefers (ir/target.h); ops
- * between convolutions follow.  A parameter takes the layout of its first convolution, and so do
- * its momentum and gradient: plain order exists only in files and at the graph's edges.  Where two
- * neighbours differ, a reorder is inserted, shared by all that need the same.
+ * The target gives the layouts that each convolution's fastest kernel prefers (ir/target.h); ops
+ * between convolutions use the layout of their operands.  A parameter has the layout of its first
+ * convolution, and so do its momentum and gradient: plain order is used only in files and at the
+ * graph's inputs and outputs.  If a reader needs another layout, a reorder is inserted, shared by
+ * all readers that need the same one.
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
  *
  * In mixed precision a convolution reads a half copy of its weight, and the library prefers other
- * layouts for that than for the float32 gradient.  The parameter takes the gradient's, which the
- * same convolution would prefer in float32; one op (clean) makes and reorders the copy.
+ * layouts for that than for the float32 gradient.  The parameter gets the gradient's layout, which
+ * the same convolution would prefer in float32; one op (see clean.c) converts and reorders the
+ * copy.
  *
- * A follower whose kernel does not support the layout gets plain order.  A node that reads a mask
- * in memory order (op.h, memory_order) has no choice: it takes the layout that the mask was made
- * in. A graph that has layouts already is left unchanged, except for outputs.
+ * A FOLLOWS op without a kernel for the layout gets plain order.  A node that reads a mask in
+ * memory order (op.h, memory_order) must have the layout in which the mask was made.  A graph that
+ * already has layouts is unchanged, except for outputs.
  */
 #include <string.h>
 
@@ -44,7 +46,7 @@ static bool is_forward_conv(const td_node *n)
     return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
 }
 
-/* the preferred layout is the library's fastest; does a kernel take exactly that? */
+/* is there a kernel for exactly the preferred layouts?  They are only the library's fastest */
 static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layouts *w)
 {
     td_probe p;
@@ -58,9 +60,9 @@ static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layo
 }
 
 /*
- * Forward convolutions are queried before anything has a layout.  Gradients are NOT queried here
- * but in ask_now, when their operands have layouts: otherwise they would prefer other layouts than
- * the forward pass chose, and large activations would be reordered back and forth.
+ * Queries the preferences of forward convolutions before any value has a layout.  Gradients are
+ * queried later, in ask_now, when their operands have layouts: otherwise they would prefer other
+ * layouts than the forward pass chose, and large activations would be reordered back and forth.
  */
 static void ask(td_rewriter *rw, layout_state *s)
 {
@@ -85,7 +87,7 @@ static const td_value *filter_param(const td_node *conv)
     return td_value_is_param(w) ? w : NULL;
 }
 
-/* what a convolution would prefer for its filter if it ran in the parameter's own dtype */
+/* the layout that a convolution would prefer for its filter if it ran in the parameter's dtype */
 static const char *preferred_in(td_rewriter *rw, layout_state *s, const td_node *n, td_dtype d)
 {
     td_probe p;
@@ -98,7 +100,7 @@ static const char *preferred_in(td_rewriter *rw, layout_state *s, const td_node 
     return td_arena_text(&s->arena, preferred_layout.in[1]);
 }
 
-/* forward convolutions decide about the parameters they read */
+/* forward convolutions choose the layouts of the parameters that they read */
 static void choose_params(td_rewriter *rw, layout_state *s)
 {
     const td_graph *g = rw->old;
@@ -186,7 +188,7 @@ static void emit_plain(td_rewriter *rw, const td_node *n, td_value **in)
     td_rw_copy_with(rw, n, in);
 }
 
-/* the layout that a follower's operands of operand 0's rank should share */
+/* the layout that the operands of a FOLLOWS op, those of operand 0's rank, should share */
 static const char *shared_layout(const td_node *n, td_value **in)
 {
     if (n->op->writes)
@@ -215,7 +217,7 @@ static bool follows(const td_node *n, td_value **in, int i)
            !(n->op->own_layout >> i & 1);
 }
 
-/* can all operands that must share `layout` do so, and are the others plain? */
+/* can all operands that must share `layout` have it, and are the others plain? */
 static bool can_share(const td_node *n, td_value **in, const char *layout)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -255,8 +257,8 @@ static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_node_la
            rw->target->preferred_layout(rw->target->ctx, &probe, out) && can_have(rw, &probe, out);
 }
 
-/* emits a gradient whose first result has the type of its shape-only last operand, in its layout if
-   a kernel can */
+/* emits a gradient whose first result has the type of its last operand, which is shape-only; the
+   result gets that operand's layout if there is a kernel */
 static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const char *layout = in[n->n_in - 1]->type.layout;
@@ -321,7 +323,7 @@ static td_status state_init(td_rewriter *rw, layout_state *s)
     return s->preferred_layout && s->has_preferred && s->param ? TD_OK : TD_ENOMEM;
 }
 
-/* did this pass run before, or did the text give layouts? */
+/* did this pass run already, or did the graph's text give layouts? */
 static bool has_layouts(const td_graph *g)
 {
     for (int i = 0; i < g->n_values; i++)

@@ -1,20 +1,20 @@
 /*
- * order.c -- moves updates to the earliest possible place
+ * order.c -- moves updates to the earliest possible position
  *
- * An optimizer step frees a gradient, so it is moved up to right after the last of
+ * An optimizer step ends the life of a gradient, so it is moved up to right after the last of
  *   - the nodes that make its operands,
  *   - the other readers of the parameters it overwrites, and of reshapes of them, and
  *   - the earlier updates that write what it reads.
- * Inputs, parameters and constants come first; otherwise a momentum buffer declared late would keep
- * its update there.  Everything else keeps its order.
+ * Inputs, parameters and constants come first; otherwise an update could not precede the
+ * declaration of its momentum buffer.  Everything else keeps its order.
  */
 #include "pass/pass.h"
 
 typedef struct {
     int *last;  /* [values] the last node that reads a value's memory, also through a reshape */
-    int *wrote; /* [values] of a parameter: the place of its last update so far */
+    int *wrote; /* [values] parameters: position of the last update so far */
     int *after; /* [nodes] first update to emit after a node; -1: none */
-    int *next;  /* [nodes] of an update: the next one at the same place */
+    int *next;  /* [nodes] the next update at the same position */
 } order_state;
 
 /* inputs, parameters, constants */
@@ -28,7 +28,7 @@ static int made_at(const td_value *v)
     return is_first(v->producer) ? 0 : v->producer->id;
 }
 
-/* updates are added later, at their new places */
+/* finds the last readers, without the updates, which are added later at their new positions */
 static void last_readers(const td_graph *g, int *last)
 {
     for (int v = 0; v < g->n_values; v++)

@@ -6,7 +6,7 @@
  *     amp       precision by type propagation     tf32      round factors, if requested
  *     fuse      fuse neighbours into one op       winograd  3x3 convolutions in tiles
  *     layout    choose memory layouts             clean     remove duplicates and no-ops
- *     copies    half weights kept by the update   order     move updates up, for memory
+ *     copies    half weights written by the update   order     move updates up, for memory
  *     buckets   overlap sums over ranks           recompute repeat cheap ops for backward
  */
 #include "pass/pass.h"
@@ -108,7 +108,7 @@ static void run_sweep(const td_pass *pass, td_rewriter *rw)
     copy_live(rw);
 }
 
-/* build a new graph by `fn`; rw->state is set by the caller */
+/* build a new graph with `fn`; the caller sets rw->state */
 static td_status rewrite(const td_pass *pass, rewrite_fn *fn, td_rewriter *rw, td_graph **out)
 {
     *out = NULL;
@@ -172,7 +172,7 @@ td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *t
     return run_counted(pass, g, target, amp, out, &n_changed);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all passes ------------------------------------------------------------------------------- */
 
 static td_status dump(const td_pass *pass, const td_graph *g, const td_pass_opts *opts)
 {

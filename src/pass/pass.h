@@ -2,8 +2,8 @@
  * pass/pass.h -- the interface of a graph-to-graph pass, and the driver
  *
  * A pass reads the old graph and emits a new one; the old one is unchanged, so after a failure the
- * new arena is discarded.  The driver does the common work: order, verification, dead nodes, dumps,
- * timing, the log line.
+ * new graph's arena is simply discarded.  The driver does the common work: order, verification,
+ * removal of dead nodes, dumps, timing, the log line.
  */
 #ifndef TD_PASS_PASS_H
 #define TD_PASS_PASS_H
@@ -14,7 +14,7 @@
 typedef struct {
     const char *name;    /* in options, dumps, logs and tests */
     const char *summary; /* one line for help */
-    const char *counts;  /* what n_changed counts, "composites written out" */
+    const char *counts;  /* what n_changed counts: "composites written out" */
     bool is_required;    /* cannot be skipped: the graph would not run without it */
 
     /* Rewrite one node, given its mapped operands; NULL: whole-graph pass. */
@@ -23,7 +23,7 @@ typedef struct {
     /* Whole-graph pass. */
     void (*run)(td_rewriter *rw);
 
-    /* Prepare and drop rw->state for node passes; may be NULL. */
+    /* Create and free rw->state for node passes; may be NULL. */
     td_status (*begin)(td_rewriter *rw);
     void (*end)(td_rewriter *rw);
 } td_pass;
@@ -61,7 +61,7 @@ td_status td_pass_run(const td_pass *pass, const td_graph *g, const td_target *t
 td_status td_pass_run_all(const td_graph *g, const td_target *target, const td_pass_opts *opts,
                           td_graph **out) TD_CHECKED;
 
-/** TD_EUSAGE when `list` ("fuse,layout", NULL) names an unknown pass. */
+/** TD_EUSAGE if `list` ("fuse,layout", or NULL) names an unknown pass. */
 td_status td_pass_check_list(const char *list, const char *option, bool may_be_required) TD_CHECKED;
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * plan.c -- plans memory: liveness, in-place results, offsets by descending size
  *
- * Buffers are placed largest first, each at the lowest offset that is free while it is alive.
- * Source: Pisarchyk and Lee 2020, "Efficient memory management
+ * Buffers are placed in order of decreasing size, each at the lowest offset that is free during its
+ * lifetime.  Source: Pisarchyk and Lee 2020, "Efficient memory management
  * for deep neural net inference", greedy by size.
  */
 #include "pass/plan.h"
@@ -29,8 +29,8 @@ static int64_t align(int64_t n)
 }
 
 typedef struct {
-    int last;      /* node that reads it last; its producer; the graph's end for outputs */
-    bool is_fixed; /* made in the setup and read later */
+    int last;      /* last reader; the producer if none; the graph's end for outputs */
+    bool is_fixed; /* made in the setup, read later */
 } use;
 
 /* the program fills a half copy after the setup, so treat it as written by a node */
@@ -42,7 +42,7 @@ static bool is_copy(const td_node *n)
 
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
 {
-    bool *const is_written = is_setup; /* of leaves, until the others are known */
+    bool *const is_written = is_setup; /* for leaves only, until is_setup of the others is set */
     bool writes = false;
     for (int i = 0; i < g->n_nodes; i++)
         is_written[i] = is_copy(g->nodes[i]);
@@ -107,10 +107,10 @@ static bool takes_over(const td_plan *p, const td_node *n, int r, int i)
     int buffer = p->slots[x->id].buffer;
     if (!(may >> i & 1) || buffer < 0)
         return false;
-    for (int k = 0; k < n->n_in; k++) /* another operand may be the same memory and still be read */
+    for (int k = 0; k < n->n_in; k++) /* another operand may use the same memory */
         if (p->slots[n->in[k]->id].buffer == buffer && !(may >> k & 1) && !td_is_shape_only(n, k))
             return false;
-    for (int k = 0; k < r; k++) /* an earlier result may have taken it */
+    for (int k = 0; k < r; k++) /* an earlier result may have reused it */
         if (p->slots[n->out[k]->id].buffer == buffer)
             return false;
     const td_buffer *b = &p->buffers[buffer];
@@ -182,7 +182,7 @@ static int by_size(const void *a, const void *b)
     return p->first - q->first;
 }
 
-/* insert b into the placed ones, sorted by offset */
+/* insert b into the placed buffers, which are sorted by offset */
 static void insert(td_buffer **placed, int n, td_buffer *b)
 {
     int i = n;
@@ -230,7 +230,7 @@ static void place_all(td_plan *p, td_buffer **order, td_buffer **placed)
             p->buffers[i].offset += p->persistent_bytes;
 }
 
-/* the setup first, then the others */
+/* in the order of execution: setup nodes, then all others */
 static td_status measure_peak(td_plan *p, const td_graph *g)
 {
     const size_t n = (size_t)g->n_nodes + 2;
@@ -288,10 +288,10 @@ out:
 
 /* --- the checker ------------------------------------------------------------------------------ */
 
-/* the checker's own data on each value: whose memory it uses, and when */
+/* the checker's own data about each value: which memory it uses, and when */
 typedef struct {
     int root;        /* the value it is a reshape of, or itself */
-    int first, last; /* of a root: moments during which it or a reshape of it is needed */
+    int first, last; /* roots: the moments between which it or a reshape is needed */
     int64_t from, to;
     bool is_placed; /* false for the caller's own memory */
 } span;
@@ -315,7 +315,7 @@ static int moment(const td_graph *g, const bool *is_setup, int i)
     return is_setup[i] ? i : g->n_nodes + i;
 }
 
-/* needed in every run: alive from the setup or the first moment to the end */
+/* marks a value that every run needs as alive all the time */
 static void live_for_good(const td_graph *g, span *root)
 {
     root->first = 0;
@@ -341,7 +341,8 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
             live_for_good(g, &s[s[v].root]);
 }
 
-/* is w made in the memory of v legally: by the last reader of v, where the op allows it? */
+/* does w reuse the memory of v legally: is it made by the last reader of v, and does the op allow
+   it? */
 static bool took_over(const td_graph *g, const span *s, int v, int w)
 {
     const td_node *n = g->values[w]->producer;

@@ -20,11 +20,10 @@ typedef struct {
 
 typedef struct {
     int64_t bytes, offset;
-    int first, last;    /* nodes during which it lives, inclusive */
+    int first, last;    /* its lifetime, in node ids, inclusive */
     bool is_persistent; /* parameters, and setup results that every run reads */
-    bool is_setup;      /* needed while the setup's nodes run, before all others: shares memory with
-                          the others' buffers */
-    int node;           /* scratch of this node, or -1 */
+    bool is_setup;      /* alive only during the setup: shares memory with buffers of later nodes */
+    int node;           /* the node whose scratch it is, or -1 */
 } td_buffer;
 
 typedef struct {
@@ -32,22 +31,22 @@ typedef struct {
     td_buffer *buffers;
     int n_buffers;
     int *scratch;             /* [nodes] buffer of a node's scratch, or -1 */
-    int64_t persistent_bytes; /* they come first in the slab */
+    int64_t persistent_bytes; /* persistent buffers come first in the slab */
     int64_t transient_bytes;  /* everything else */
-    int64_t unplanned_bytes;  /* transient without sharing */
-    int64_t peak_live_bytes;  /* transient: most alive at once */
+    int64_t unplanned_bytes;  /* transient bytes without sharing of memory */
+    int64_t peak_live_bytes;  /* peak of live transient bytes */
     int64_t largest_scratch_bytes;
 } td_plan;
 
 /**
  * Find the nodes to run once after parameters were set: those whose operands are parameters that no
- * node writes, or results of such nodes.  is_setup has g->n_nodes elements.  false: the graph
- * writes a parameter.
+ * node writes, or results of such nodes.  is_setup has g->n_nodes elements.  Returns false if the
+ * graph writes a parameter.
  */
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 
 /**
- * Place every value.  is_setup[i]: node i runs once after parameters change, before the others; its
+ * Place every value.  is_setup[i]: node i runs once after parameters change, before the others;
  * results that others read are persistent.  scratch_bytes[i]: scratch size of node i's kernel.
  * Always call td_plan_release.
  */
@@ -56,10 +55,9 @@ td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
 void td_plan_release(td_plan *p);
 
 /**
- * Check a plan independently, from the graph alone: everything is inside the slab; no two values
- * that are alive together share a byte, unless one is a reshape of the other or replaced it in the
- * moment of its last use (in place); no scratch overlaps live values.  TD_EARG names the
- * violation.
+ * Check a plan independently, from the graph alone: every buffer is inside the slab; no two values
+ * that are alive at the same time share a byte, unless one is a reshape of the other or replaced it
+ * at its last use (in place); no scratch overlaps live values.  TD_EARG names the violation.
  */
 td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup) TD_CHECKED;
 

@@ -8,9 +8,9 @@
  *                                                 %z = batch_norm_relu_infer %x, %g, %b, %m, %v
  *     ... conv2d_grad_w ..., %y ...               ... conv2d_grad_w ..., %z ...
  *
- * %x is kept for the gradient of the norm anyway, so %y need not be alive at the point of peak
- * memory.  The peak moves, and the next values are chosen; each at most once.  Results are
- * bit-equal.  Source: Bulo et al. 2018, In-place activated batch norm;
+ * The gradient of the norm needs %x anyway, so %y need not be alive at the point of peak memory.
+ * The peak then moves, and the next values are chosen; each at most once.  Results are bit-equal.
+ * Source: Bulo et al. 2018, In-place activated batch norm;
  * Chen et al. 2016, Training deep nets with sublinear memory cost.
  */
 #include <string.h>
@@ -18,13 +18,14 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-/* a value smaller than this share of the peak is not worth a node */
+/* values below 1/WORTH of the peak are not worth a node */
 #define WORTH 1000
 
-/* A value's readers, by index: those of the first %y, and those of the recomputed one. */
+/* A value's readers, as node ids: those of the first value (%y) and those of the recomputed one
+   (%z). */
 typedef struct {
-    int last;     /* of all readers; the producer if there is none */
-    int early;    /* the last reader of the first; `last` if not split */
+    int last;     /* the last reader of all; the producer if there is none */
+    int early;    /* the last reader of the first value; `last` if not split */
     int late;     /* the first reader of the recomputed value; 0: none */
     bool is_kept; /* may not be recomputed: an output, reshaped, or done already */
 } reading;
@@ -35,7 +36,7 @@ typedef struct {
     int *written;    /* [values] the first update of a parameter; 0: none */
     int64_t *begins; /* [nodes] bytes recomputed before a node */
     int64_t *ends;   /* [nodes] bytes freed after it */
-    bool *is_done;   /* [values] emitted again */
+    bool *is_done;   /* [values] recomputed already */
     int peak;        /* the node with the most live bytes */
     int64_t peak_bytes;
 } recompute_state;
@@ -47,7 +48,7 @@ static bool reads(const td_node *n, int k)
     return !td_is_shape_only(n, k);
 }
 
-/* the norm that `again` repeats, or NULL */
+/* the norm that `again` recomputes, or NULL */
 static const td_node *repeated(const td_node *again)
 {
     if (again->op != &td_op_batch_norm_relu_infer)
@@ -56,7 +57,7 @@ static const td_node *repeated(const td_node *again)
     return n->op == &td_op_batch_norm_relu && n->in[0] == again->in[0] ? n : NULL;
 }
 
-/* readers through a reshape are readers of the memory */
+/* readers of a reshape count as readers of its operand */
 static void find_readers(recompute_state *s)
 {
     const td_graph *g = s->g;
@@ -123,7 +124,7 @@ static void find_peak(recompute_state *s)
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-/* a batch norm with relu whose result is alive at the peak only for later readers */
+/* is x the result of a batch norm with relu, and alive at the peak only for later readers? */
 static bool is_candidate(const recompute_state *s, const td_node *n)
 {
     if (n->op != &td_op_batch_norm_relu)
@@ -182,7 +183,7 @@ static void emit_again(td_rewriter *rw, const td_value *y)
                        td_rw_get(rw, n->out[1]), td_rw_get(rw, n->out[2]) };
     td_value *z = td_emit_n(rw->b, &td_op_batch_norm_relu_infer, n->attr, 5, in, NULL);
     td_build_set_layout(rw->b, z, y->type.layout);
-    rw->map[y->id] = z; /* its name stays with the first */
+    rw->map[y->id] = z; /* the first value keeps the name */
     rw->n_changed++;
 }
 

@@ -10,16 +10,17 @@
  *     ... conv2d_grad_w ..., %y ...                  ... conv2d_grad_w ..., %y2 ...
  *     ... batch_norm_relu_grad ..., %x ...           ... batch_norm_relu_grad ..., %x2 ...
  *
- * A value's readers are on two sides of its largest gap.  Dropping it means that those after the
- * gap read a second copy, recomputed right before the first of them; operands that are gone by then
- * are dropped with it, and earlier dropped ones are recomputed earlier.  So whole residual blocks
- * are dropped, down to their inputs.  Norms are repeated with their saved statistics, which are
- * kept, everything else by the same node: the same kernel, the same bits.
+ * A value's largest gap between readers divides them into early and late ones.  Dropping the value
+ * means that late readers read a second copy, recomputed right before the first of them; operands
+ * that are no longer alive by then are dropped with it, and those dropped before are recomputed
+ * earlier.  So whole residual blocks are dropped, down to their inputs.  Norms are recomputed with
+ * their saved statistics, which are never dropped, everything else by the same node: the same
+ * kernel, so the same bits.
  *
- * Greedy: find the point of peak memory; of the values that cross it, drop the one that saves the
- * most bytes for its time; repeat until the goal is met.  Each choice is assessed by simulating the
- * planner over the whole graph, in-place reuse included.  At the end dropped values that turned out
- * unnecessary are kept after all, the most expensive first.
+ * Greedy: find the point of peak memory; of the values alive across it, drop the one that saves the
+ * most bytes per time; repeat until the goal is met.  Each choice is assessed by simulating the
+ * planner on the whole graph, including in-place reuse.  At the end, drops that turned out
+ * unnecessary are undone, the most expensive first.
  *
  * Source: Chen et al. 2016, Training deep nets with sublinear memory cost; greedy by cost as in
  * Kirisame et al. 2021, Dynamic tensor rematerialization.
@@ -32,7 +33,7 @@
 #include "ir/rewrite.h"
 #include "ops/ops.h"
 
-#define WORTH 2000 /* a value smaller than this share of the peak is not worth a node */
+#define WORTH 2000 /* values below 1/WORTH of the peak are not worth a node */
 #define ALIGN 64   /* alignment of the planner's buffers */
 
 enum { KEEP_EVERY_MAX = 4 };
@@ -44,19 +45,19 @@ enum { KEEP_EVERY_MAX = 4 };
 #define CALL_S          5e-6
 
 typedef struct {
-    int cut;        /* readers after this node are on the far side of the gap */
-    int first_late; /* the first of them in the graph */
-    int last;       /* of all readers in the graph */
-    int written;    /* of a parameter: its first update, 0: none */
-    int late_at;    /* as first_late and last, including recomputed nodes */
+    int cut;        /* the gap: readers after this node are late */
+    int first_late; /* the first late reader in the graph */
+    int last;       /* the last reader in the graph */
+    int written;    /* parameters: the first update; 0: none */
+    int late_at;    /* like first_late and last, including recomputed nodes */
     int last_at;
-    int again_at; /* node before which it is recomputed; 0: it is not */
-    int n_early;  /* nodes on the near side of the gap that read it */
+    int again_at; /* the node before which it is recomputed; 0: none */
+    int n_early;  /* number of early readers */
     bool may;     /* may be recomputed */
     bool is_dropped, is_refused;
 } value_state;
 
-/* a node to run, in the new order; or the first result of one, again, for node `at` */
+/* a step of the new order: runs a node, or recomputes a node's first result for node `at` */
 typedef struct {
     int node, at;
     bool is_again;
@@ -67,7 +68,7 @@ typedef struct {
     int64_t bytes;
 } buffer;
 
-/* a value that was dropped, and its gap before that */
+/* a dropped value, and its previous gap */
 typedef struct {
     int value, cut;
 } dropped;
@@ -79,11 +80,11 @@ typedef struct {
     step *steps;    /* [nodes + values] */
     int n_steps;
     bool is_valid;   /* no step reads a parameter after it was overwritten */
-    int *last;       /* [2 values] last step that reads a first copy or, after these, a second */
+    int *last;       /* [2 values] last step that reads each first copy, then each second copy */
     int *place;      /* [2 values] its buffer; -1: not planned */
     buffer *buffers; /* [2 values] */
-    int64_t *change; /* [steps + 2] bytes that begin to live */
-    dropped *log;    /* [values] of one choice */
+    int64_t *change; /* [steps + 2] change of the live bytes */
+    dropped *log;    /* [values] drops of the current choice */
     int n_log;
     int64_t peak_bytes;
     int peak, n_peaks; /* the first step with peak live bytes, and the number of such steps */
@@ -91,7 +92,7 @@ typedef struct {
 
 /* --- recomputing ------------------------------------------------------------------------------ */
 
-/* a norm with saved statistics */
+/* the op that recomputes a norm from saved statistics */
 static const td_op *again_op(const td_op *op)
 {
     if (op == &td_op_batch_norm)
@@ -156,7 +157,7 @@ static void find_gaps(state *s, int *n_read)
         }
 }
 
-/* keeps every keep_every-th result with several readers before its gap; 0: none */
+/* never drops every keep_every-th result that has several early readers; 0: no such rule */
 static void keep_anchors(state *s, int keep_every)
 {
     int n = 0;
@@ -193,7 +194,7 @@ static void find_properties(state *s, int keep_every)
 
 /* --- the new order ---------------------------------------------------------------------------- */
 
-/* does node `at`, or a node recomputed for it, read the second x? */
+/* does node `at`, or a node recomputed for it, read the second copy of x? */
 static bool reads_second(const state *s, const td_value *x, int at)
 {
     const value_state *v = &s->v[x->id];
@@ -247,13 +248,13 @@ static void find_order(state *s)
     }
 }
 
-/* --- what is alive ---------------------------------------------------------------------------- */
+/* --- live memory ------------------------------------------------------------------------------ */
 
-/* a step as the planner sees it */
+/* a step's operands and results, for the simulated planner */
 typedef struct {
     const td_op *op;
     int n_in, n_out;
-    int in[TD_IN_MAX], out[TD_OUT_MAX]; /* first copies, then second ones; -1: not read */
+    int in[TD_IN_MAX], out[TD_OUT_MAX]; /* indices of copies, as in state.last; -1: not read */
 } call;
 
 static void call_of(const state *s, const step *t, call *c)
@@ -313,7 +314,7 @@ static int taken_over(const state *s, const call *c, int r, int j)
     return -1;
 }
 
-/* leaves are the caller's memory, or persistent */
+/* leaves have no buffer: they are the caller's memory, or persistent */
 static int place_of(state *s, const call *c, int r, int j, int *n_buffers)
 {
     if (c->op->is_leaf)
@@ -376,8 +377,8 @@ static void undo(state *s)
 }
 
 /*
- * Drops x, to be recomputed before node `at`, with operands that are gone by then; adds their time
- * to *seconds.  false: a parameter was overwritten.
+ * Drops x, to be recomputed before node `at`, and the operands that are no longer alive there; adds
+ * their time to *seconds.  False: a parameter it depends on was overwritten.
  */
 static bool drop(state *s, const td_value *x, int cut, int at, double *seconds)
 {
@@ -409,7 +410,7 @@ static bool is_candidate(const state *s, const td_value *x)
            v->late_at >= at && td_type_bytes(&x->type) >= s->peak_bytes / WORTH;
 }
 
-/* the candidate with the most bytes saved per time, or -1 */
+/* the candidate that saves the most bytes per time, or -1 */
 static int best_candidate(state *s)
 {
     double best_score = 0;
@@ -430,7 +431,7 @@ static int best_candidate(state *s)
     return best;
 }
 
-/* drops one more; false: nothing helps */
+/* drops one more value; false: none helps */
 static bool drop_one(state *s)
 {
     const int64_t bytes = s->peak_bytes;
@@ -452,7 +453,7 @@ static bool drop_one(state *s)
     return false;
 }
 
-/* candidates that did not help may help after later drops */
+/* reconsiders candidates that did not help: they may help after later drops */
 static bool ask_again(state *s, int *n_dropped)
 {
     int n = 0;
@@ -478,7 +479,7 @@ static int by_price(const void *a, const void *b)
     return p->value - q->value;
 }
 
-/* keeps values that need not be dropped */
+/* undoes drops that are not needed */
 static td_status keep_needless(state *s, int64_t goal)
 {
     const int64_t most = s->peak_bytes > goal ? s->peak_bytes : goal;
@@ -522,10 +523,10 @@ static td_status choose(state *s, int64_t goal, int keep_every)
 }
 
 /*
- * A choice is never undone, and choosing the cheapest first may be wrong: where block outputs are
- * dropped, all blocks up to the next kept one must be recomputed together.  So several numbers of
- * kept outputs are tried; the best is the one that meets the goal in the least time, otherwise the
- * one that comes nearest.
+ * The greedy search never undoes a choice, and choosing the cheapest first may be wrong: if block
+ * outputs are dropped, all blocks up to the next kept output must be recomputed together.  So
+ * several values of keep_every are tried; the best one meets the goal in the least time or, if none
+ * does, comes nearest.
  */
 static td_status choose_best(state *s, int64_t goal, value_state *best)
 {
@@ -568,7 +569,7 @@ static void emit_step(td_rewriter *rw, const state *s, const step *t, td_value *
     }
     td_value *x = td_emit_n(rw->b, again_op(n->op), n->attr, n_in, in, NULL);
     td_build_set_layout(rw->b, x, n->out[0]->type.layout);
-    second[n->out[0]->id] = x; /* the first keeps the name */
+    second[n->out[0]->id] = x; /* the first copy keeps the name */
 }
 
 static td_status emit(const state *s, td_graph **out)
@@ -592,7 +593,7 @@ static td_status emit(const state *s, td_graph **out)
     return st;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- entry point ------------------------------------------------------------------------------ */
 
 static td_recomputed report_of(const state *s)
 {

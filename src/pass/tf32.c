@@ -6,19 +6,19 @@
  *                                            %s = round_tf32 %w
  *                                            %y = conv2d %r, %s
  *
- * Their gradients likewise.  A product of two such numbers is exact in float32, sums are in
+ * Their gradients likewise.  A product of two rounded numbers is exact in float32, sums are in
  * float32, and everything else (storage, biases, residuals, norms, losses, updates) is unchanged:
- * the default of NVIDIA's Ampere GPUs.  A value is rounded once, at its first reader, however often
- * it is read; so a weight is rounded once per step.
+ * as NVIDIA's Ampere GPUs do by default.  A value is rounded once, at its first reader, however
+ * often it is read; so a weight is rounded once per step.
  *
- * Only with --precision tf32-emulated: it is slower than float32, and shows what training on such a
- * device would give.
+ * Used only with --precision tf32-emulated: it is slower than float32, and shows the results of
+ * training on such a device.
  */
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
 
-/* operands that are multiplied with each other, as bits; others are added, or shape-only */
+/* the operands that are multiplied with each other, as bits; others are addends or shape-only */
 static uint32_t factors(const td_op *op)
 {
     const bool multiplies = op == &td_op_conv2d || op == &td_op_conv2d_fused ||

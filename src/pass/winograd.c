@@ -4,12 +4,12 @@
  *     conv2d_fused(x, w, bias, residual) {pad, relu}
  *         conv2d_winograd(x, winograd_filter(w), bias, residual) {pad, relu}
  *
- * where w depends on parameters only, so that winograd_filter runs once, not in every run, and
- * where the device has a kernel for it on channel blocks (the reference device has not).
+ * It applies if w depends on parameters only, so that winograd_filter runs once and not in every
+ * run, and if the device has a kernel for it on channel blocks (the reference device has none).
  *
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
  * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
- * filters, four times as large, are read once per run of tiles, which few tiles cannot make up for.
+ * filters, four times as large, are read once per run of tiles, which costs too much for few tiles.
  */
 #include <string.h>
 
@@ -21,9 +21,9 @@
 
 /* --- which ------------------------------------------------------------------------------------ */
 
-#define CHANNELS_MIN 32 /* of input and output */
+#define CHANNELS_MIN 32 /* channels of input and output */
 
-/* in multiplications: transforms of a tile, per channel; reading a transformed filter */
+/* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter */
 #define TRANSFORM_COST (36 * 32)
 #define READ_COST      4
 
@@ -57,7 +57,7 @@ static td_winograd_attr attr_of(const td_node *conv)
     return (td_winograd_attr){ .pad = a->pad, .relu = a->relu, .relu6 = a->relu6 };
 }
 
-/* has the device a kernel for channel blocks? */
+/* does the device have a kernel for channel blocks? */
 static bool is_supported(const td_target *target, const td_node *conv)
 {
     static const char layout[] = "aBcd16b";

@@ -4,8 +4,8 @@
  * The kind of a tensor follows from the executed graph:
  *
  *     activation   the loss or the logits depend on it
- *     gradient     an update's gradient depends on it, the loss does not; it comes out of an op
- *                  "..._grad..." or of one that has a gradient as operand
+ *     gradient     an update's gradient depends on it, the loss does not; its producer is an op
+ *     "..._grad..." or has a gradient as operand
  *     weight       parameter, and values computed from parameters only: its copy in half
  *     other        whether gradients are finite, gradients' seed
  */
@@ -42,15 +42,15 @@ struct td_amp_stats {
     uint8_t *kinds;  /* [graph values] */
     const char **of; /* [graph values] the parameter that a gradient updates, or NULL */
     const td_graph *graph;
-    bool is_observing; /* between begin and end of an observed step */
-    td_text line;      /* of that step */
+    bool is_observing; /* true between begin and end of an observed step */
+    td_text line;      /* the line of that step */
     int n_tensors;
     td_status st; /* first failure while observing */
 };
 
-/* --- what a value is for ---------------------------------------------------------------------- */
+/* --- kinds of values -------------------------------------------------------------------------- */
 
-/* bits of what depends on a node */
+/* bits: what depends on a node */
 enum { FOR_LOSS = 1, FOR_UPDATE = 2 };
 
 static void ask(uint8_t *wanted, const td_value *v, unsigned what)
@@ -58,7 +58,7 @@ static void ask(uint8_t *wanted, const td_value *v, unsigned what)
     wanted[v->producer->id] = (uint8_t)(wanted[v->producer->id] | what);
 }
 
-/* which nodes the loss and the updates' gradients depend on, walking backwards */
+/* walks backwards to find the nodes that the loss and the updates' gradients depend on */
 static void mark_wanted(const td_graph *g, uint8_t *wanted, const char **of)
 {
     for (int i = 0; i < g->n_outputs; i++)
@@ -134,7 +134,8 @@ static void add_half(td_half_type h, const td_magnitudes *m, td_text *out)
     td_text_add(out, "}");
 }
 
-/* ", "exponents": {"first": -30, "counts": [3, 0, 7]}": from the lowest to the highest there is */
+/* ", "exponents": {"first": -30, "counts": [3, 0, 7]}": from the lowest to the highest exponent
+   that occurs */
 static void add_exponents(const td_magnitudes *m, td_text *out)
 {
     int first = 0, end = TD_EXPONENT_BINS;
@@ -149,7 +150,7 @@ static void add_exponents(const td_magnitudes *m, td_text *out)
     td_text_add(out, "]}");
 }
 
-/* the layer of a weight, of its copy in half, or of either in another layout; NULL: of none */
+/* the layer of a weight, of its half copy, or of one of these in another layout; NULL: none */
 static const char *weight_label(const td_amp_stats *s, const td_value *w)
 {
     if (s->kinds[w->id] != KIND_WEIGHT)
@@ -264,7 +265,7 @@ td_status td_amp_stats_end(td_amp_stats *s, td_program *p, td_status st)
     return st;
 }
 
-/* --- open and close --------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static void release(td_amp_stats *s)
 {

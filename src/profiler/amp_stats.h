@@ -18,9 +18,9 @@
 
 typedef struct td_amp_stats td_amp_stats;
 
-/* A step of a run: batches counted from 1, as the log does; epochs from 0. */
+/* A step of a run.  Batches are counted from 1, as in the log, epochs from 0. */
 typedef struct {
-    int64_t step; /* of this run */
+    int64_t step; /* in this run */
     int64_t epoch, iteration;
     double loss_scale; /* 1: none */
 } td_amp_place;
@@ -36,12 +36,12 @@ td_status td_amp_stats_open(const char *path, int64_t every, const char *precisi
 void td_amp_stats_begin(td_amp_stats *s, td_program *p, const td_amp_place *at);
 
 /**
- * After that run: write the line of an observed step.  `st` is how the run ended and is returned,
- * unless it is TD_OK and the statistics fail: TD_EIO, TD_ENOMEM.  `s` NULL is fine.
+ * After that run: write the line of an observed step.  Returns `st`, the status of the run, unless
+ * it is TD_OK and the statistics fail: TD_EIO, TD_ENOMEM.  `s` may be NULL.
  */
 td_status td_amp_stats_end(td_amp_stats *s, td_program *p, td_status st) TD_CHECKED;
 
-/** NULL is fine.  TD_EIO: not everything reached the file. */
+/** Close the file; `s` may be NULL.  TD_EIO: writing failed. */
 td_status td_amp_stats_close(td_amp_stats *s) TD_CHECKED;
 
 #endif

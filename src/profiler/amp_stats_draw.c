@@ -2,11 +2,11 @@
  * amp_stats_draw.c -- draws histograms of the exponents of gradients
  *
  *     all gradients of the last step   bars
- *     all gradients, step by step      heat map, a row a step
- *     layer by layer, last step        heat map, a row a tensor
+ *     all gradients, step by step      heat map, a row per step
+ *     layer by layer, last step        heat map, a row per tensor
  *
- * All three share the axis: the exponent e of the number in memory, 2^e <= |x| < 2^(e + 1).  With a
- * loss scale S the true gradient's exponent is e - log2 S.
+ * All three have the same axis: the exponent e of the number in memory, 2^e <= |x| < 2^(e + 1).
+ * With a loss scale S the true gradient's exponent is e - log2 S.
  */
 #include "profiler/amp_stats_file.h"
 
@@ -19,20 +19,20 @@
 
 enum {
     WIDTH = 1000,
-    LEFT = 270,   /* of the axis */
-    AXIS = 690,   /* its length */
-    TOP = 70,     /* of the bars */
-    BARS = 220,   /* their height */
-    GAP = 78,     /* between two panels: axis below the one, title of the other */
-    ROW = 12,     /* of a heat map */
-    STEPS = 60,   /* rows of the second panel, at most */
-    LEVELS = 7,   /* of colour */
-    OVERFLOW = 16 /* from 2^16 on nothing fits into fp16 */
+    LEFT = 270,   /* left end of the axis */
+    AXIS = 690,   /* length of the axis */
+    TOP = 70,     /* top of the bars */
+    BARS = 220,   /* height of the bars */
+    GAP = 78,     /* between two panels, for an axis and a title */
+    ROW = 12,     /* height of a row in a heat map */
+    STEPS = 60,   /* maximum rows of the second panel */
+    LEVELS = 7,   /* number of colours */
+    OVERFLOW = 16 /* numbers from 2^16 on do not fit into fp16 */
 };
 
 static const char grey[] = "#666666", grid[] = "#dddddd", bar[] = "#2b6ca3", mark[] = "#c0392b";
 
-/* shares of at least 10^-(LEVELS - 1 - i), dark is much */
+/* colours[i] is for shares of at least 10^-(LEVELS - 1 - i); dark means a large share */
 static const char *const colours[LEVELS] = { "#e3eef9", "#c6dbef", "#9ecae1", "#6baed6",
                                              "#4292c6", "#2171b5", "#084594" };
 
@@ -50,9 +50,9 @@ static const struct {
 
 typedef struct {
     td_text *out;
-    int lowest, end; /* exponents of the axis */
-    bool is_cut;     /* there are numbers below it */
-    double y;        /* where the next panel begins */
+    int lowest, end; /* range of the axis */
+    bool is_cut;     /* there are numbers below the axis */
+    double y;        /* top of the next panel */
 } drawing;
 
 static double at(const drawing *d, int exponent)
@@ -74,8 +74,8 @@ static void heading(const drawing *d, double y, const char *text)
 /* --- the axis --------------------------------------------------------------------------------- */
 
 /*
- * From 2^-28 to 2^19 at least, and to the highest number there is; downwards as far as all but one
- * gradient in 10,000 lies, the first column then stands for what is below it, too.
+ * The axis covers at least 2^-28 to 2^19, and up to the largest number.  Downwards it covers all
+ * gradients but one in 10,000; its first column then also counts smaller numbers.
  */
 static void choose_axis(const td_stats_file *f, drawing *d)
 {
@@ -112,7 +112,7 @@ static void place(const drawing *d, const int64_t *bins, int first, int n_bins,
     }
 }
 
-/* the background: the ranges of fp16 */
+/* draws the background: the ranges of fp16 */
 static void shade(const drawing *d, double y, double height)
 {
     for (size_t i = 0; i < N_RANGES; i++) {
@@ -122,7 +122,7 @@ static void shade(const drawing *d, double y, double height)
     }
 }
 
-/* before the data: the limits, and numbers below */
+/* draws the limits over the data, and labels below them */
 static void limits(const drawing *d, double y, double height)
 {
     static const int ends[] = { -24, -14, OVERFLOW };
@@ -142,7 +142,7 @@ static void limits(const drawing *d, double y, double height)
     }
 }
 
-/* names of the ranges, once */
+/* writes the names of the ranges, once */
 static void name_ranges(const drawing *d, double y)
 {
     for (size_t i = 0; i < N_RANGES; i++) {
@@ -265,7 +265,7 @@ static void draw_steps(drawing *d, const td_stats_file *f)
         return;
     heading(d, d->y - 12, "Step by step: all gradients, and the loss scale they have");
     shade(d, d->y, n * ROW);
-    for (int i = 0; i < n; i++) { /* of more steps a sample, with the first and the last */
+    for (int i = 0; i < n; i++) { /* a sample of many steps, with first and last */
         const td_stats_step *s = &f->steps[(size_t)i * (f->n_steps - 1) / (size_t)(n - 1)];
         td_stats_sum_gradients(s, &g);
         snprintf(text, sizeof text, "step %lld, x %g%s", (long long)s->step, s->loss_scale,
@@ -276,7 +276,7 @@ static void draw_steps(drawing *d, const td_stats_file *f)
     d->y += n * ROW + GAP;
 }
 
-/* casts and reorders show what their operands show */
+/* casts and reorders are not drawn: they look like their operands */
 static bool is_drawn(const td_stats_tensor *t)
 {
     return t->bins && (t->of || (strcmp(t->op, "cast") != 0 && strcmp(t->op, "reorder") != 0));
@@ -310,7 +310,7 @@ static void draw_layers(drawing *d, const td_stats_step *s)
     d->y = y + GAP;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the drawing ------------------------------------------------------------------------------ */
 
 static double height_of(const td_stats_file *f)
 {

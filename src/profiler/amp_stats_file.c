@@ -11,11 +11,11 @@
 #include "base/json.h"
 #include "base/log.h"
 
-#define ELEMENTS_MAX ((int64_t)1 << 40) /* of a tensor; sums over a graph still fit */
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* limit per tensor; sums over a graph still fit */
 
 enum { BYTES_MAX = 1 << 30, TENSORS_MAX = 1 << 20 };
 
-/* the current file, for messages */
+/* the position in the file, for messages */
 typedef struct {
     td_arena *arena;
     char what[600]; /* "'FILE': line 3" */
@@ -30,7 +30,7 @@ static td_status bad(const place *at, const char *member, double found, const ch
                     member, found, wanted);
 }
 
-/* an absent member is as malformed as one of another kind */
+/* TD_EFORMAT if a member is absent or of another kind */
 static td_status named(const place *at, const char *member, td_status st)
 {
     if (st != TD_ENOTFOUND)
@@ -180,7 +180,7 @@ static td_status read_lines(td_stats_file *f, const char *path, const char *text
     for (const char *line = text; line < text + n; number++) {
         const char *end = memchr(line, '\n', (size_t)(text + n - line));
         snprintf(at.what, sizeof at.what, "'%.500s': line %d", path, number);
-        if (!end && f->n_steps) { /* the run was killed while it wrote */
+        if (!end && f->n_steps) { /* the run was killed while writing it */
             td_log(TD_LOG_WARN, "inspect", "%s is truncated and ignored", at.what);
             return TD_OK;
         }

@@ -43,20 +43,21 @@ typedef struct {
     size_t n_steps, cap_steps;
 } td_stats_file;
 
-/** Read; td_stats_release when it succeeded.  TD_ENOTFOUND, TD_EIO, TD_EFORMAT with the line. */
+/** Read a file; call td_stats_release after success.  TD_ENOTFOUND, TD_EIO, TD_EFORMAT with the
+    line. */
 td_status td_stats_read(const char *path, td_stats_file *out) TD_CHECKED;
 void td_stats_release(td_stats_file *f);
 
-/* Gradients of one step together. */
+/* All gradients of one step together. */
 typedef struct {
-    int64_t bins[TD_EXPONENT_BINS]; /* as in memory, scaled by the loss scale */
+    int64_t bins[TD_EXPONENT_BINS]; /* values in memory, scaled by the loss scale */
     int64_t elements, non_zero, infinite, nan;
-    double largest; /* finite, as in memory */
+    double largest; /* largest finite value in memory */
 } td_stats_gradients;
 
 void td_stats_sum_gradients(const td_stats_step *s, td_stats_gradients *out);
 
-/** A histogram of the exponents of gradients as SVG: all together, by step, by layer. */
+/** Draw histograms of the exponents of gradients as SVG: all together, by step, by layer. */
 void td_stats_draw(const td_stats_file *f, td_text *svg);
 
 #endif

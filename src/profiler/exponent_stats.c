@@ -1,8 +1,9 @@
 /*
- * exponent_stats.c -- counts exponents by the bits of float32
+ * exponent_stats.c -- counts exponents from the bits of float32
  *
- * Every half value is a float32, so that all types are counted by one loop over blocks.  All bounds
- * but the largest numbers are powers of two: they are sums over the histogram of exponents.
+ * Every half value is exact in float32, so one loop over blocks counts all types.  All bounds
+ * except the largest numbers are powers of two, so their counts are sums over the histogram of
+ * exponents.
  */
 #include "profiler/exponent_stats.h"
 
@@ -21,7 +22,7 @@ const td_half_range td_half_ranges[TD_N_HALF] = {
 
 /* --- a block of float32 ----------------------------------------------------------------------- */
 
-/* a subnormal float32: the position of its highest bit */
+/* the position of the highest bit of a subnormal float32 */
 static int highest_bit(uint32_t u)
 {
     return 31 - __builtin_clz(u);
@@ -102,7 +103,7 @@ static bool has_padding(const td_blocking *bl)
     return false;
 }
 
-/* the offsets of the last dimension's indices, without the other dimensions' part */
+/* the offsets of the last dimension's indices, relative to the row */
 static td_status row_offsets(const td_type *t, const td_blocking *bl, int64_t **out)
 {
     int64_t at[TD_RANK_MAX] = { 0 };
@@ -151,7 +152,7 @@ static td_status count_padded(const td_type *t, const td_blocking *bl, const cha
     return TD_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- counting a tensor ------------------------------------------------------------------------ */
 
 static int64_t below(const td_magnitudes *m, int exponent)
 {
@@ -171,13 +172,13 @@ td_status td_magnitudes_count(const td_type *type, const void *data, td_magnitud
                         td_dtype_name(type->dtype), type->layout);
     if (has_padding(&bl))
         st = count_padded(type, &bl, data, out);
-    else /* any order will do */
+    else /* the order does not matter */
         count_any(type->dtype, data, td_type_count(type), out);
     for (int h = 0; h < TD_N_HALF; h++) {
         out->n_lost[h] = below(out, td_half_ranges[h].subnormal);
         out->n_below_normal[h] = below(out, td_half_ranges[h].normal);
     }
-    /* a NaN is above nothing */
+    /* NaN is not above any bound */
     for (int h = 0; h < TD_N_HALF; h++)
         out->n_over[h] -= out->n_nan;
     return st;

@@ -19,7 +19,7 @@ typedef enum { TD_HALF_FP16, TD_HALF_BF16, TD_N_HALF } td_half_type;
 
 typedef struct {
     const char *name;      /* "fp16" */
-    double largest;        /* finite */
+    double largest;        /* the largest finite number */
     int normal, subnormal; /* the smallest ones are 2^normal and 2^subnormal */
 } td_half_range;
 
@@ -30,14 +30,14 @@ extern const td_half_range td_half_ranges[TD_N_HALF];
 #define TD_EXPONENT_MAX  127
 #define TD_EXPONENT_BINS (TD_EXPONENT_MAX - TD_EXPONENT_MIN + 1)
 
-/* Exact counts, without the padding of a layout. */
+/* Exact counts, excluding the padding of a layout. */
 typedef struct {
     int64_t n, n_zero, n_infinite, n_nan;
     double largest;                     /* finite magnitude; 0 if none */
-    int64_t n_over[TD_N_HALF];          /* above the type's largest; infinite ones are */
+    int64_t n_over[TD_N_HALF];          /* above the type's largest, including infinity */
     int64_t n_lost[TD_N_HALF];          /* not zero, below its smallest subnormal */
-    int64_t n_below_normal[TD_N_HALF];  /* not zero, below its smallest normal; lost ones are */
-    int64_t exponent[TD_EXPONENT_BINS]; /* of what is finite and not zero */
+    int64_t n_below_normal[TD_N_HALF];  /* not zero, below its smallest normal, including n_lost */
+    int64_t exponent[TD_EXPONENT_BINS]; /* of finite non-zero elements */
 } td_magnitudes;
 
 /**

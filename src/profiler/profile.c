@@ -4,8 +4,8 @@
  *     step:   |-- bind --|== kernel ==|-|===== kernel =====|-|== kernel ==|--|
  *                         ^ timed       ^ timed               ^ timed
  *
- * Each run and each kernel in it are timed; the difference is the executor's own time.  Rows are
- * means, so that they add up; the figures of the whole step are medians.
+ * Each run and each kernel in it are timed; the difference is the executor's time.  Rows are means,
+ * so that they add up; the figures for the whole step are medians.
  */
 #include "profiler/profile.h"
 
@@ -20,12 +20,12 @@
 #include "runtime/program_view.h"
 
 enum {
-    STEPS = 4096,  /* whose medians are known: the last ones */
-    ROWS = 40,     /* of a table of text */
-    BOUND_RUNS = 4 /* best of; the first one warms up */
+    STEPS = 4096,  /* medians are of the last STEPS steps */
+    ROWS = 40,     /* maximum rows of a text table */
+    BOUND_RUNS = 4 /* the best counts; the first is a warm-up */
 };
 
-/* the last STEPS steps, unordered */
+/* figures of the last STEPS steps, unordered */
 enum { STEP, KERNELS, EXECUTOR, SHARE, WAIT, FIGURES };
 
 struct td_profile {
@@ -35,15 +35,15 @@ struct td_profile {
     int64_t n_steps;
     td_arena arena;
     const char **layers;      /* [n_nodes] */
-    double *node_s;           /* [n_nodes] summed over the steps */
-    double *bound_s;          /* [n_nodes] best of the kernel alone; 0: not known */
-    double step_s;            /* summed */
+    double *node_s;           /* [n_nodes] sum over the steps */
+    double *bound_s;          /* [n_nodes] best time of the kernel alone; 0: unknown */
+    double step_s;            /* sum over the steps */
     double *figures[FIGURES]; /* [STEPS] */
 };
 
-/* --- whose a node is -------------------------------------------------------------------------- */
+/* --- the layer of a node ---------------------------------------------------------------------- */
 
-/* the parameter that `v` is, or is made of alone by ops with one operand */
+/* the parameter that `v` is, or from which ops with one operand compute it; otherwise NULL */
 static const td_node *parameter_of(const td_value *v)
 {
     while (!v->producer->op->is_leaf && v->producer->n_in == 1)
@@ -65,7 +65,7 @@ void td_profile_layer(const td_program *p, int i, char *out, size_t room)
     snprintf(out, room, "%.*s", (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name);
 }
 
-/* --- begin and end ---------------------------------------------------------------------------- */
+/* --- creating and freeing --------------------------------------------------------------------- */
 
 td_status td_profile_new(td_program *p, bool drops_first, td_profile **out)
 {
@@ -127,7 +127,7 @@ static void forget_first(td_profile *pr)
     pr->has_dropped = true;
 }
 
-/* nodes that run once have a time of an earlier run */
+/* skips nodes that run once: their time is from an earlier run */
 static double add_nodes(td_profile *pr, td_span run)
 {
     double sum = 0;
@@ -186,7 +186,7 @@ td_status td_profile_bound(td_program *p, td_profile *pr, double *bound_s)
 {
     *bound_s = 0;
     const td_status st = measure_bound(p, pr, bound_s);
-    if (st != TD_OK) /* a part of it means nothing */
+    if (st != TD_OK) /* incomplete times are useless */
         *bound_s = 0;
     if (st != TD_OK && pr)
         memset(pr->bound_s, 0, (size_t)pr->n_nodes * sizeof *pr->bound_s);
@@ -197,17 +197,17 @@ td_status td_profile_bound(td_program *p, td_profile *pr, double *bound_s)
 
 typedef struct {
     const char *name;
-    const char *detail; /* additional text: the implementation, or the only op of a layer; "" */
-    int calls;          /* in a step */
-    double seconds;     /* of all steps */
-    double macs, mac_s; /* of a step; seconds of the kernels that have any */
-    double bytes;       /* of a step */
-    double bound_s;     /* of a step; 0: not known */
+    const char *detail; /* the implementation, or the only op of a layer, or "" */
+    int calls;          /* per step */
+    double seconds;     /* in all steps */
+    double macs, mac_s; /* per step; mac_s: time of kernels with any macs */
+    double bytes;       /* per step */
+    double bound_s;     /* per step; 0: unknown */
 } row;
 
 typedef struct {
     const char *title, *key; /* "by op", "ops" */
-    bool has_detail;         /* which tells rows of one name apart */
+    bool has_detail;         /* it distinguishes rows with the same name */
     void (*name)(const td_node_report *r, row *out);
 } table;
 
@@ -271,7 +271,7 @@ static void add_node(const td_profile *pr, int i, const td_node_report *r, row *
     to->bound_s += pr->bound_s[i];
 }
 
-/* the rows of a table, slowest first; NULL where memory is short */
+/* the rows of a table, slowest first; NULL: out of memory */
 static row *make_rows(const td_profile *pr, const table *t, int *n)
 {
     row *rows = td_alloc((size_t)pr->n_nodes + 1, sizeof *rows);
@@ -290,7 +290,7 @@ static row *make_rows(const td_profile *pr, const table *t, int *n)
     return rows;
 }
 
-/* a rate or a fraction; negative: none */
+/* a rate or a fraction; negative: unknown */
 static double rate(double amount, double seconds)
 {
     return amount > 0 && seconds > 0 ? amount / seconds : -1;
@@ -316,7 +316,7 @@ static double mean_ms(const td_profile *pr, double seconds)
     return pr->n_steps ? seconds / (double)pr->n_steps * 1e3 : 0;
 }
 
-/* seconds, or of SHARE a ratio */
+/* in seconds; SHARE is a ratio */
 static double median(td_profile *pr, int figure)
 {
     const int64_t n = pr->n_steps < STEPS ? pr->n_steps : STEPS;
@@ -379,7 +379,7 @@ static void table_text(const td_profile *pr, const table *t, td_text *out)
     }
     td_text_add(out, "\n%-44s %6s %10s %6s %9s %8s %8s\n", t->title, "calls", "ms/step", "%",
                 "GFLOP/s", "GB/s", "% bound");
-    const int n_shown = n <= ROWS + 1 ? n : ROWS; /* one more is no longer than a row for it */
+    const int n_shown = n <= ROWS + 1 ? n : ROWS; /* a row for the rest would not be shorter */
     for (int i = 0; i < n_shown; i++)
         add_row(pr, &rows[i], out);
     if (n > n_shown) {

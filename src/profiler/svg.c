@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* bytes of a character that XML 1.0 does not allow in a text of whole UTF-8 sequences; else 0 */
+/* the length of a leading character that XML 1.0 forbids, otherwise 0; `s` is valid UTF-8 */
 static size_t forbidden(const char *s)
 {
     const unsigned char *c = (const unsigned char *)s;

@@ -1,13 +1,13 @@
 /*
- * profiler/svg.h -- a small writer of SVG: rectangles, lines, words
+ * profiler/svg.h -- a small SVG writer: rectangles, lines, text
  *
  *     td_svg_begin(&t, 640, 480, "title");
  *     td_svg_rect(&t, 10, 10, 100, 50, "#4477aa");
  *     td_svg_text(&t, 12, 30, &(td_svg_font){ .size = 12 }, "words & <signs>");
  *     td_svg_end(&t);
  *
- * Lengths are pixels, y grows downwards.  Nothing is fetched from elsewhere.  Failures stay in the
- * text, as everywhere.
+ * Lengths are pixels, y grows downwards.  The document refers to no other files.  Failures are kept
+ * in the td_text.
  */
 #ifndef TD_PROFILER_SVG_H
 #define TD_PROFILER_SVG_H
@@ -17,7 +17,7 @@
 typedef struct {
     double size;
     const char *fill;   /* NULL: black */
-    const char *anchor; /* "start" (NULL), "middle", "end": what x is of the words */
+    const char *anchor; /* the part of the text at x: "start" (NULL), "middle", "end" */
     double turn;        /* degrees, clockwise, around (x, y) */
     bool is_bold;
 } td_svg_font;
@@ -27,7 +27,7 @@ void td_svg_end(td_text *out);
 
 void td_svg_rect(td_text *out, double x, double y, double w, double h, const char *fill);
 
-/** A rectangle with words that a viewer shows when the pointer is over it. */
+/** A rectangle with a title, which viewers show when the pointer is over it. */
 void td_svg_rect_titled(td_text *out, double x, double y, double w, double h, const char *fill,
                         const char *title);
 

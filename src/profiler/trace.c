@@ -23,9 +23,9 @@
 #include "runtime/program_view.h"
 
 enum {
-    STEPS = 20,     /* kept at most ... */
-    EVENTS = 20000, /* ... as long as they have no more kernels: some 10 MB */
-    SPANS = 64,     /* besides steps */
+    STEPS = 20,     /* maximum number of steps kept ... */
+    EVENTS = 20000, /* ... limited to this many kernels in total: about 10 MB */
+    SPANS = 64,     /* other activities */
     ROW_STEPS = 1,
     ROW_BETWEEN = 2
 };
@@ -39,12 +39,12 @@ struct td_trace {
     char *path, *what;
     td_program *program;
     int64_t origin_ns;
-    int *nodes; /* [n_nodes] those with kernels */
+    int *nodes; /* [n_nodes] nodes with kernels */
     int n_nodes;
     int room;               /* steps */
     td_trace_place *places; /* [room] */
     td_span *spans;         /* [room, n_nodes] */
-    int64_t n_steps;        /* that were made; step i is at i % room */
+    int64_t n_steps;        /* steps so far; step i is at i % room */
     other others[SPANS];
     int64_t n_others;
 };
@@ -105,7 +105,7 @@ int td_trace_room(const td_trace *t)
     return t->room;
 }
 
-/* --- keep ------------------------------------------------------------------------------------- */
+/* --- recording -------------------------------------------------------------------------------- */
 
 void td_trace_step(td_trace *t, const td_trace_place *at)
 {
@@ -124,7 +124,7 @@ void td_trace_span(td_trace *t, const char *name, int64_t begin_ns)
         t->others[t->n_others++ % SPANS] = (other){ name, { begin_ns, td_now_ns() } };
 }
 
-/* --- write ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void begin_event(const td_trace *t, const char *name, const char *category, int row,
                         td_span s, td_text *out)
@@ -203,13 +203,13 @@ static void add_step(const td_trace *t, int i, td_text *out)
     if (isfinite(at->loss))
         td_json_add(out, "loss", at->loss);
     td_text_add(out, "}}");
-    for (int k = 0; k < t->n_nodes; k++) /* what runs once has a time of an earlier step */
+    for (int k = 0; k < t->n_nodes; k++) /* skip nodes that run once: their times are older */
         if (spans[k].begin_ns >= at->begin_ns && spans[k].end_ns <= at->end_ns &&
             spans[k].end_ns >= spans[k].begin_ns)
             add_node(t, t->nodes[k], spans[k], out);
 }
 
-/* other activities, unless they are older than the steps */
+/* adds other activities, unless they are older than the steps */
 static void add_others(const td_trace *t, int64_t from_ns, td_text *out)
 {
     for (int64_t i = t->n_others > SPANS ? t->n_others - SPANS : 0; i < t->n_others; i++) {
@@ -272,7 +272,7 @@ out:
     return st;
 }
 
-/* report the failure of the run */
+/* writes the trace after a failure, and returns that failure with its message */
 static td_status write_after(const td_trace *t, td_status failed)
 {
     char *message = td_copy_text(td_error_message());

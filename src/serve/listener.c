@@ -33,8 +33,8 @@ enum {
 };
 
 #define HANDSHAKE_NS  (200 * MS)  /* for handshakes in progress when draining begins */
-#define IDLE_NS       (500 * MS)  /* a connection idle for less is not closed to make room ... */
-#define SLOW_NS       (5000 * MS) /* ... and a sending connection after this time */
+#define IDLE_NS       (500 * MS)  /* an idle connection may be closed to make room after this ... */
+#define SLOW_NS       (5000 * MS) /* ... and a sending one after this */
 #define QUIET_NS      (250 * MS)  /* while draining, a connection idle for so long is finished */
 #define FIRST_WAIT_NS (2000 * MS) /* the same, before its first request */
 
