@@ -20,7 +20,7 @@
 
 #define VERSION "1"
 
-enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest that a file alone may ask for */
+enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest image size that a file may set */
 
 static td_status set_number(td_tensors *t, const char *key, int64_t value)
 {
@@ -29,7 +29,7 @@ static td_status set_number(td_tensors *t, const char *key, int64_t value)
     return td_tensors_set_meta(t, key, text);
 }
 
-/* a user's network is stored with its weights, as graph text */
+/* Store the network of a graph file as text. */
 static td_status set_graph(td_tensors *t, const td_model_opts *model)
 {
     char *text;
@@ -66,7 +66,7 @@ static td_status set_metadata(td_tensors *t, const char *kind, const td_weight_m
 {
     td_status st = TD_OK;
     td_text names = { 0 };
-    TD_OUT(td_tensors_set_meta(t, "format", "pt")); /* what Hugging Face's loaders look for */
+    TD_OUT(td_tensors_set_meta(t, "format", "pt")); /* required by Hugging Face's loaders */
     TD_OUT(td_tensors_set_meta(t, "tandem.kind", kind));
     TD_OUT(td_tensors_set_meta(t, "tandem.version", VERSION));
     if (f->model->model || f->model->model_text)
@@ -92,7 +92,7 @@ out:
     return st;
 }
 
-/* a number, or null if it is not finite: JSON has no other values */
+/* Add a number, or null if it is not finite, which JSON cannot express. */
 static void add_real(td_text *j, const char *key, double value)
 {
     td_text_add(j, ", \"%s\": ", key);
@@ -109,7 +109,7 @@ static void add_scaler(td_text *j, const td_run_state *s)
                 (long long)s->scaler.in_row);
 }
 
-/* nothing where every step is one batch */
+/* Add the position inside a step; nothing if a step has one batch. */
 static void add_step(td_text *j, const td_step_state *s)
 {
     if (s->of <= 1)
@@ -121,7 +121,7 @@ static void add_step(td_text *j, const td_step_state *s)
     td_text_add(j, "}");
 }
 
-/* of a classifier, of a detector */
+/* Names of the scores of a classifier and of a detector. */
 static const char *const score_names[2][3] = { { "best_top1", "top1", "topk" },
                                                { "best_ap", "ap", "ap50" } };
 
@@ -213,7 +213,7 @@ static td_status read_kind(const td_json *j, td_scaler_kind *out)
     return td_error(TD_EFORMAT, "unknown loss scaling '%s'", name);
 }
 
-/* files from before there was loss scaling have none of it */
+/* Files without these members are older than loss scaling. */
 static td_status read_scaler(const td_json *state, td_run_state *s)
 {
     const td_json *j = td_json_get(state, "scaler");
@@ -235,7 +235,7 @@ static td_status read_scaler(const td_json *state, td_run_state *s)
     return TD_OK;
 }
 
-/* steps of one batch have none of it */
+/* Steps with one batch do not have these members. */
 static td_status read_step(const td_json *state, td_step_state *s)
 {
     const td_json *j = td_json_get(state, "step");
@@ -311,7 +311,7 @@ static int meta_number(const td_tensors *t, const char *key)
     return text && td_text_to_int(text, &v) && v >= 0 && v <= 1 << 24 ? (int)v : 0;
 }
 
-/* our files name the variant unless it is PyTorch's; for other programs' files it is unknown */
+/* The variant: our files name it unless it is PyTorch's; in other programs' files it is unknown. */
 static td_variant meta_variant(const td_tensors *t)
 {
     const char *text = td_tensors_meta(t, "tandem.variant");
@@ -327,7 +327,7 @@ void td_weight_variant_apply(const td_tensors *t, td_model_opts *model)
         model->variant = model->weights_variant;
 }
 
-/* the row of the architecture named by the file, or NULL */
+/* The architecture named by the file, or NULL. */
 static const td_arch *meta_arch(const td_tensors *t)
 {
     const char *arch = td_tensors_meta(t, "tandem.arch");
@@ -375,7 +375,7 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
     return arch || model->model_text;
 }
 
-/* a hostile file must not make one image take minutes and gigabytes */
+/* Limited, so that a hostile file cannot make one image take minutes and gigabytes. */
 int td_weight_image_size(const td_tensors *t)
 {
     const int n = meta_number(t, "tandem.image_size");
@@ -387,7 +387,7 @@ int td_weight_image_size(const td_tensors *t)
     return 0;
 }
 
-/* another program's file, which may have been trained on images of another size */
+/* Warn if the file is another program's, which may have been trained with another image size. */
 static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
 {
     const td_arch *arch = model->model || model->model_text ? NULL : td_arch_known(model->arch);

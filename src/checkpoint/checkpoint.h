@@ -1,23 +1,24 @@
 /*
  * checkpoint/checkpoint.h -- a run's whole state in one safetensors file
  *
- *     tensors    weights and statistics under their own names, those with "momentum." and so on
- *                in front (training_graph.h), and num_batches_tracked; sums of gradients only
- *                inside a step
+ *     tensors    weights and statistics under their names; training state under the same names with
+ *                prefixes such as "momentum." (optimizer.h); num_batches_tracked; sums of gradients
+ *                only inside a step
  *     metadata   tandem.kind     "checkpoint" or "weights"
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
  *                tandem.variant
  *                tandem.classes  JSON array of class names
- *                tandem.backbone, tandem.categories  of a detector: JSON array of category ids
+ *                tandem.backbone, tandem.categories  of a detector: backbone; JSON array of
+ *                                                    category ids
  *                tandem.state    JSON: epoch, iteration, steps, seed, best, sums of the epoch,
  *                                loss scale
- *                tandem.config   JSON: every option of the run
- *                digest          over all of it (io/safetensors.h)
+ *                tandem.config   JSON: the options of the run
+ *                digest          of the whole file (io/safetensors.h)
  *
  * Random numbers are functions of (seed, epoch, sample): seed, epoch and iteration are the
- * generators' whole state.  Files are written atomically; the last good one stays until the next
- * is whole.
+ * generators' whole state.  Files are written atomically; the previous file exists until the next
+ * one is complete.
  */
 #ifndef TD_CHECKPOINT_CHECKPOINT_H
 #define TD_CHECKPOINT_CHECKPOINT_H
@@ -27,21 +28,21 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-/* The position inside an optimizer step of several batches. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */
 
+/* The position inside an optimizer step of several batches. */
 typedef struct {
     int64_t done, of;  /* finished batches of the step, and their total number, at least 1 */
-    int64_t in_epoch;  /* finished ones of this epoch */
-    double loss_sum;   /* of those */
-    double ema_before; /* product of the averages' factors of the done ones */
+    int64_t in_epoch;  /* finished batches of the step in this epoch */
+    double loss_sum;   /* sum of their losses */
+    double ema_before; /* product of the finished batches' factors for the averages */
 } td_step_state;
 
 /** The state of a run. */
 typedef struct {
-    int64_t epoch;     /* now, from 0 */
+    int64_t epoch;     /* current epoch, from 0 */
     int64_t iteration; /* finished batches of the epoch, on each rank */
-    int64_t ranks;     /* that trained together; of older files 1 */
+    int64_t ranks;     /* number of ranks; 1 in older files */
     int64_t steps;     /* optimizer steps in total, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
@@ -49,21 +50,21 @@ typedef struct {
     double best;  /* score of the best validation; -1: none yet */
     int64_t best_epoch;
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
-    int64_t epoch_skipped; /* of them */
+    int64_t epoch_skipped; /* skipped ones of them */
     double last_train_loss, last_val_loss;
     double last, last_second; /* scores of the last validation; -1: none yet */
     td_step_state step;
-    td_scaler scaler; /* of a file: kind, scale and counts */
+    td_scaler scaler; /* a file has its kind, scale and counts */
 } td_run_state;
 
-/** A weight file's metadata on its network. */
+/** The metadata of a weight file that describe its network. */
 typedef struct {
     const td_model_opts *model;
     int num_classes;
     int n_names; /* 0: unknown */
     const char *const *names;
-    const int64_t *categories; /* [n_names] of a detector: ids in the annotations; NULL: none */
-    const struct td_tracked *tracked; /* batches that norms have seen; NULL: all the same */
+    const int64_t *categories;        /* [n_names] of a detector: ids in annotations; NULL: none */
+    const struct td_tracked *tracked; /* batches that norms have tracked; NULL: all the same */
 } td_weight_metadata;
 
 /**
@@ -74,7 +75,9 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
                              const td_weight_metadata *metadata,
                              const char *config_json) TD_CHECKED;
 
-/** Write weights and what else `what` names (weights.h).  TD_ENUMERIC as td_checkpoint_save. */
+/**
+ * Write weights and the state selected by `what` (weights.h).  TD_ENUMERIC as td_checkpoint_save.
+ */
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_metadata *metadata) TD_CHECKED;
 
@@ -85,36 +88,35 @@ td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s) TD_CHECK
 td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_state *out) TD_CHECKED;
 
 /**
- * Apply the file's metadata to the network: arch (when model->arch is the default and nothing
- * else was chosen, see .c), num_classes and image_size where they are 0, se_form, and the
- * variant.  Texts are borrowed from `t`.
+ * Apply the file's metadata to the network: architecture and se_form if take_arch; the backbone and
+ * the variant if not chosen; num_classes and image_size if they are 0.  Texts are borrowed from
+ * `t`.
  */
 void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
 /**
- * The architecture alone, or the file's own graph, and se_form.  False: the file has neither, and
- * the network is unchanged.
+ * Apply the architecture or the file's graph, and se_form.  False: the file has neither.
  */
 bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model);
 
-/** The side of the images that a file's network was trained on; 0: unknown, or above 2048. */
+/** The side of the images with which a file's network was trained; 0: unknown, or above 2048. */
 int td_weight_image_size(const td_tensors *t);
 
 /**
- * The backbone alone, of a file of the detector that model->arch names; --backbone wins over it.
+ * Apply the backbone of a file of the detector that model->arch names, unless --backbone is given.
  */
 void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);
 
 /**
- * TD_EUSAGE: one of `model` and the file is a detector and the other another network, or detectors
- * have other backbones.  td_weights_load checks the shapes of other networks.
+ * TD_EUSAGE: `model` and the file have different networks, one of which is a detector, or different
+ * backbones.  td_weights_load checks the shapes of other networks.
  */
 td_status td_weight_metadata_check(const td_tensors *t, const char *path,
                                    const td_model_opts *model) TD_CHECKED;
 
 /**
- * The variant alone, where model->variant is 0.  Another one asked for than the file's is told
- * later, by td_model_resolve and td_model_forward.
+ * Apply the variant if model->variant is 0.  td_model_resolve and td_model_forward report a variant
+ * that differs from the file's.
  */
 void td_weight_variant_apply(const td_tensors *t, td_model_opts *model);
 

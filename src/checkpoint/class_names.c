@@ -26,7 +26,7 @@ void td_class_names_release(td_class_names *c)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* names go to terminals */
+/* Check a name, which may be printed on a terminal. */
 static td_status check_name(const char *name, const char *path, int i)
 {
     for (const char *s = name; *s; s++)
@@ -62,7 +62,10 @@ static char *trimmed(char *line)
     return line;
 }
 
-/* cut in place; empty lines are allowed at the end only, since a line's number is its class */
+/*
+ * Split the text in place.  Empty lines are allowed only at the end, since a line's number is its
+ * class.
+ */
 static td_status read_lines(char *text, const char *path, td_class_names *c)
 {
     size_t cap = 0;
@@ -102,7 +105,7 @@ static td_status read_list(const td_json *doc, const char *path, td_class_names 
     return TD_OK;
 }
 
-/* a member "7": "cat", "7": ["n02123045", "tabby"] or "cat": 7 */
+/* Read a member "7": "cat", "7": ["n02123045", "tabby"] or "cat": 7. */
 static td_status read_member(const td_json *doc, size_t i, const char *path, int64_t *number,
                              const char **name)
 {
@@ -127,7 +130,7 @@ static td_status read_object(const td_json *doc, const char *path, int first, td
     c->names = td_alloc((size_t)n + 1, sizeof *c->names);
     if (!c->names)
         return TD_ENOMEM;
-    c->n = n; /* td_classes_free passes over those that are NULL */
+    c->n = n; /* td_classes_free skips NULL names */
     for (int i = 0; i < n; i++) {
         int64_t number;
         const char *name;
@@ -146,7 +149,7 @@ static td_status read_object(const td_json *doc, const char *path, int first, td
         if (!*place)
             return TD_ENOMEM;
     }
-    return TD_OK; /* n numbers, all different, of n: none is missing */
+    return TD_OK; /* n different numbers below n: none is missing */
 }
 
 static td_status read_json(const char *text, size_t n, const char *path, int first,
@@ -181,7 +184,7 @@ static td_status check_text(const char *text, size_t n, const char *path)
 td_status td_class_names_parse(char *text, size_t n, const char *path, int first,
                                td_class_names *out)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as some editors write it */
+    static const char mark[] = "\xef\xbb\xbf"; /* UTF-8 byte order mark, written by some editors */
     *out = (td_class_names){ .source = TD_NAMES_FILE };
     td_status st = check_text(text, n, path);
     char *begin = text + (n >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0);
@@ -216,7 +219,7 @@ td_status td_class_names_differ(const char *path, int n, const char *weights, in
                     path, n, weights, n_outputs);
 }
 
-/* --- of a network ----------------------------------------------------------------------------- */
+/* --- the names of a network's outputs --------------------------------------------------------- */
 
 int td_class_names_outputs(const td_model_opts *model)
 {

@@ -1,9 +1,9 @@
 /*
  * convert.c -- tandem convert: checkpoints to weights, from and to PyTorch's format
  *
- * The state that training keeps for a weight or statistic W has a prefix: momentum.W, ema.W, ... .
- * Those are left out; with --ema, ema.W is written as W instead.  PyTorch's checkpoints keep
- * averages as a second state_dict, and pth/pth.c has chosen already.
+ * The training state of a weight or statistic W has a prefix: momentum.W, ema.W, ... .  State is
+ * not written; with --ema, ema.W is written as W.  PyTorch's checkpoints have a second state_dict
+ * for averages; pth/pth.c has read the right one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static bool has_averages(const td_tensors *in)
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 
-/* PyTorch's: all of them, under the names that we write, and with the shapes that go with these */
+/* Copy all tensors of a PyTorch file under our names, with our shapes. */
 static td_status copy_renamed(const td_tensors *in, td_tensors *out)
 {
     char name[256];
@@ -58,7 +58,9 @@ static td_status copy_renamed(const td_tensors *in, td_tensors *out)
     return TD_OK;
 }
 
-/* our files: an average replaces its weight or statistic; counters have none */
+/*
+ * Copy the weights of our files; an average replaces its weight or statistic; counters have none.
+ */
 static td_status copy_weights(const td_tensors *in, bool is_ema, td_tensors *out)
 {
     char average[300];
@@ -92,7 +94,7 @@ static td_status copy_meta(const td_tensors *in, td_tensors *out)
     return TD_OK;
 }
 
-/* PyTorch's files have little metadata; keep the network's name */
+/* Store the network's name, the metadata that a PyTorch file has. */
 static td_status name_network(const td_tensors *in, td_tensors *out)
 {
     const char *arch = td_weight_file_arch(in);
@@ -100,7 +102,7 @@ static td_status name_network(const td_tensors *in, td_tensors *out)
     return arch ? td_tensors_set_meta(out, "tandem.arch", arch) : TD_OK;
 }
 
-/* --classes FILE in place of the names that IN has */
+/* --classes FILE replaces the names in IN. */
 static td_status name_classes(const char *classes, const char *path, const td_tensors *in,
                               td_tensors *out)
 {
@@ -108,7 +110,7 @@ static td_status name_classes(const char *classes, const char *path, const td_te
     if (!classes)
         return TD_OK;
     td_model_defaults(&model);
-    model.image_size = 1; /* names do not depend on it; 0 would be looked up and logged */
+    model.image_size = 1; /* names do not depend on it; 0 would be resolved and logged */
     td_weight_metadata_apply(in, true, &model);
     const char *arch = td_weight_file_arch(in);
     if (arch)
@@ -145,7 +147,7 @@ static td_status read_metadata(const td_tensors *in, const char *path, td_conver
     return TD_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- converting a file ------------------------------------------------------------------------ */
 
 static bool is_checkpoint(const td_tensors *t)
 {
@@ -161,7 +163,7 @@ static int64_t count_weights(const td_tensors *t)
     return n;
 }
 
-/* the format that the name of a file ends in; TD_CONVERT_BY_ENDING: neither of the two */
+/* The format by a file name's ending; TD_CONVERT_BY_ENDING: unknown. */
 static td_convert_format format_of_name(const char *path)
 {
     if (td_text_ends(path, ".safetensors"))

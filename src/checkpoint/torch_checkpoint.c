@@ -19,7 +19,7 @@
 #define OPTIMIZER_PREFIX "optimizer." /* pth/pth.h */
 #define EPOCH_MAX        1000000000
 
-/* of a param_groups entry */
+/* Settings of an entry of param_groups. */
 typedef struct {
     const td_json *params;
     double momentum, decay, dampening, alpha, eps;
@@ -28,15 +28,15 @@ typedef struct {
 
 typedef struct {
     const char *path;
-    td_tensors *raw;          /* pth/pth.h's names */
-    td_tensors *out;          /* ours */
-    const td_tensor **params; /* [n] of the model, in its order */
-    const td_tensor **order;  /* [n] in the optimizer's */
+    td_tensors *raw;          /* as read, with the names of pth/pth.h */
+    td_tensors *out;          /* with our names */
+    const td_tensor **params; /* [n] the model's parameters, in its order */
+    const td_tensor **order;  /* [n] the same in the optimizer's order */
     size_t n;
     td_json *doc;
     group groups[2];
     size_t n_groups;
-    size_t n_taken; /* tensors of the optimizer that are some parameter's */
+    size_t n_taken; /* tensors of the optimizer that belong to a parameter */
 } reader;
 
 /* --- the groups ------------------------------------------------------------------------------- */
@@ -113,7 +113,9 @@ static bool is_buffer(const char *name)
            td_text_ends(name, "num_batches_tracked");
 }
 
-/* a state_dict is in the order of the model's parameters, with buffers between them */
+/*
+ * List the parameters of the state_dict, which is in the model's order and also contains buffers.
+ */
 static td_status list_params(reader *r)
 {
     const size_t n = td_tensors_count(r->raw) + 1;
@@ -130,7 +132,7 @@ static td_status list_params(reader *r)
     return TD_OK;
 }
 
-/* main.py's groups: names with "bn", then the others */
+/* Order the parameters as main.py's groups: names with "bn", then the others. */
 static td_status order_params(reader *r)
 {
     size_t n = 0, n_first = r->n;
@@ -154,7 +156,7 @@ static td_status order_params(reader *r)
     return TD_OK;
 }
 
-/* torch.save numbers the parameters from 0 across the groups */
+/* Check that the parameters are numbered from 0 across the groups, as torch.save does. */
 static td_status check_numbers(const reader *r)
 {
     int64_t number, wanted = 0;
@@ -198,7 +200,7 @@ static td_status copy_all(reader *r)
     return TD_OK;
 }
 
-/* equal, or equal but for ones at the end: [D, C] and [D, C, 1, 1] */
+/* Do the shapes agree, except for ones at the end, as [D, C] and [D, C, 1, 1]? */
 static bool is_same_shape(const td_tensor *x, const td_tensor *w)
 {
     for (int i = 0; i < x->rank || i < w->rank; i++)
@@ -207,7 +209,7 @@ static bool is_same_shape(const td_tensor *x, const td_tensor *w)
     return true;
 }
 
-/* adds one state tensor of parameter `number`; zeros if the optimizer has none yet */
+/* Add one state tensor of parameter `number`; zeros if the optimizer does not have it yet. */
 static td_status add_kept(reader *r, size_t number, const char *key, const char *prefix)
 {
     char name[80], own[256], full[300];
@@ -301,7 +303,7 @@ static td_status set_metadata(reader *r)
     return set_config(r);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- reading a checkpoint --------------------------------------------------------------------- */
 
 static td_status translate(reader *r)
 {
@@ -321,7 +323,7 @@ static td_status read_torch(const char *path, td_tensors **out)
     reader r = { .path = path };
     TD_TRY(td_pth_read_training(path, &r.raw));
     td_status st = translate(&r);
-    if (st == TD_EARG) /* td_tensors_add_new: two tensors mean the same */
+    if (st == TD_EARG) /* from td_tensors_add_new: two tensors have the same name */
         st = TD_EFORMAT;
     if (st == TD_OK)
         *out = r.out;

@@ -3,16 +3,16 @@
  *
  * The reference program's main.py saves {epoch, best_prec1, state_dict, optimizer, state_dict_ema}.
  * Its optimizer numbers the parameters: first those with "bn" in their names, then the others, each
- * in the order of the state_dict; or, where there is one group, all in that order.
+ * in the order of the state_dict; with a single group, all in that order.
  *
  *     state_dict        weights and statistics           <->  W
  *     state_dict_ema                                     <->  ema.W
  *     optimizer.state   momentum_buffer, square_avg      <->  momentum.W, square_avg.W
  *     epoch, best_prec1                                  <->  tandem.state
- *     param_groups      optimizer, momentum, weight decay <-> tandem.config, of that alone
+ *     param_groups      optimizer, momentum, weight decay <-> tandem.config, only these options
  *
- * main.py does not save the network's name, the seed and the other options: they come from the
- * command line.
+ * main.py does not save the network's name, the seed and the other options: the command line gives
+ * them.
  */
 #ifndef TD_CHECKPOINT_TORCH_CHECKPOINT_H
 #define TD_CHECKPOINT_TORCH_CHECKPOINT_H
@@ -23,24 +23,25 @@
 
 /**
  * Read a checkpoint to resume, ours or PyTorch's, by its content.  Tensors have our names, as
- * td_weights_load wants them with with_momentum; state that PyTorch had not begun is zero.
+ * td_weights_load expects with with_momentum; state that PyTorch had not yet created is zero.
  *
- *   TD_EFORMAT       malformed; or the optimizer's numbers, shapes or groups do not fit the weights
- *   TD_EUNSUPPORTED  an optimizer that is neither SGD nor RMSprop, or with settings there are not
- *                    here: dampening, maximize, centered, two weight decays
+ *   TD_EFORMAT       malformed, or the optimizer's numbers, shapes or groups do not match the
+ *                    weights
+ *   TD_EUNSUPPORTED  an optimizer that is neither SGD nor RMSprop, or has unsupported settings:
+ *                    dampening, maximize, centered, two weight decays
  *   and the errors of td_weight_file_open
  */
 td_status td_checkpoint_open(const char *path, td_tensors **out) TD_CHECKED;
 
-/** Was it PyTorch's?  Then it has no seed, and only the optimizer's options. */
+/** Was it read from a PyTorch file?  Such a file has no seed, and only the optimizer's options. */
 bool td_checkpoint_is_torch(const td_tensors *t);
 
-/** Log what was read from a PyTorch checkpoint, and what was not. */
+/** Log which parts of a PyTorch checkpoint were read and which were not. */
 void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_train_opts *o);
 
 /**
- * Write our weights or a classifier's checkpoint as a PyTorch file: a
- * state_dict, or what main.py saves and resumes.  Atomic; the same set gives the same bytes.
+ * Write our weights as a PyTorch state_dict, or a classifier's checkpoint as main.py's.  Atomic;
+ * the same set gives the same bytes.
  *
  *   TD_EUNSUPPORTED  a checkpoint of a detector
  *   and the errors of td_pth_save

@@ -2,8 +2,7 @@
  * torch_write.c -- writes our tensors as a PyTorch file
  *
  * An optimizer numbers the parameters in the order of the model's state_dict.  Our order is
- * PyTorch's, except that the reference program has squeeze-and-excitation after a block's
- * shortcut.
+ * PyTorch's; but in the reference program, squeeze-and-excitation follows a block's shortcut.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,18 +24,18 @@
 typedef struct {
     const td_tensors *t;
     const char *what;
-    bool is_reference;       /* its names */
-    const td_tensor **order; /* [n] of a state_dict, under our names */
+    bool is_reference;       /* write the reference's names */
+    const td_tensor **order; /* [n] tensors in the order of the state_dict, with our names */
     size_t n;
     td_pth_writer out;
-    /* of a checkpoint */
+    /* for a checkpoint */
     td_run_state s;
     td_json *config;
 } writer;
 
 /* --- the order -------------------------------------------------------------------------------- */
 
-/* and after a running variance the norm's counter, as in PyTorch */
+/* Append a tensor, and after a running variance the norm's counter, as in PyTorch. */
 static void add(writer *w, const td_tensor *x)
 {
     char name[300];
@@ -50,7 +49,7 @@ static void add(writer *w, const td_tensor *x)
         w->order[w->n++] = tracked;
 }
 
-/* `held` has a block's squeeze-and-excitation until its shortcut is over */
+/* Order the tensors; `held` delays a block's squeeze-and-excitation until after its shortcut. */
 static td_status order_tensors(writer *w)
 {
     const size_t n = td_tensors_count(w->t);
@@ -82,7 +81,7 @@ static td_status order_tensors(writer *w)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* "layer1.0.se.fc1.weight" -> "layers.0.0.squeeze.squeeze.weight" */
+/* Our name to the reference's: "layer1.0.se.fc1.weight" -> "layers.0.0.squeeze.squeeze.weight". */
 static void reference_name(const char *name, char out[256])
 {
     static const struct {
@@ -114,7 +113,7 @@ static void name_of(const writer *w, const td_tensor *x, char out[256])
 
 /* --- the state_dicts -------------------------------------------------------------------------- */
 
-/* as matrices, where the reference has linear layers */
+/* Write a tensor; as a matrix if the reference has a linear layer where we have a convolution. */
 static void put_tensor(writer *w, const td_tensor *x)
 {
     td_tensor flat = *x;
@@ -124,7 +123,7 @@ static void put_tensor(writer *w, const td_tensor *x)
     td_pth_tensor(&w->out, &flat);
 }
 
-/* the tensor that is `prefix` of `x`; NULL: none, being frozen */
+/* The tensor named `prefix` + the name of `x`; NULL: none, since `x` is frozen. */
 static const td_tensor *prefixed(const writer *w, const char *prefix, const td_tensor *x)
 {
     char name[300];
@@ -132,7 +131,7 @@ static const td_tensor *prefixed(const writer *w, const char *prefix, const td_t
     return td_tensors_get(w->t, name);
 }
 
-/* prefix "": weights and statistics; "ema.": their averages, counters as they are */
+/* prefix "": weights and statistics; "ema.": their averages, and counters. */
 static void put_state_dict(writer *w, const char *prefix)
 {
     char name[256];
@@ -175,13 +174,13 @@ static bool is_rmsprop(const writer *w)
     return v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "rmsprop") == 0;
 }
 
-/* main.py has one group with --bn-weight-decay, but for RMSprop */
+/* main.py has one group with --bn-weight-decay, except for RMSprop. */
 static int count_groups(const writer *w)
 {
     return option_bool(w, "bn_weight_decay") && !is_rmsprop(w) ? 1 : 2;
 }
 
-/* is this parameter in that group? */
+/* Is this parameter in group `group`? */
 static bool is_in_group(const writer *w, const td_tensor *x, int group)
 {
     return is_param(x) && (count_groups(w) == 1 || td_is_undecayed(x->name) == (group == 0));
@@ -226,7 +225,7 @@ static void put_bool(writer *w, const char *key, bool value)
     td_pth_bool(&w->out, value);
 }
 
-/* every setting that torch.optim.SGD and RMSprop look for; None: as PyTorch chooses */
+/* Every setting that torch.optim.SGD and RMSprop read; None leaves the choice to PyTorch. */
 static void put_group(writer *w, int group, int64_t first)
 {
     const int64_t n = count_group(w, group);
@@ -308,7 +307,7 @@ static td_status open_checkpoint(writer *w)
     return TD_OK;
 }
 
-/* what main.py saves, and the network's name */
+/* Write the checkpoint that main.py saves, and the network's name. */
 static td_status put_checkpoint(writer *w)
 {
     const char *arch = td_tensors_meta(w->t, "tandem.arch");
@@ -337,7 +336,7 @@ static td_status put_checkpoint(writer *w)
     return TD_OK;
 }
 
-/* a state_dict; what is known of the network is an attribute of it */
+/* Write a state_dict; the network's metadata are an attribute of it. */
 static td_status put_weights(writer *w)
 {
     put_state_dict(w, "");
@@ -351,7 +350,7 @@ static td_status put_weights(writer *w)
     return TD_OK;
 }
 
-/* one line of what the file has no place for */
+/* Log what the file cannot store. */
 static void warn_of_lost(const writer *w)
 {
     static const char *const known[] = { "format",      "digest",         "digest_of",

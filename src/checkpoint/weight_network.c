@@ -1,9 +1,9 @@
 /*
  * weight_network.c -- see weight_network.h
  *
- * Names and shapes tell most networks apart: how many blocks a stage has, whether there is a third
- * convolution, the channels of the second one, squeeze-and-excitation.  They do not tell
- * se-resnet50 from seresnet50; the first row of the table is taken.
+ * Names and shapes distinguish most networks: the number of blocks per stage, a third convolution,
+ * the channels of the second one, squeeze-and-excitation.  They do not distinguish se-resnet50 from
+ * seresnet50; the first match in the table is used.
  */
 #include "checkpoint/weight_network.h"
 

@@ -20,7 +20,7 @@ typedef struct {
     struct timespec written;
 } weight_file;
 
-/* the newest ones, the newest first */
+/* The newest weight files, the newest first. */
 typedef struct {
     weight_file at[N_NAMED];
     int n;
@@ -52,7 +52,7 @@ static void keep_newest(newest *l, const weight_file *f)
     l->at[at] = *f;
 }
 
-/* `names` keeps what `out` lends */
+/* Find the newest files; `out` borrows their names from `names`. */
 static td_status find_newest(const char *folder, td_listing *names, newest *out)
 {
     *out = (newest){ .n = 0 };
@@ -80,7 +80,7 @@ static void add_paths(const newest *l, const char *folder, td_text *out)
         td_text_add(out, "%s'%s%s%s'", i ? ", " : "", folder, has_slash ? "" : "/", l->at[i].name);
 }
 
-/* the failure's sentence, and what there is; nothing is added where nothing is found */
+/* Add the files in `folder`, if any, to the error message. */
 static td_status add_files(const char *path, const char *folder, td_text *out)
 {
     newest l;

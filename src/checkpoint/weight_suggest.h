@@ -7,9 +7,9 @@
 #include "base/status.h"
 
 /**
- * Returns `st`, the failure of opening `path`.  Where `path` is a folder, or is not there, the
- * error message gets the names of the newest weight files in that folder, or in the folder that
- * `path` should be in; files are known by their endings and not opened.
+ * Return `st`, the failure of opening `path`.  If `path` is a folder or does not exist, add the
+ * names of the newest weight files in that folder or in the parent folder of `path` to the error
+ * message; files are recognized by their endings and not opened.
  */
 td_status td_weight_suggest(td_status st, const char *path) TD_CHECKED;
 

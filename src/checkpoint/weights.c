@@ -18,7 +18,7 @@
 
 #define TRACKED ".num_batches_tracked"
 
-/* replace the first `from` in `s` (room for 256 bytes) by `to` */
+/* Replace the first `from` in `s`, a buffer of 256 bytes, by `to`. */
 static void replace(char *s, const char *from, const char *to)
 {
     char rest[256];
@@ -43,14 +43,14 @@ size_t td_weight_prefix(const char *name)
     return 0;
 }
 
-/* optional in a file: averages, and the state of the current step */
+/* Is it optional in a file: an average, or state of an unfinished step? */
 static bool is_optional(const char *name)
 {
     return td_text_starts(name, TD_EMA_PREFIX) || td_text_starts(name, TD_SUM_PREFIX) ||
            td_text_starts(name, TD_PENDING_PREFIX);
 }
 
-/* sums of a step of several batches, which loss scaling may yet drop as a whole */
+/* State of an unfinished step, which loss scaling may still discard. */
 static bool is_of_step(const char *name)
 {
     return td_text_starts(name, TD_SUM_PREFIX) || td_text_starts(name, TD_PENDING_PREFIX);
@@ -89,7 +89,7 @@ static bool is_skipped(const td_load_opts *o, const char *name)
            (o->skip[1] && strcmp(name, o->skip[1]) == 0);
 }
 
-/* is `name` optimizer state of a weight frozen by `patterns`? */
+/* Is `name` optimizer state of a weight frozen by `patterns`? */
 static bool is_state_of(const char *patterns, const char *name)
 {
     const size_t n_prefix = td_weight_prefix(name);
@@ -105,7 +105,7 @@ static void print_shape(const int64_t *dim, int rank, char *out, size_t room)
         snprintf(out + n, room - n, "]");
 }
 
-/* equal, or equal but for ones at the end: [D, C] and [D, C, 1, 1] */
+/* Do the shapes agree, except for ones at the end, as [D, C] and [D, C, 1, 1]? */
 static bool shape_fits(const td_tensor *t, const td_type *type)
 {
     for (int i = 0; i < t->rank || i < type->rank; i++) {
@@ -116,7 +116,7 @@ static bool shape_fits(const td_tensor *t, const td_type *type)
     return true;
 }
 
-/* of float types those whose exponent is all ones; file data need not be aligned */
+/* Count values of float types whose exponent bits are all ones; file data may be unaligned. */
 static int64_t count_nonfinite(const td_tensor *t)
 {
     int64_t n = 0;
@@ -141,7 +141,7 @@ static int64_t count_nonfinite(const td_tensor *t)
     return n;
 }
 
-/* the least element below zero, or 0; file data need not be aligned */
+/* The smallest element if below zero, or 0; file data may be unaligned. */
 static double least_of(const td_tensor *t)
 {
     double least = 0, d;
@@ -157,7 +157,10 @@ static double least_of(const td_tensor *t)
     return least;
 }
 
-/* a norm divides by the root of its variance, RMSprop by that of its mean square */
+/*
+ * Refuse negative values: a norm divides by the root of its variance, RMSprop by that of its mean
+ * square.
+ */
 static td_status check_squares(const td_tensor *t, const char *name, const char *path)
 {
     const bool is_square =
@@ -184,7 +187,7 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     if (t->dtype != type->dtype)
         return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network expects %s", path, name,
                         td_dtype_name(t->dtype), td_dtype_name(type->dtype));
-    /* a relu may hide them in the logits */
+    /* check them here: a relu may hide them in the logits */
     const int64_t n = is_of_step(name) ? 0 : count_nonfinite(t);
     if (n)
         return td_error(TD_EARG,
@@ -194,7 +197,7 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     return check_squares(t, name, path);
 }
 
-/* with use_ema averages go by the names of what they are averages of, which are left out */
+/* Map names to tensors; with use_ema, averages replace the tensors of which they are averages. */
 static td_status index_file(const td_tensors *t, const char *path, bool use_ema, td_map *map)
 {
     char name[256];
@@ -247,7 +250,7 @@ out:
     return st;
 }
 
-/* the usual reason: the file is of another network, or names none */
+/* Add the usual reason: the file is for another network, or does not name one. */
 static td_status other_network(const td_tensors *t, const td_model_opts *model)
 {
     char name[64];
@@ -297,15 +300,15 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
         if (x && !is_skipped(o, name))
             TD_OUT(td_program_set(p, name, x->data));
     }
-    TD_OUT(td_tensors_check(t)); /* was what was copied the file's? */
+    TD_OUT(td_tensors_check(t)); /* were all bytes readable? */
 out:
     td_map_release(&map);
     return st;
 }
 
-/* --- loading what matches --------------------------------------------------------------------- */
+/* --- loading the tensors that match ----------------------------------------------------------- */
 
-/* the name that a classifier has for a parameter of a backbone; false: it is of no backbone */
+/* The classifier's name of a backbone's parameter; false: it is not a backbone's. */
 static bool classifier_name(const char *name, char out[256])
 {
     static const char ssd320[] = "backbone.", ssd300[] = "feature_extractor.feature_extractor.";
@@ -322,12 +325,11 @@ static bool classifier_name(const char *name, char out[256])
     if (i <= 1)
         snprintf(out, 256, "%s%s", i ? "bn1" : "conv1", rest);
     else
-        snprintf(out, 256, "layer%d%s", i - 3,
-                 rest); /* children 4, 5, 6 of torchvision's network */
+        snprintf(out, 256, "layer%d%s", i - 3, rest); /* torchvision's children 4 to 6 */
     return true;
 }
 
-/* the tensor for a parameter; NULL: none of its name, or another shape or type */
+/* The tensor for a parameter; NULL: none with its name, shape and type. */
 static const td_tensor *matching(const td_map *map, const td_program *p, int i)
 {
     char name[256];
@@ -339,15 +341,17 @@ static const td_tensor *matching(const td_map *map, const td_program *p, int i)
     return t && shape_fits(t, &type) && t->dtype == type.dtype ? t : NULL;
 }
 
-/* "fc.weight, fc.bias and 3 more" */
+/* Add a name to a list such as "fc.weight, fc.bias and 3 more". */
 static void add_name(td_text *list, int n, const char *name)
 {
     if (n < 3)
         td_text_add(list, n ? ", %s" : "%s", name);
 }
 
-/* tensors of the file that the network has by name, but in another shape: not the last layers,
-   which other classes change */
+/*
+ * Warn of tensors whose names match but not their shapes, except for the last layers, whose shapes
+ * depend on the classes.
+ */
 static void warn_of_shapes(const td_map *map, const td_map *used, const char *path,
                            const td_program *p)
 {
@@ -398,7 +402,7 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
             continue;
         }
         const td_type type = td_program_param_type(p, i);
-        TD_OUT(check_tensor(x, &type, x->name, path)); /* numbers, too */
+        TD_OUT(check_tensor(x, &type, x->name, path)); /* also checks the values */
         TD_OUT(td_program_set(p, name, x->data));
         TD_OUT(td_map_set(&used, x->name, NULL));
         n_taken++;
@@ -477,7 +481,7 @@ void td_tracked_release(td_tracked *k)
     td_map_release(&k->own);
 }
 
-/* do scale and shift of this norm match? */
+/* Do the patterns match scale and shift of this norm? */
 static bool is_still(const char *patterns, const char *norm, int n)
 {
     char name[300];
@@ -488,7 +492,7 @@ static bool is_still(const char *patterns, const char *norm, int n)
     return td_is_frozen(patterns, name);
 }
 
-/* of the norm whose counter is `name`; a detector may have begun with a classifier's backbone */
+/* The count of the norm whose counter is `name`; a detector may have started from a classifier. */
 static int64_t batches_of(const td_tracked *k, const char *name, int n_norm, int64_t batches)
 {
     char classifiers[256];
@@ -513,7 +517,7 @@ static td_status save_tracked(td_tensors *t, const char *running_var, int64_t ba
     return TD_OK;
 }
 
-/* does `what` include a parameter of this name? */
+/* Does `what` include a parameter with this name? */
 static bool is_saved(const char *name, unsigned what)
 {
     if (td_weight_prefix(name) == 0)
@@ -547,7 +551,7 @@ static td_status save_as(td_program *p, int i, const char *name, td_tensors *t)
     return td_program_get(p, td_program_param_name(p, i), data);
 }
 
-/* a frozen weight is its own average, so the set of averages is complete */
+/* Write each frozen weight as its own average, so that the set of averages is complete. */
 static td_status save_frozen_averages(td_program *p, td_tensors *t)
 {
     char average[300];
@@ -595,7 +599,7 @@ td_status td_weights_check_finite(const td_tensors *t, bool with_step)
     return TD_OK;
 }
 
-/* room for the largest parameter of a program */
+/* A buffer for the largest parameter of a program. */
 static void *room_for(const td_program *p)
 {
     int64_t most = 0;
@@ -627,7 +631,7 @@ out:
     return st;
 }
 
-/* averages first: what is pending may be pending for one */
+/* Initialize averages first: pending values may belong to an average. */
 td_status td_weights_begin(td_program *p, const td_tensors *file)
 {
     static const char *const prefixes[] = { TD_EMA_PREFIX, TD_PENDING_PREFIX };

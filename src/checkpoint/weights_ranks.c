@@ -11,7 +11,7 @@
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-/* one parameter, by way of plain memory */
+/* Broadcast one parameter through a buffer. */
 static td_status broadcast_param(td_program *p, td_comm *c, int i, float **room, size_t *cap)
 {
     const char *name = td_program_param_name(p, i);
@@ -49,7 +49,7 @@ td_status td_weights_broadcast(td_program *p, td_comm *c, bool only_statistics)
     return st;
 }
 
-/* --- sums of a step under way ----------------------------------------------------------------- */
+/* --- gradient sums of an unfinished step ------------------------------------------------------ */
 
 static td_status gather_sum(td_comm *c, float *x, int64_t n)
 {
@@ -72,7 +72,7 @@ static td_status clear_sum(td_comm *c, float *x, int64_t n)
     return TD_OK;
 }
 
-/* every sum, through `change` */
+/* Apply `change` to every gradient sum. */
 static td_status each_sum(td_program *p, td_comm *c,
                           td_status (*change)(td_comm *c, float *x, int64_t n))
 {

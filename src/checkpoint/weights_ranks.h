@@ -2,7 +2,7 @@
  * checkpoint/weights_ranks.h -- exchanges the parameters of a program between ranks
  *
  * All ranks call these together.  `c` NULL: one rank, nothing to do.  Errors: TD_ENOMEM, those of
- * the collective, those of td_program_get and td_program_set.
+ * the collective operation, of td_program_get and of td_program_set.
  */
 #ifndef TD_CHECKPOINT_WEIGHTS_RANKS_H
 #define TD_CHECKPOINT_WEIGHTS_RANKS_H
@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "tandem/program.h"
 
-/** Rank 0's parameters to all ranks; or only running statistics and their averages. */
+/** Copy rank 0's parameters to all ranks, or only running statistics and their averages. */
 td_status td_weights_broadcast(td_program *p, td_comm *c, bool only_statistics) TD_CHECKED;
 
 /** Sum the gradient sums of the current optimizer step on rank 0; the others get zero. */

@@ -20,7 +20,9 @@ bool td_is_bad_image(td_status st)
 
 /* --- notes of a worker ------------------------------------------------------------------------ */
 
-/* the list names the image already: "cannot open 'a.jpg': no" -> "cannot open: no" */
+/*
+ * Remove the path, which the list contains already: "cannot open 'a.jpg': no" -> "cannot open: no".
+ */
 static void cut_path(char *reason, const char *path)
 {
     size_t n = strlen(path);

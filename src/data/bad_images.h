@@ -1,9 +1,9 @@
 /*
  * data/bad_images.h -- the images that a loader could not use, and their limit
  *
- * A worker notes failures in the row that it is making (td_bad_notes).  The loader adds the notes
- * of a batch to its list (td_bad_images) when it returns the batch: in the order of batches, so
- * that the list does not depend on the speed of workers.
+ * A worker stores failures with the row that it fills (td_bad_notes).  The loader adds the notes of
+ * a batch to its list (td_bad_images) when it returns the batch: in the order of batches, so that
+ * the list does not depend on the speed of workers.
  */
 #ifndef TD_DATA_BAD_IMAGES_H
 #define TD_DATA_BAD_IMAGES_H
@@ -54,7 +54,7 @@ void td_bad_images_release(td_bad_images *b);
 /** Add the notes to the list and log them, except images already listed.  TD_ENOMEM. */
 TD_CHECKED td_status td_bad_images_add(td_bad_images *b, td_bad_notes *notes);
 
-/** TD_EFORMAT: with their number, the limit, and the first one. */
+/** Returns TD_EFORMAT; the message has the number of bad images, the limit, and the first one. */
 TD_CHECKED td_status td_bad_images_refuse(const td_bad_images *b);
 
 #endif

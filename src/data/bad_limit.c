@@ -36,7 +36,7 @@ static td_status take(void *ctx, int rank, const void *bytes, size_t n)
     return TD_OK;
 }
 
-/* counts the bad images found by any rank */
+/* Count the bad images found by any rank. */
 static td_status count_all(td_comm *c, const td_loader *ld, int64_t *n_all)
 {
     const td_bad_image *bad;

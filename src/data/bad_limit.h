@@ -3,8 +3,8 @@
  *
  * A loader counts the bad images it finds itself; in evaluation it fails if they alone are too
  * many, in training it leaves the check to all ranks.  The images found by all ranks are counted
- * here, each once, although ranks may find the same one in different epochs.  Every rank fails or
- * none, with the same message.
+ * here, each once, although ranks may find the same one in different epochs.  All ranks fail with
+ * the same message, or none.
  */
 #ifndef TD_DATA_BAD_LIMIT_H
 #define TD_DATA_BAD_LIMIT_H

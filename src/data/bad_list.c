@@ -24,7 +24,7 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued)
     return TD_OK;
 }
 
-/* collects the lines written already */
+/* Collect the lines already written. */
 static td_status know(const char *lines, td_map *known)
 {
     td_text line = { 0 };
@@ -67,7 +67,7 @@ static void add_lines(const td_map *known, const td_loader *ld, td_text *out)
         add_line(known, bad[i].path, bad[i].reason, out);
 }
 
-/* adds the lines not written yet */
+/* Add the lines not yet written. */
 static td_status add_missing(const char *lines, td_map *known, td_text *out)
 {
     td_text line = { 0 };
@@ -113,7 +113,7 @@ out:
     return st;
 }
 
-/* rank 0: the lines of the others */
+/* On rank 0: receive the lines of another rank. */
 static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
 {
     td_text *all = ctx;
@@ -122,7 +122,7 @@ static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
     return td_text_status(all);
 }
 
-/* replaces the lines of the other ranks */
+/* Replace the lines of the other ranks. */
 static td_status set_elsewhere(td_bad_list *l, const char *lines)
 {
     char *copy = td_copy_text(lines);

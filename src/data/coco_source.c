@@ -15,7 +15,7 @@
 
 enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
 
-/* %s: the split; the others are for a data set without one */
+/* %s: the split; the names without %s are for a data set without splits */
 static const char *const files_of_split[] = {
     "annotations/instances_%s2017.json",
     "annotations/instances_%s.json",
@@ -33,13 +33,13 @@ static const char *const folders_of_all[] = { "images", "." };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* other names of a split, as used by export tools */
+/* Other names of a split, as used by export tools. */
 static const char *other_split(const char *split)
 {
     return strcmp(split, "val") == 0 ? "valid" : NULL;
 }
 
-/* "path/<name with the split in it>"; false: it is too long to exist */
+/* Format "path/name" with the split inserted in `name`; false: too long to exist. */
 static bool make_path(const char *path, const char *name, const char *split, char *out)
 {
     const char *at = strstr(name, "%s");
@@ -54,7 +54,7 @@ static bool is_file(const char *path)
     return td_path_exists(path) && !td_path_is_folder(path);
 }
 
-/* the first annotation file of these names */
+/* Find the first existing annotation file with one of these names. */
 static bool find_of(const char *path, const char *const *names, size_t n, const char *split,
                     char *out)
 {
@@ -100,7 +100,7 @@ static td_status no_file(const td_dataset_opts *opts)
 
 /* --- images --------------------------------------------------------------------------------- */
 
-/* is one of the file's first images in this folder? */
+/* Is one of the file's first images in this folder? */
 static bool holds_images(const char *folder, const td_coco *c)
 {
     char path[PATH_BYTES];
@@ -121,7 +121,7 @@ static bool try_folders(const char *path, const char *const *names, size_t n, co
     return false;
 }
 
-/* "annotations/instances_val2017.json" is of the split "val" */
+/* The split named in a file's name: "annotations/instances_val2017.json" -> "val". */
 static bool split_of_file(const char *file, char *out, size_t n)
 {
     const char *name = td_path_base(file);
@@ -178,7 +178,7 @@ static td_status no_images(const td_dataset_opts *opts, const char *root, const 
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* the folder of an annotation file; where that is called annotations, the one around it */
+/* The folder of an annotation file; if it is called annotations, its parent. */
 static td_status root_of_file(const char *path, char *root)
 {
     int n = (int)(td_path_base(path) - path) - 1;
@@ -194,7 +194,7 @@ static td_status root_of_file(const char *path, char *root)
     return TD_OK;
 }
 
-/* which file is read; the path itself may be one */
+/* Choose the annotation file; the path itself may be one. */
 static td_status choose_file(const td_dataset_opts *opts, char *file, char *root)
 {
     const char *path = opts->path;

@@ -28,7 +28,7 @@ void td_dataset_free(td_dataset *ds)
     td_free(ds);
 }
 
-/* where a sample's image is in the pack */
+/* The index of a sample's image in the pack. */
 static uint64_t place_in_pack(const td_dataset *ds, int64_t sample)
 {
     return ds->pack_first + (uint64_t)(ds->places ? ds->places[sample] : sample);
@@ -45,7 +45,7 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
     return TD_OK;
 }
 
-/* O_NONBLOCK: opening a pipe must not block */
+/* Prefetch a file.  O_NONBLOCK: opening a pipe must not block. */
 static void read_file_ahead(const char *path)
 {
     struct stat s;
@@ -166,7 +166,7 @@ out:
     return st;
 }
 
-/* new_label[i] = place of class i of the data set in the wanted names */
+/* Set new_label[i] to the index of class i of the data set in the wanted names. */
 static td_status match(const td_dataset *ds, int n, const char *const *names, bool allow_subset,
                        int64_t *new_label)
 {

@@ -33,18 +33,18 @@ struct td_dataset {
     td_arena arena;           /* names and paths */
 
     td_sample *samples; /* folder: [n] */
-    int64_t n_others;   /* folder: files that are no images; the first of them: */
+    int64_t n_others;   /* folder: number of files that are not images; the first of them: */
     const char *others[TD_OTHERS_LISTED];
     td_pack *pack;       /* holds the images, unless they are separate files */
-    uint64_t pack_first; /* sample i is its image pack_first + i, or + places[i] */
-    int64_t *places;     /* [n]; NULL: none is skipped */
+    uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */
+    int64_t *places;     /* [n]; NULL: no image is skipped */
 
     td_tensors *file;      /* tensors: owns the two below */
     const float *images;   /* [n, channels, height, width] */
     const int64_t *labels; /* [n] */
     int channels, height, width;
 
-    struct td_objects *objects; /* objects.h; NULL: a data set of classes */
+    struct td_objects *objects; /* objects.h; NULL: a data set with classes */
 };
 
 /**
@@ -60,7 +60,7 @@ TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_tra
  */
 void td_sample_read_ahead(const td_dataset *ds, int64_t sample);
 
-enum { TD_SAMPLES_AHEAD = 16 }; /* how far, where samples are read in order */
+enum { TD_SAMPLES_AHEAD = 16 }; /* samples to prefetch when reading in order */
 
 /** Does this data set hold files to decode (and not ready rows)? */
 static inline bool td_dataset_decodes(const td_dataset *ds)

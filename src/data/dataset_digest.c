@@ -14,7 +14,7 @@
 enum { SAMPLES_MAX = 4096 };
 #define BYTES_MAX (UINT64_C(64) << 20)
 
-/* the size of a file, -1 for none, and its first bytes, as many as fit in buffer[room] */
+/* Add the size of a file, -1 if it cannot be read, and its first bytes, at most `room`. */
 static void add_file(td_digest *d, const char *path, char *buffer, size_t room)
 {
     struct stat s;
@@ -48,7 +48,7 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
     return TD_OK;
 }
 
-/* the digest of the annotations of each image */
+/* The digest of the annotations of all images. */
 static uint64_t digest_boxes(const td_dataset *ds)
 {
     td_digest d;

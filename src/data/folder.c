@@ -1,5 +1,5 @@
 /*
- * folder.c -- <root>/<split>/<class>/.../<image>, as torchvision's ImageFolder reads it
+ * folder.c -- data sets <root>/<split>/<class>/.../<image>, as read by torchvision's ImageFolder
  *
  * The class index is the rank of the folder's name in byte order.  Within a class, images are
  * ordered by their folder, then by name: the order of sorted(os.walk(class)).  Links are
@@ -19,14 +19,17 @@
 #include "io/foreign.h"
 
 enum {
-    DEPTH_MAX = 32, /* folders below a class; a link that points upward ends here */
+    DEPTH_MAX = 32, /* levels of folders below a class; ends cycles of links */
     NAMES_SHOWN = 8 /* folders listed in a message */
 };
 
 #define WANTED "a folder of images for each class, or a pack of them"
 #define IMAGES "JPEG or PNG files"
 
-/* does it have the extension of an image?  Then it counts as an image, and as bad if it is not */
+/*
+ * Does it have the extension of an image?  Then it counts as an image, and as a bad one if it is
+ * not.
+ */
 static bool has_ending(const char *name)
 {
     static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
@@ -38,7 +41,7 @@ static bool has_ending(const char *name)
     return false;
 }
 
-/* with other extensions, the first bytes decide */
+/* Do the first bytes identify an image?  Decides about files with other extensions. */
 static bool begins_as_image(const char *path)
 {
     unsigned char head[TD_IMAGE_HEAD_BYTES];
@@ -47,7 +50,7 @@ static bool begins_as_image(const char *path)
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* "'a', 'b' and 12 more": the folders (or the files) of a listing */
+/* Add the folders (or the files) of a listing: "'a', 'b' and 12 more". */
 static void add_names(td_text *t, const td_listing *l, bool folders)
 {
     size_t n = 0;
@@ -63,7 +66,7 @@ static void add_names(td_text *t, const td_listing *l, bool folders)
         td_text_add(t, "none");
 }
 
-/* reports a missing split folder, and the existing ones */
+/* Report a missing split folder, and the existing ones. */
 static td_status no_split(const char *path, const char *split, const td_listing *l)
 {
     td_text names = { 0 };
@@ -105,7 +108,7 @@ static bool has_folder(const td_listing *l, const char *name)
     return false;
 }
 
-/* are all folders splits of a data set?  Then they are not classes */
+/* Are all folders splits of a data set?  Then they are not classes. */
 static bool holds_parts(const td_listing *l)
 {
     static const char *const parts[] = { "train", "val", "test", "validation" };
@@ -131,7 +134,7 @@ static td_status holds_parts_error(const char *path, const td_listing *l)
     return st;
 }
 
-/* Where the class folders are; *out is td_alloc'ed. */
+/* Find the folder of the class folders; *out is td_alloc'ed. */
 static td_status find_root(const td_dataset_opts *opts, char **out)
 {
     const char *path = opts->path;
@@ -192,7 +195,7 @@ static td_status add_other(walk *w, const char *folder, const char *name)
     return TD_OK;
 }
 
-/* a file with an image extension is not opened */
+/* Add a file if it is an image; files with an image extension are not opened. */
 static td_status add_file(walk *w, const char *folder, const char *name)
 {
     if (has_ending(name))
@@ -232,7 +235,7 @@ out:
     return st;
 }
 
-/* by folder, then by name */
+/* Compare by folder, then by name. */
 static int by_place(const void *a, const void *b)
 {
     const char *p = ((const td_sample *)a)->path, *q = ((const td_sample *)b)->path;
@@ -302,7 +305,7 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
     return TD_OK;
 }
 
-/* images without class folders, but with boxes */
+/* Extend the message if there are no class folders, but there are boxes. */
 static td_status hint_at_detectors(td_status st, const td_dataset_opts *opts)
 {
     if ((st != TD_EFORMAT && st != TD_ENOTFOUND) || !td_annotated_exists(opts->path, opts->split))

@@ -22,9 +22,9 @@ enum { TD_IMAGENET_CLASSES = 1000, TD_COCO_CLASSES = 80, TD_COCO_LARGEST_ID = 90
 /** All zero is empty.  Texts belong to the struct. */
 typedef struct {
     int n;
-    const char **ids;   /* [n] "n01440764"; of COCO "1"; ImageNet's in byte order */
+    const char **ids;   /* [n] "n01440764", or for COCO "1"; ImageNet's are in byte order */
     const char **names; /* [n] "tench"; "person" */
-    char *text;         /* what both point into */
+    char *text;         /* the memory of both */
 } td_known_classes;
 
 /** TD_ENOMEM. */

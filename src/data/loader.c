@@ -1,10 +1,10 @@
 /*
  * loader.c -- returns batches in order; checks the loader's options
  *
- * The workers of a ring make rows of image files (loader_ring.h).  Ready rows point into the file's
- * memory, and noise is made once.  Anything that depends on order (the list of bad images, their
- * limit) is done here, by the caller's thread, so that it does not depend on the speed of
- * workers.
+ * The workers of a ring fill rows from image files (loader_ring.h).  Ready rows point into the
+ * file's memory, and noise is generated once.  Anything that depends on order (the list of bad
+ * images, their limit) is done here, in the caller's thread, so that it does not depend on the
+ * speed of workers.
  */
 #include "data/loader.h"
 
@@ -32,13 +32,13 @@ enum {
 
 struct td_loader {
     td_load_plan plan;
-    td_ring *ring;     /* of image files; NULL: ready rows */
-    td_bad_images bad; /* of the image files */
+    td_ring *ring;     /* for image files; NULL: ready rows */
+    td_bad_images bad; /* bad images */
 
     int64_t epoch, index; /* the next batch to return */
     td_batch batch;       /* the batch with the caller */
 
-    /* ready rows: one batch of noise, or nothing; and the targets of their anchors */
+    /* for ready rows: one batch of noise, or NULL; and the targets of their anchors */
     td_anchor_rows ready;
     td_transformer ready_buffers;
     float *noise;
@@ -55,14 +55,14 @@ static td_status keep_row(td_loader *ld, td_row *r)
     if (r->st != TD_OK)
         return td_error_set(r->st, r->error ? r->error : td_status_text(r->st));
     TD_TRY(td_bad_images_add(&ld->bad, &r->bad));
-    /* ranks that train check after every step together, so all know the total */
+    /* when several ranks train, they check the total after every step */
     const bool is_asked = o->is_training && o->world > 1;
     if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_asked) || (o->is_training && r->got < 0))
         return td_bad_images_refuse(&ld->bad);
     return TD_OK;
 }
 
-/* Checks a finished slot; removes rows without an image. */
+/* Check a finished slot; remove rows without an image. */
 static td_status close_up_rows(td_loader *ld, td_slot *s)
 {
     size_t n_floats = td_slot_row_floats(s);
@@ -96,7 +96,7 @@ int64_t td_loader_bad_allowed(const td_loader *ld)
     return ld->bad.n_allowed;
 }
 
-/* --- lending ---------------------------------------------------------------------------------- */
+/* --- returning a batch ------------------------------------------------------------------------ */
 
 static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
 {
@@ -105,7 +105,7 @@ static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
     b->anchor_targets = rows->deltas;
 }
 
-/* makes the anchor targets of ready rows; noise is the same in every batch */
+/* Compute the anchor targets of ready rows; noise is the same in every batch. */
 static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -118,7 +118,7 @@ static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
     return TD_OK;
 }
 
-/* ready rows: the file's own memory, or the same noise again */
+/* Return ready rows: the file's memory, or the same noise in every batch. */
 static td_status lend_ready(td_loader *ld)
 {
     td_batch *b = &ld->batch;
@@ -215,7 +215,7 @@ int64_t td_loader_batches(const td_loader *ld)
     return ld->plan.n_batches;
 }
 
-/* --- making one ------------------------------------------------------------------------------- */
+/* --- creating a loader ------------------------------------------------------------------------ */
 
 td_status td_threads_wanted(int threads, int *out)
 {
@@ -233,12 +233,14 @@ static td_status check_range(const char *what, int64_t value, int64_t min, int64
                     value, min, max);
 }
 
-/* a size schedule applies to training on images; slots have room for the largest size */
+/*
+ * Parse the size schedule, which requires training on images; slots have room for the largest size.
+ */
 static td_status take_sizes(td_loader *ld)
 {
     td_loader_opts *o = &ld->plan.opts;
     TD_TRY(td_sizes_parse(o->image_sizes, &ld->plan.sizes));
-    o->image_sizes = NULL; /* borrowed for the call */
+    o->image_sizes = NULL; /* borrowed only during the call */
     if (!ld->plan.sizes.n)
         return TD_OK;
     if (!o->is_training || !td_dataset_decodes(ld->plan.ds))
@@ -247,7 +249,7 @@ static td_status take_sizes(td_loader *ld)
     return TD_OK;
 }
 
-/* a detector's rows follow its own rules and need images with boxes */
+/* Set up a detector's rows, which have other transforms and require images with boxes. */
 static td_status take_detector(td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
@@ -362,7 +364,7 @@ static td_status set_up_ready(td_loader *ld)
         b->height = ds->height;
         b->width = ds->width;
         for (int64_t i = 0; i < batch; i++)
-            ld->labels[i] = -1; /* for images with boxes */
+            ld->labels[i] = -1; /* without label */
         return TD_OK;
     }
     b->channels = 3;

@@ -17,7 +17,7 @@ typedef td_status td_item_fn(void *ctx, int worker, int64_t i);
  */
 TD_CHECKED td_status td_parallel(int64_t n, int threads, td_item_fn *fn, void *ctx);
 
-/** `threads`, or one per CPU when that is 0; TD_EARG outside 0 .. 1024. */
+/** Set *out to `threads`, or to the number of CPUs if it is 0; TD_EARG outside 0 .. 1024. */
 TD_CHECKED td_status td_threads_wanted(int threads, int *out);
 
 #endif

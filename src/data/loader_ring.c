@@ -18,8 +18,8 @@ struct td_ring {
     td_load_plan *plan;
     td_slot *slots; /* [n_slots] */
     int n_slots;
-    int64_t n_queued, n_lent;         /* batches ever queued; batches returned by the caller */
-    bool is_lent;                     /* slot n_lent % n_slots is with the caller */
+    int64_t n_queued, n_lent;         /* batches queued, batches returned, since the start */
+    bool is_lent;                     /* the caller has slot n_lent % n_slots */
     int64_t queue_epoch, queue_index; /* the next batch to queue */
     td_queue *work;
     worker *workers; /* [opts.workers] */
@@ -54,7 +54,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
     return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
 }
 
-/* Fills the row with its sample or, in training, with the next good one. */
+/* Fill the row with its sample or, in training, with the next good one. */
 static td_status make_row(worker *w, td_row *r)
 {
     const td_load_plan *p = w->ring->plan;
@@ -74,7 +74,7 @@ static td_status make_row(worker *w, td_row *r)
     return TD_OK;
 }
 
-/* one row less to do; the last one delivers the slot */
+/* Count a finished row; the last one delivers the slot. */
 static void finish_row(td_slot *s)
 {
     if (atomic_fetch_sub_explicit(&s->n_left, 1, memory_order_acq_rel) == 1)
@@ -131,7 +131,7 @@ static void queue_batch(td_ring *ring)
     for (int i = 0; i < s->n; i++) {
         s->rows[i].wanted = s->wanted[i];
         s->rows[i].ahead = i < n_ahead ? s->ahead[i] : -1;
-        TD_CHECK(td_queue_push(ring->work, &s->rows[i])); /* there is room for every row */
+        TD_CHECK(td_queue_push(ring->work, &s->rows[i])); /* the queue has room for every row */
     }
     if (s->n == 0)
         TD_CHECK(td_queue_push(s->done, s));
@@ -169,7 +169,7 @@ void td_ring_give_back(td_ring *r)
     r->n_lent++;
 }
 
-/* Cancels all queued batches: drops rows not begun, waits for those begun. */
+/* Cancel all queued batches: drop rows not begun, wait for those begun. */
 static void cancel(td_ring *ring)
 {
     td_ring_give_back(ring);
@@ -190,7 +190,7 @@ void td_ring_restart(td_ring *r, int64_t epoch)
     r->queue_index = 0;
 }
 
-/* --- making one ------------------------------------------------------------------------------- */
+/* --- creating a ring -------------------------------------------------------------------------- */
 
 static td_status set_up_slot(const td_load_plan *p, td_slot *s)
 {

@@ -14,8 +14,8 @@
  * delivers it.  Before a worker begins a row, it asks the system to prefetch the image of that row
  * in the next batch, so that the disk works while the current image is decoded.
  *
- * What depends on order (the permutation of an epoch) is done by the loader's thread, so that it
- * does not depend on which worker was faster.
+ * The loader's thread does what depends on order (the permutation of an epoch), so that the result
+ * does not depend on the speed of workers.
  */
 #ifndef TD_DATA_LOADER_RING_H
 #define TD_DATA_LOADER_RING_H
@@ -30,28 +30,28 @@
 #include "transforms/anchor_rows.h"
 #include "transforms/augment.h"
 
-/** The sources of rows, and the rows of each batch.  Made and owned by the loader. */
+/** The sources of rows, and the rows of each batch.  Created and owned by the loader. */
 typedef struct {
     const td_dataset *ds;
     td_loader_opts opts;    /* with defaults filled in */
-    td_transform transform; /* its size is the largest; a row's is its slot's */
-    td_anchors *anchors;    /* NULL: no detector */
-    td_sizes sizes;         /* by epoch */
+    td_transform transform; /* with the largest size; a row has the size of its slot */
+    td_anchors *anchors;    /* NULL: not for a detector */
+    td_sizes sizes;         /* sizes by epoch */
     td_sampler sampler;
-    int64_t n_batches;   /* of an epoch */
-    int64_t n_tries;     /* samples tried for a row before it is left empty */
-    size_t images_bytes; /* of a batch of the largest size */
+    int64_t n_batches;   /* batches per epoch */
+    int64_t n_tries;     /* samples tried before a row remains empty */
+    size_t images_bytes; /* bytes of a batch of the largest size */
 } td_load_plan;
 
 typedef struct td_slot td_slot;
 
 typedef struct {
     td_slot *home;
-    int i;            /* row of the batch */
+    int i;            /* index of the row in the batch */
     int64_t wanted;   /* sample */
-    int64_t ahead;    /* the sample of this row in the batch after; -1: none */
+    int64_t ahead;    /* the sample of this row in the next batch; -1: none */
     int64_t got;      /* the sample in the row; -1: none */
-    td_bad_notes bad; /* samples that were tried before it */
+    td_bad_notes bad; /* bad samples tried before `got` */
     td_status st;     /* a failure not caused by an image */
     char *error;
 } td_row;
@@ -59,7 +59,7 @@ typedef struct {
 struct td_slot {
     float *images; /* [batch, 3, size, size] with room for the largest, from td_pages_alloc */
     int size;
-    td_anchor_rows anchors;                     /* of detectors */
+    td_anchor_rows anchors;                     /* for detectors */
     td_row *rows;                               /* [batch] */
     int64_t *wanted, *ahead, *labels, *samples; /* [batch]; the last two are for the loader */
     int n;
@@ -72,13 +72,13 @@ struct td_slot {
 typedef struct td_ring td_ring;
 
 /**
- * Start the workers.  The plan is kept; the ring alone uses its sampler from here on.
+ * Start the workers.  `plan` is borrowed until td_ring_free; only the ring may use its sampler.
  * TD_ENOMEM, TD_EIO.
  */
 TD_CHECKED td_status td_ring_new(td_load_plan *plan, td_ring **out);
 void td_ring_free(td_ring *r);
 
-/** Drop what is queued; the next slot is the first batch of this epoch. */
+/** Drop queued batches; the next slot is the first batch of this epoch. */
 void td_ring_restart(td_ring *r, int64_t epoch);
 
 /**
@@ -87,11 +87,11 @@ void td_ring_restart(td_ring *r, int64_t epoch);
  */
 void td_ring_fill(td_ring *r, int64_t epoch);
 
-/** Wait for the next slot.  It is the caller's until td_ring_give_back. */
+/** Wait for the next slot, which the caller may use until td_ring_give_back. */
 td_slot *td_ring_take(td_ring *r);
 void td_ring_give_back(td_ring *r);
 
-/** Floats of a row of this slot. */
+/** Number of floats in a row of this slot. */
 size_t td_slot_row_floats(const td_slot *s);
 
 /** Clear the workers' notes in the slot's rows. */

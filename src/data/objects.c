@@ -56,7 +56,7 @@ const char *td_dataset_annotation_file(const td_dataset *ds)
     return ds->objects ? ds->objects->file : NULL;
 }
 
-/* index of the first object of a sample; *n: their number */
+/* The index of the first object of a sample; *n: the number of its objects. */
 static int64_t range(const td_dataset *ds, int64_t sample, int *n)
 {
     TD_CHECK(sample >= 0 && sample < ds->n);
@@ -127,7 +127,7 @@ td_status td_objects_renumber(td_dataset *ds, int n_old, int n, const int64_t *n
 
 /* --- from an annotation file ------------------------------------------------------------------ */
 
-/* counts the classes, and checks that each category can be one */
+/* Count the classes, and check that each category can be one. */
 static td_status count_classes(const td_dataset_opts *opts, const td_coco *c, const char *file,
                                int *n)
 {
@@ -147,7 +147,7 @@ static td_status count_classes(const td_dataset_opts *opts, const td_coco *c, co
     return TD_OK;
 }
 
-/* the class of category i of the file */
+/* The class of category i of the file. */
 static int class_of(const td_dataset_opts *opts, const td_coco *c, int32_t i)
 {
     return opts->keep_ids ? (int)c->categories[i].id : i + 1;
@@ -168,7 +168,7 @@ static td_status take_classes(td_dataset *ds, const td_dataset_opts *opts, const
         if (!ds->class_names[k])
             return TD_ENOMEM;
     }
-    for (int k = 0; k < n; k++) { /* ids that no category has */
+    for (int k = 0; k < n; k++) { /* ids without a category */
         char name[32];
         if (ds->class_names[k])
             continue;
@@ -181,7 +181,7 @@ static td_status take_classes(td_dataset *ds, const td_dataset_opts *opts, const
     return TD_OK;
 }
 
-/* pixels -> fractions, rounded once, as in the references' records */
+/* Pixels -> fractions, rounded once, as in the reference programs' TFRecords. */
 td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height)
 {
     return (td_ground_truth){ .box = { .ymin = (float)(a->y / height),

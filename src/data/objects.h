@@ -1,8 +1,8 @@
 /*
  * data/objects.h -- the annotated objects in the images of a data set, for detectors
  *
- *     int n;
- *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  normalised, for training
+ *     int n; const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  fractions, for
+ *     training
  *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
  *
  *   images     [n]            first  [n + 1]
@@ -28,12 +28,12 @@ struct td_objects {
 };
 
 /**
- * The objects of a sample, borrowed.  NULL and 0 without boxes.  In the order of
- * td_dataset_annotations.
+ * The objects of a sample, borrowed, in the order of td_dataset_annotations; NULL and *n 0 without
+ * boxes.
  */
 const td_ground_truth *td_dataset_ground_truths(const td_dataset *ds, int64_t sample, int *n);
 
-/** The same for a row; empty without boxes. */
+/** The same as a scene, the input of transforms; empty without boxes. */
 td_scene td_dataset_scene(const td_dataset *ds, int64_t sample);
 
 /**
@@ -55,7 +55,7 @@ td_ground_truth td_ground_truth_of(const td_annotation *a, int width, int height
 
 void td_objects_free(struct td_objects *o);
 
-/** Class l becomes new_label[l - 1] + 1 of `n`; NULL: unchanged, with more classes.  TD_ENOMEM. */
+/** Change class l to new_label[l - 1] + 1, of `n` classes; NULL: only add classes.  TD_ENOMEM. */
 TD_CHECKED td_status td_objects_renumber(td_dataset *ds, int n_old, int n,
                                          const int64_t *new_label);
 

@@ -20,7 +20,7 @@ static const td_pack_split *find_split(const td_pack *p, const char *name)
     return NULL;
 }
 
-/* the split is missing, or none is given and there are several */
+/* Report a missing split, or that there are several and none is given. */
 static td_status no_split(const td_pack *p, const td_dataset_opts *opts)
 {
     td_text names = { 0 };
@@ -88,7 +88,7 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
 
 /* --- boxes ------------------------------------------------------------------------------------ */
 
-/* checks that the annotations and the images have the same order */
+/* Check that the annotations and the images have the same order. */
 static td_status check_annotated(const td_dataset *ds, const td_pack_split *s, const td_coco *c)
 {
     if (c->n_images != s->n_images - 1 || c->n_bad > 0)
@@ -114,7 +114,7 @@ static bool is_annotated_split(const td_pack *p, const td_pack_split *s)
            td_pack_image_at(p, s->first + 1).label == 1;
 }
 
-/* sample i is the image at places[i] after the annotations */
+/* Add samples with boxes; sample i is image number places[i] after the annotations. */
 static td_status add_annotated(td_dataset *ds, const td_dataset_opts *opts, const td_pack_split *s)
 {
     const void *bytes;
@@ -148,7 +148,7 @@ bool td_packed_is_annotated(const char *path, const char *split)
     return is_so;
 }
 
-/* checks that boxes are present if and only if they are needed */
+/* Check that boxes are present if and only if they are needed. */
 static td_status check_kind(const td_dataset *ds, const td_dataset_opts *opts)
 {
     bool is_annotated = td_pack_metadata_of(ds->pack)->is_annotated, wanted = opts->has_boxes;

@@ -18,7 +18,7 @@ typedef struct {
     crowd *all;
     int i;
     td_thread thread;
-    td_status st; /* of item `at`, where this worker stopped */
+    td_status st; /* status of item `at`, at which this worker stopped */
     int64_t at;
     char *error;
 } helper;
@@ -36,7 +36,7 @@ static void help(void *arg)
             continue;
         h->at = i;
         h->error = td_copy_text(td_error_message());
-        atomic_store(&c->next, c->n); /* no worker begins another */
+        atomic_store(&c->next, c->n); /* no worker begins another item */
         return;
     }
 }

@@ -8,7 +8,7 @@
 
 enum { PLACES = 1024 };
 
-/* seed of the list common to all runs and ranks; an arbitrary constant */
+/* seed of the list, which is the same for all runs and ranks; an arbitrary constant */
 static const uint64_t list_seed = 524287;
 
 td_status td_sampler_init(td_sampler *s)
@@ -39,13 +39,13 @@ void td_sampler_release(td_sampler *s)
 
 /* --- ranges ----------------------------------------------------------------------------------- */
 
-/* start of range i: N i / W without overflow */
+/* The start of range i: N i / W, without overflow. */
 static int64_t range_begin(const td_sampler *s, int64_t i)
 {
     return s->n / s->world * i + s->n % s->world * i / s->world;
 }
 
-/* the longest range, and the shortest */
+/* Lengths of the longest and of the shortest range. */
 static int64_t range_longest(const td_sampler *s)
 {
     return (s->n + s->world - 1) / s->world;
@@ -56,7 +56,7 @@ static int64_t range_shortest(const td_sampler *s)
     return s->n / s->world;
 }
 
-/* the range of this epoch, through the buffer into s->order */
+/* Pass the range of this epoch through the buffer to s->order. */
 static void fill_order(td_sampler *s, int64_t epoch)
 {
     int64_t places[PLACES];
@@ -82,7 +82,7 @@ static int range_rows(td_sampler *s, int64_t epoch, int64_t index, int64_t *rows
     return n;
 }
 
-/* --- one order for all ------------------------------------------------------------------------ */
+/* --- permutation and padded ------------------------------------------------------------------- */
 
 static int padded_rows(const td_sampler *s, int64_t index, int64_t *rows)
 {
@@ -113,7 +113,7 @@ int64_t td_sampler_batches(const td_sampler *s)
         step *= s->world;
         n = s->n;
     } else if (s->order_kind == TD_ORDER_BUFFER && s->drops) {
-        n = range_shortest(s); /* every rank has full batches in every epoch */
+        n = range_shortest(s); /* so that every rank has full batches in every epoch */
     }
     return s->drops ? n / step : (n + step - 1) / step;
 }

@@ -5,17 +5,17 @@
  *                  batch 0         rank 0: 0 1    rank 1: 2 3
  *                  batch 1         rank 0: 4 5    rank 1: 6 7
  *
- *   so W ranks of B see the same samples as one rank of W*B, each once.
+ *   so W ranks with batches of B read the same samples as one rank with batches of W*B, each once.
  *
- *   padded         PyTorch's DistributedSampler: the order wraps around until every rank has
- *                  equally many; rank r takes r, r + W, r + 2 W, ...
+ *   padded         PyTorch's DistributedSampler: the order wraps around until all ranks have the
+ *                  same number; rank r gets r, r + W, r + 2 W, ...
  *
- *   buffer         DALI's reader: a list in an order of its own that never changes is cut into W
- *                  ranges; in epoch e rank r reads range (r + e) mod W front to back through 1024
- *                  places, of which one is drawn at a time and filled again.  In evaluation rank r
- *                  reads range r, in plain order.
+ *   buffer         DALI's reader: a list in a fixed random order is divided into W ranges; in epoch
+ *                  e rank r reads range (r + e) mod W in order through a buffer of 1024 samples,
+ *                  from which it draws one at random and replaces it by the next.  In evaluation
+ *                  rank r reads range r, in order, without a buffer.
  *
- * All of it is a function of (seed, epoch, rank), so that a run can resume anywhere.
+ * The order is a function of (seed, epoch, rank), so that a run can resume at any batch.
  */
 #ifndef TD_DATA_SAMPLER_H
 #define TD_DATA_SAMPLER_H
@@ -32,19 +32,18 @@ typedef struct {
     int rank, world;
     td_order order_kind;
     bool shuffles; /* a new order every epoch */
-    bool drops;    /* leave out the last short batch */
+    bool drops;    /* omit the last batch if it is smaller */
     uint64_t seed;
-    int64_t epoch; /* the epoch of `order`; -1: none yet */
-    int64_t
-        *order;    /* [n]; NULL when it does not shuffle; of buffer: this rank's, `share` of them */
-    int64_t *list; /* buffer: [n], what the ranges are cut from; NULL: 0, 1, 2, ... */
+    int64_t epoch;  /* the epoch of `order`; -1: none yet */
+    int64_t *order; /* [n]; NULL without shuffling; buffer: [share], this rank's */
+    int64_t *list;  /* buffer: [n], divided into ranges; NULL: 0, 1, 2, ... */
 } td_sampler;
 
-/** Take the settings above from the caller and prepare.  TD_ENOMEM. */
+/** Prepare a sampler whose settings, above, the caller has set.  TD_ENOMEM. */
 TD_CHECKED td_status td_sampler_init(td_sampler *s);
 void td_sampler_release(td_sampler *s);
 
-/** Batches of an epoch, the same for all ranks. */
+/** Number of batches per epoch, the same for all ranks. */
 int64_t td_sampler_batches(const td_sampler *s);
 
 /** Write the samples of a batch to rows [batch]; returns how many there are, 0 .. batch. */

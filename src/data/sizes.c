@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* digits only; false when there are none or too many */
+/* Read a number of digits only; false if there are none or too many. */
 static bool read_number(const char **at, int64_t *out)
 {
     const char *p = *at;

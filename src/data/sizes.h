@@ -1,7 +1,7 @@
 /*
  * data/sizes.h -- progressive resizing: the image size of each epoch
  *
- *     "0:128,30:160,60:224"     epochs 0 .. 29 at 128, 30 .. 59 at 160, from 60 on at 224
+ *     "0:128,30:160,60:224"     128 in epochs 0 .. 29, 160 in 30 .. 59, 224 from 60 on
  *
  * Source: Howard et al., DAWNBench 2018 ("progressive image resizing"): small images in early
  * epochs give the same accuracy in less time.

@@ -1,5 +1,5 @@
 /*
- * data/source.h -- the interface and the functions of each kind of data set
+ * data/source.h -- functions that open each kind of data set
  *
  *     source.c                          opens a data set: uses all kinds
  *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c      independent of each other

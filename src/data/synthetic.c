@@ -1,8 +1,8 @@
 /*
  * synthetic.c -- synthetic data: one fixed batch of N(0, 1) noise with random labels
  *
- * The loader makes the batch once and returns it again and again, so that benchmarks measure the
- * network alone.
+ * The loader generates the batch once and returns it every time, so that benchmarks measure only
+ * the network.
  */
 #include "base/rng.h"
 #include "data/objects.h"
@@ -13,7 +13,7 @@ enum {
     IMAGES = 1024,
     OBJECT_CLASSES = 80,
     OBJECTS = 8,   /* per image; COCO has 7 on average */
-    PIXELS = 1000, /* a side of what they are annotated in */
+    PIXELS = 1000, /* side of the annotated image */
     ANNOTATED_MAX = 1 << 20
 };
 
@@ -30,7 +30,7 @@ void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n
     }
 }
 
-/* boxes of 5 .. 60 % a side */
+/* A random box with sides of 5 .. 60 % of the image's. */
 static td_annotation random_object(td_rng *r, int64_t id, int n_classes)
 {
     td_annotation a = { .id = id, .label = 1 + (int)td_rng_below(r, (uint64_t)n_classes) };

@@ -1,17 +1,17 @@
 /*
  * tensors.c -- data sets of ready tensors: one .safetensors file with `images` and `labels`
  *
- *   images  f32 [N, C, H, W]   normalised, as the network gets them
+ *   images  f32 [N, C, H, W]   normalized, as the network reads them
  *   labels  i64 [N]            0 .. classes - 1
  *
  * For detectors, instead of `labels`:
  *
  *   boxes    f32 [N, G, 4]     ymin, xmin, ymax, xmax as fractions of the image
  *   labels   i64 [N, G]        1 .. classes
- *   n_boxes  i64 [N]           how many of the G are used
+ *   n_boxes  i64 [N]           number of used boxes
  *
- * Rows point into the file's memory: nothing is copied, shuffled or changed.  Values that are not
- * finite and labels without a class are reported when the file is opened: in a step they would only
+ * Rows point into the file's memory: nothing is copied, shuffled or changed.  Non-finite values and
+ * labels without a class are reported when the file is opened: in a training step they would only
  * appear as a NaN loss.
  */
 #include <float.h>
@@ -25,7 +25,7 @@
 
 enum { SIDE_MAX = 65536, CLASSES_MAX = 1 << 24 };
 
-/* names the first value that is not finite; rows are looked through fast, a bad one once more */
+/* Report the first non-finite value: find its row, then search the row. */
 static td_status check_values(const td_dataset *ds, const char *path)
 {
     int64_t row = (int64_t)ds->channels * ds->height * ds->width, plane = row / ds->channels;
@@ -146,7 +146,7 @@ static td_status check_box(const td_dataset *ds, const box_tensors *b, int64_t r
                     ds->root, k, row, label, most);
 }
 
-/* counts the boxes and finds the largest label */
+/* Count the boxes and find the largest label. */
 static td_status check_boxes(const td_dataset *ds, const box_tensors *b, int n_classes, int64_t *n,
                              int64_t *top)
 {

@@ -19,10 +19,10 @@
 /* The findings in one image. */
 typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
-    td_status st; /* likewise */
+    td_status st; /* failure of a bad image */
     int width, height;
     bool is_jpeg, is_gray, is_cmyk, is_progressive, is_rotated;
-    char *other_size; /* than is annotated: both */
+    char *other_size; /* if it differs from the annotated size: both sizes */
 } finding;
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
 } check;
 
 struct report {
-    td_dataset_report pub; /* first: the user holds a pointer to it */
+    td_dataset_report pub; /* must be first: the user has a pointer to it */
     int64_t *class_good, *class_bad, *class_boxes;
     td_bad_image *bad, *other_size;
 };
@@ -53,7 +53,7 @@ static void describe(const td_image_info *info, finding *f)
     f->is_rotated = info->orientation != 1;
 }
 
-/* does the image's size match that of its annotations? */
+/* Does the image's size match that of its annotations? */
 static td_status compare_sizes(const check *c, int64_t i, const td_image_info *info)
 {
     enum { BYTES = 128 };
@@ -111,13 +111,13 @@ static td_status check_one(void *ctx, int worker, int64_t i)
     return c->found[i].reason ? TD_OK : TD_ENOMEM;
 }
 
-/* --- the sum ---------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static td_extent extent_of(double *values, int64_t n)
 {
     if (n == 0)
         return (td_extent){ 0 };
-    const double median = td_median(values, n); /* sorts */
+    const double median = td_median(values, n); /* sorts `values` */
     return (td_extent){ .min = (int)values[0], .median = median, .max = (int)values[n - 1] };
 }
 
@@ -197,7 +197,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
     return TD_OK;
 }
 
-/* the reasons move from the findings to the report */
+/* Sum the findings; the report takes ownership of their texts. */
 static td_status sum_up(check *c, struct report *r)
 {
     td_dataset_report *p = &r->pub;
@@ -246,8 +246,7 @@ void td_dataset_report_free(td_dataset_report *pub)
 
 /* --- the dump --------------------------------------------------------------------------------- */
 
-/* The boxes of the good rows.  A tensor's memory is borrowed, so all three live until it is
-   written. */
+/* The boxes of the good rows.  The file's tensors borrow them until it is written. */
 typedef struct {
     float *boxes;    /* [n, slots, 4] */
     int64_t *labels; /* [n, slots] */
@@ -315,7 +314,7 @@ out:
     return st;
 }
 
-/* the good rows, closed up */
+/* Write the good rows. */
 static td_status dump(check *c, const char *path)
 {
     int64_t *labels = td_alloc((size_t)c->ds->n, sizeof *labels), n = 0;

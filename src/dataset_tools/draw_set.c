@@ -4,11 +4,11 @@
  *   <path>/train/circle/00000.jpg ...      class names are the names of the kinds
  *   <path>/val/circle/00000.jpg ...
  *
- *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures an image, and
- *   <path>/annotations/instances_train.json    where they are (docs/formats/annotations.md)
+ *   <path>/train/00000.jpg ...             with boxes: 1 .. 4 figures per image, and
+ *   <path>/annotations/instances_train.json    their boxes (docs/formats/annotations.md)
  *
  * Image i of a split shows kind i % classes and has its own random numbers, so the bytes do not
- * depend on the threads.  Files are made in <path>.part.<pid>, which is renamed when complete.
+ * depend on the threads.  Files are written to <path>.part.<pid>, which is renamed when complete.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ enum {
     OBJECT_TRAIN = 800,
     OBJECT_VAL = 100,
     OBJECT_SIZE = 320,
-    OBJECTS = 4, /* of an image, at most */
+    OBJECTS = 4, /* most objects per image */
     SIZE_MIN = 16,
     SIZE_LIMIT = 4096,
     PATH_BYTES = 4096
@@ -47,7 +47,7 @@ typedef struct {
 
 typedef struct {
     td_draw_opts opts;
-    char folder[PATH_BYTES]; /* where it is made */
+    char folder[PATH_BYTES]; /* temporary folder */
     painter *painters;       /* [threads] */
     td_drawn *drawn;         /* with boxes: [train + val, OBJECTS] */
     int *n_drawn;            /* [train + val] */
@@ -60,7 +60,7 @@ static td_status too_long(const char *path)
     return td_error(TD_ELIMIT, "path '%s' is longer than %d bytes", path, PATH_BYTES);
 }
 
-/* the folder of a class's images; with boxes, of all images */
+/* The folder of a class's images or, with boxes, of all images. */
 static td_status class_folder(const drawing *d, int split, int kind, char *out)
 {
     int n = d->opts.boxes ? snprintf(out, PATH_BYTES, "%s/%s", d->folder, splits[split])
@@ -69,7 +69,7 @@ static td_status class_folder(const drawing *d, int split, int kind, char *out)
     return n < PATH_BYTES ? TD_OK : too_long(d->folder);
 }
 
-/* image i of all: train's come first */
+/* The path of image i; train's images come first. */
 static td_status image_path(const drawing *d, int64_t i, char *out, int *kind, int *split,
                             int64_t *number)
 {
@@ -185,7 +185,7 @@ static td_status make_folders(const drawing *d)
     return TD_OK;
 }
 
-/* Undo everything; what is not there does not matter. */
+/* Remove all files; missing ones are ignored. */
 static void remove_all(const drawing *d)
 {
     char path[PATH_BYTES];
@@ -267,7 +267,7 @@ static td_status take_opts(const td_draw_opts *opts, td_draw_opts *o)
     return td_threads_wanted(o->threads, &o->threads);
 }
 
-/* `path` must be absent or an empty folder */
+/* Check that `path` does not exist or is an empty folder. */
 static td_status check_free(const char *path)
 {
     if (!td_path_exists(path))
@@ -295,7 +295,7 @@ td_status td_dataset_draw(const char *path, const td_draw_opts *opts)
         len--;
     if (snprintf(d.folder, PATH_BYTES, "%.*s.part.%d", len, path, (int)getpid()) >= PATH_BYTES)
         return too_long(path);
-    td_signals_catch(); /* a half-drawn folder goes away */
+    td_signals_catch(); /* an incomplete folder is removed */
     td_status st = draw_all(&d);
     if (st == TD_OK && rename(d.folder, path) != 0)
         st = td_error_errno(TD_EIO, "cannot rename '%s' to '%s'", d.folder, path);

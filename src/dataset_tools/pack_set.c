@@ -1,12 +1,12 @@
 /*
  * pack_set.c -- tandem dataset pack: packs a folder of images into one file
  *
- * Images are copied one after the other in the order of the data set.  With a short side to shrink
- * to, blocks of them are first decoded, resized and encoded by all threads; images that need no
- * shrinking, or cannot be decoded, are copied unchanged.  So an unreadable image is as bad in the
- * pack as in the folder, and the result does not depend on the number of threads.
+ * Images are copied one after the other in the order of the data set.  With --short-side, all
+ * threads first decode, resize and encode a block of images; images that are small enough or cannot
+ * be decoded are copied unchanged.  An unreadable image is therefore unreadable in the pack, too,
+ * and the result does not depend on the number of threads.
  *
- * Memory: the index, an image per thread, and a block of JPEG files.
+ * Memory: the index, one image per thread, and a block of JPEG files.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 enum { BLOCK = 256, QUALITY = 90, SIDE_MAX = 65500 };
 
-/* One image of a block: the new file, or none when it stays as it is. */
+/* One image of a block: the new file, or none if the image is copied. */
 typedef struct {
     td_text jpeg;
     char *unreadable; /* why it could not be decoded */
@@ -31,11 +31,11 @@ typedef struct {
 typedef struct {
     td_pack_opts opts;
     td_dataset *sets[2];  /* [n_sets] the splits */
-    const char *names[2]; /* [n_sets] theirs */
+    const char *names[2]; /* [n_sets] names of the splits */
     int n_sets;
     bool has_boxes;
     td_pack_writer *out;
-    const td_dataset *ds;    /* the split at work */
+    const td_dataset *ds;    /* the current split */
     int64_t first;           /* sample of the block's first item */
     item *items;             /* [BLOCK] */
     td_transformer *workers; /* [opts.threads] */
@@ -89,7 +89,7 @@ static td_status shrink_one(void *ctx, int worker, int64_t k)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* below its class: root/class/NAME; with boxes root/NAME */
+/* The image's path relative to its class, root/class/NAME, or with boxes root/NAME. */
 static const char *name_of(const td_dataset *ds, int64_t i)
 {
     const td_sample *s = &ds->samples[i];
@@ -149,7 +149,7 @@ static void add_annotations(const td_dataset *ds, td_text *t)
     }
 }
 
-/* writes the annotations, except skipped entries and unused members */
+/* Write the annotations, except skipped entries and unused members. */
 static td_status make_annotations(const td_dataset *ds, td_text *t)
 {
     td_text_add(t, "{\"images\": [");
@@ -208,7 +208,7 @@ static td_status pack_split(packing *p, const char *name)
     return TD_OK;
 }
 
-/* --- which splits ----------------------------------------------------------------------------- */
+/* --- splits ----------------------------------------------------------------------------------- */
 
 /* Open one split, or the folder itself when `split` is NULL. */
 static td_status open_set(packing *p, const char *path, const char *split)
@@ -221,7 +221,7 @@ static td_status open_set(packing *p, const char *path, const char *split)
     return TD_OK;
 }
 
-/* the same, unless it is not there */
+/* The same, unless the split does not exist. */
 static td_status open_if_there(packing *p, const char *path, const char *split)
 {
     td_status st = open_set(p, path, split);
@@ -241,7 +241,7 @@ static td_status open_sets(packing *p, const char *path)
     return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
 }
 
-/* a pack made from a pack keeps its properties */
+/* Create the pack; one made from a pack keeps its properties. */
 static td_status create(packing *p, const char *out)
 {
     int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
@@ -252,7 +252,7 @@ static td_status create(packing *p, const char *out)
     return td_pack_create(out, side, quality, td_dataset_has_boxes(p->sets[0]), &p->out);
 }
 
-/* the input is read and checked before anything is written */
+/* Read and check the input before anything is written. */
 static td_status pack_all(packing *p, const char *path, const char *out)
 {
     td_pack_metadata metadata;

@@ -33,7 +33,7 @@ static td_status run_round(td_loader *ld, double round_s, double *rate, int64_t 
 
 static void summarise(double *rates, int n, td_data_speed *out)
 {
-    out->median = td_median(rates, n); /* sorts */
+    out->median = td_median(rates, n); /* sorts `rates` */
     out->min = rates[0];
     out->max = rates[n - 1];
 }

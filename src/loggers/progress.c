@@ -1,7 +1,8 @@
 /*
  * progress.c -- logs and draws the progress of a pass
  *
- * Ranks have equally many images, so the total is the images of one times their number.
+ * All ranks have the same number of images, so the total is one rank's images times the number of
+ * ranks.
  */
 #include "loggers/progress.h"
 
@@ -10,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define DRAW_NS 100000000 /* between two drawings: quick batches are not held up by a terminal */
+#define DRAW_NS 100000000 /* least time between two updates: a terminal must not slow down a run */
 
 void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches)
 {

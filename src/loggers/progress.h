@@ -1,6 +1,6 @@
 /*
- * loggers/progress.h -- the progress of a pass over a data set, in training or validation: a line
- * in the log every so many batches, and on a terminal its last line, ten times a second
+ * loggers/progress.h -- the progress of a pass over a data set, in training or validation: a log
+ * line every `every` batches, and on a terminal its last line, updated ten times a second
  */
 #ifndef TD_LOGGERS_PROGRESS_H
 #define TD_LOGGERS_PROGRESS_H
@@ -12,17 +12,17 @@
 #include "tandem/loader.h"
 
 typedef struct {
-    const char *module; /* of the lines; NULL: logs nothing */
-    const char *what;   /* is counted: "batch" */
-    int every;          /* batches between two lines; 0: none */
-    double rest_s;      /* and seconds, at least */
-    int64_t n_batches;  /* of this rank */
-    int64_t before;     /* batches of the pass that an earlier run has done */
-    int64_t later;      /* batches of the passes that follow; 0: this is the last */
+    const char *module; /* module of the log lines; NULL: logs nothing */
+    const char *what;   /* the unit counted, "batch" */
+    int every;          /* batches between two lines; 0: no lines */
+    double rest_s;      /* least seconds between two lines */
+    int64_t n_batches;  /* batches of this rank */
+    int64_t before;     /* batches of the pass done by an earlier run */
+    int64_t later;      /* batches of the following passes; 0: this is the last pass */
     td_comm *comm;      /* NULL: one rank */
     int64_t begin_ns;
-    int64_t logged_ns; /* time of the last line; at first begin_ns */
-    int64_t drawn_ns;  /* time the terminal's line was last drawn; 0: not drawn */
+    int64_t logged_ns; /* time of the last line; initially begin_ns */
+    int64_t drawn_ns;  /* time of the last update of the terminal; 0: none */
     bool has_terminal;
 } td_progress;
 
@@ -30,8 +30,8 @@ typedef struct {
 void td_progress_begin(td_progress *p, const td_loader *ld, int64_t max_batches);
 
 /**
- * `done` batches, `n_images` images of this rank are done, without `before`.  If there is
- * neither a terminal nor a line due, no text is made.
+ * Report that this rank has processed `done` batches with `n_images` images, not counting `before`.
+ * Formats no text unless a line or an update of the terminal is due.
  */
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images);
 
@@ -39,8 +39,8 @@ void td_progress_step(td_progress *p, int64_t done, int64_t n_images);
 void td_progress_end(td_progress *p);
 
 /**
- * "batch 10/25: 31.4 images/s, about 12 s left", after so many seconds; with `later` also
- * ", 5 min in all".
+ * Format "batch 10/25: 31.4 images/s, about 12 s left" after `seconds`; with `later` also ", 5 min
+ * in all".
  */
 void td_progress_text(const td_progress *p, int64_t done, int64_t n_images, double seconds,
                       char *out, size_t n);

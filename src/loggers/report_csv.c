@@ -30,7 +30,7 @@ static td_status add_column(void *ctx, const char *name, const td_metric *m)
     td_report_csv *c = ctx;
     if (m->level == TD_METRIC_JSON_ONLY)
         return TD_OK;
-    if (c->n_step == 2 && !td_text_starts(name, "train.")) /* only ends of epochs have others */
+    if (c->n_step == 2 && !td_text_starts(name, "train.")) /* other metrics exist per epoch only */
         return TD_OK;
     TD_CHECK(c->n < MAX_COLUMNS);
     snprintf(c->name[c->n], sizeof c->name[0], "%s", name);
@@ -46,7 +46,7 @@ static void add_header(const td_report_csv *c, td_text *out)
     td_text_add(out, "\n");
 }
 
-/* is the row before the position where the run resumes? */
+/* Is the row before the position at which the run resumes? */
 static bool is_before(const td_report_csv *c, const char *row, const int64_t *at)
 {
     char *end;
@@ -59,7 +59,7 @@ static bool is_before(const td_report_csv *c, const char *row, const int64_t *at
     return epoch < at[0] || (epoch == at[0] && iteration <= at[1]);
 }
 
-/* the part that a resumed run keeps: whole rows before its position */
+/* Add the rows that a resumed run keeps: complete ones before its position. */
 static td_status keep_rows(const td_report_csv *c, const int64_t *at, td_text *out)
 {
     char *old;

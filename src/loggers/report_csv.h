@@ -2,7 +2,7 @@
  * loggers/report_csv.h -- a run's metrics as a table of comma-separated values
  *
  * One table has a row for every epoch, the other one for every record inside an epoch.  The columns
- * are always the same: those of the place, then every metric, empty where it was not measured.
+ * are always the same: the position, then every metric, empty if it was not measured.
  */
 #ifndef TD_LOGGERS_REPORT_CSV_H
 #define TD_LOGGERS_REPORT_CSV_H
@@ -18,10 +18,10 @@ typedef struct {
     const char *path;
     int n_step; /* 1: epoch; 2: epoch, iteration */
     int topk;
-    bool has_l2_loss, detects; /* as td_run_logger_opts */
-    /* a resumed run: drops the rows from this position on, which it makes again; otherwise NULL,
-       and the file is begun anew */
-    const int64_t *continued_at; /* [2] next epoch, and iterations of it that are done */
+    bool has_l2_loss, detects; /* as in td_run_logger_opts */
+    /* for a resumed run, its position: rows from there on are dropped, since the run writes them
+       again; NULL: the file is overwritten */
+    const int64_t *continued_at; /* [2] epoch, finished iterations of it */
 } td_report_csv_opts;
 
 /** TD_EIO; TD_EFORMAT: the existing file has other columns. */

@@ -115,7 +115,7 @@ static const struct {
 
 enum { N_GROUPS = sizeof groups / sizeof *groups, TF_GROUP = N_GROUPS - 1 };
 
-/* a row of "top5" is that of any "top17"; what follows must be the same */
+/* A row "top5..." matches "top17...", any K, if the rest is equal. */
 static bool is_name(const char *row, const char *name)
 {
     const size_t digits = td_text_starts(name, "top") ? strspn(name + 3, "0123456789") : 0;

@@ -28,7 +28,7 @@ td_status td_settings_json(const td_field_group *groups, td_text *out)
     return td_text_status(out);
 }
 
-/* {"a": 1} as {"model.a": 1}: values of our own tables are numbers, words and null */
+/* Convert {"a": 1} to {"model.a": 1}; values of option tables are numbers, texts and null. */
 static td_status add_prefix(const char *json, const char *prefix, td_text *out)
 {
     td_json *doc;
@@ -59,7 +59,7 @@ static td_status report_model(td_report *r, const td_model_opts *model)
     td_status st = TD_OK;
     td_model_opts m = *model;
     if (m.model || m.model_text)
-        m.arch = NULL; /* not what runs */
+        m.arch = NULL; /* the network is from a graph file */
     td_fields_json(td_model_fields(), &m, &plain);
     TD_OUT(td_text_status(&plain));
     TD_OUT(add_prefix(td_text_get(&plain), "model.", &prefixed));

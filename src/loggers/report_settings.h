@@ -11,21 +11,21 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-/* Metadata of a run besides its options; 0 and NULL: unknown. */
+/* Metadata of a run other than its options; 0 and NULL: unknown. */
 typedef struct {
     const char *job; /* "train", "evaluate" */
     const td_amp_opts *amp;
     td_program *program;
-    int ranks; /* written if there are several */
+    int ranks; /* written if more than one */
     int64_t train_images, val_images, epoch_batches, begin_epoch;
 } td_run_metadata;
 
-/** One flat JSON object of several tables over their structs; a NULL table ends them. */
+/** Format several tables of options as one flat JSON object; a NULL table ends the list. */
 td_status td_settings_json(const td_field_group *groups, td_text *out) TD_CHECKED;
 
 /**
- * Three records: the options `config_json`, "model." and the network's, "run." and the metadata;
- * the third is left out by a report that does as the reference.
+ * Write three records: the options `config_json`, the network's options (prefix "model."), the
+ * metadata (prefix "run."); with is_compat, not the third.
  */
 td_status td_report_settings(td_report *r, const char *config_json, const td_model_opts *model,
                              const td_run_metadata *metadata) TD_CHECKED;

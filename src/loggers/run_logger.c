@@ -21,30 +21,30 @@
 enum { MAX_VALUES = 64 };
 
 typedef struct {
-    const char *name; /* room, or of a class */
+    const char *name; /* `room`, or a class's metric */
     char room[48];
-    const td_metric *metric; /* NULL: none that is known */
+    const td_metric *metric; /* NULL: unknown metric */
     double value;
 } record_value;
 
 struct td_report {
-    td_run_logger_opts o; /* its texts are not used after opening */
+    td_run_logger_opts o; /* its texts are used only while opening */
     FILE *f;              /* NULL: no JSON lines */
     char *path;
     td_tensorboard *events;
     td_report_csv *epochs, *iterations;
-    int64_t start_ns; /* on the clock that only goes forward */
+    int64_t start_ns; /* on the monotonic clock */
     int n_step;
     int64_t step[3];
     int n_classes;
     char **classes;       /* [n_classes] names of metrics */
-    int n;                /* of the record that is begun */
+    int n;                /* number of values in the current record */
     record_value *values; /* [MAX_VALUES + n_classes] */
 };
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-/* "2020-01-01 00:00:00.123456", local */
+/* "2020-01-01 00:00:00.123456", local time. */
 static void format_time(double wall_s, char *out, size_t n)
 {
     char date[32] = "";
@@ -110,7 +110,9 @@ static td_status write_json(td_report *r)
     return st;
 }
 
-/* a killed run may have left an incomplete record: cut after the last complete one */
+/*
+ * Truncate the file after the last complete record: a killed run may have left an incomplete one.
+ */
 static td_status cut_half_record(td_report *r)
 {
     char part[4096];
@@ -178,7 +180,7 @@ static void log_text(td_text *t)
     td_text_release(t);
 }
 
-/* the metrics of one level, in one line; nothing if there are none */
+/* Log the metrics of one level in one line, if there are any. */
 static void say_level(const td_report *r, int level)
 {
     td_text t = { 0 };
@@ -201,7 +203,7 @@ static void say_level(const td_report *r, int level)
         td_text_release(&t);
 }
 
-/* a value of a JSON object as Python prints it */
+/* Add a value of a JSON object as Python prints it. */
 static void add_setting(td_text *t, const td_json *j)
 {
     bool flag;
@@ -248,9 +250,8 @@ void td_report_log(td_report *r, const char *fmt, ...)
 /* --- TensorBoard and CSV ---------------------------------------------------------------------- */
 
 /*
- * The card and the curve of a value, "train/loss", "val/top1": the part before the first point is
- * the card's.  Sums over an epoch of training are separate from the iterations',
- * "train_epoch/loss".
+ * The tag of a value, CARD/CURVE: "train/loss", "val/top1"; the card is the part of the name before
+ * the first point.  Sums over an epoch of training have another card, "train_epoch/loss".
  */
 static void event_tag(const char *name, int n_step, char *out, size_t n)
 {
@@ -262,7 +263,10 @@ static void event_tag(const char *name, int n_step, char *out, size_t n)
                  n_step == 1 && td_text_starts(name, "train.") ? "_epoch" : "", dot + 1);
 }
 
-/* epochs count separately; iterations count over the run; a record of the run would be one point */
+/*
+ * Write points of curves, over epochs or over all iterations of the run.  The record of the whole
+ * run is not written: it would be a single point.
+ */
 static td_status write_events(td_report *r)
 {
     const int64_t step = r->n_step == 1 ? r->step[0] : r->step[0] * r->o.batches + r->step[1];
@@ -289,7 +293,7 @@ static td_status write_table(td_report *r)
     return td_report_csv_row(c, r->step);
 }
 
-/* a setting's row in a Markdown table: no line ends, no bars */
+/* Add a text to a row of a Markdown table, without line ends and bars. */
 static void add_markdown(td_text *t, const char *s)
 {
     for (; *s; s++)
@@ -382,7 +386,7 @@ td_status td_report_open(const td_run_logger_opts *o, td_report **out)
     return TD_OK;
 out:
     if (td_report_close(r) != TD_OK) {
-        /* the first failure counts */
+        /* return the first failure */
     }
     return st;
 }
@@ -461,7 +465,7 @@ td_status td_report_end(td_report *r)
         return TD_OK;
     if (r->o.to_log) {
         say_level(r, 0);
-        if (r->n_step < 2) /* ends of epochs and of the run */
+        if (r->n_step < 2) /* at ends of epochs and of the run */
             say_level(r, 1);
     }
     TD_TRY(write_json(r));

@@ -9,7 +9,7 @@
  *                          9 metadata { 1 plugin_data { 1 plugin_name } } } ... }
  *
  * All little endian.  Source: tensorflow/core/util/event.proto, framework/summary.proto and
- * tensor.proto, lib/io/record_writer.cc; the needed parts only.
+ * tensor.proto, lib/io/record_writer.cc; only the parts needed.
  */
 #include "loggers/tensorboard.h"
 
@@ -35,7 +35,7 @@ enum { DT_STRING = 7, SESSION_START = 1 };
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* `inside` becomes a member of `t` and is released */
+/* Append `inside` to `t` as a member, and release it. */
 static void add_message(td_text *t, int field, td_text *inside)
 {
     td_pb_put_message(t, field, inside);
@@ -64,7 +64,7 @@ static td_status write_record(td_tensorboard *t, const td_text *data)
     return st;
 }
 
-/* an event of one member, field `field`; `inside` is released */
+/* Write an event with one member, number `field`, and release `inside`. */
 static td_status write_event(td_tensorboard *t, int64_t step, int field, td_text *inside)
 {
     td_text event = { 0 };
@@ -115,7 +115,7 @@ td_status td_tensorboard_text(td_tensorboard *t, const char *tag, const char *te
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* events.out.tfevents.SECONDS.HOST.PID.N, the first N that is free */
+/* Create events.out.tfevents.SECONDS.HOST.PID.N with the first free N. */
 static td_status open_file(td_tensorboard *t, const char *folder)
 {
     char host[64] = "", name[160];

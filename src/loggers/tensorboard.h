@@ -8,9 +8,9 @@
  *         st = td_tensorboard_flush(t);
  *     closed = td_tensorboard_close(t);
  *
- * Every opening begins a new file in the folder; TensorBoard shows all of a folder's files as one
- * run.  A file is a sequence of records that are flushed whole, so a run that was killed leaves at
- * most half a record at the end, which readers leave out.
+ * td_tensorboard_open always creates a new file in the folder; TensorBoard shows all files of a
+ * folder as one run.  A killed run leaves at most one incomplete record at the end of a file, which
+ * readers ignore.
  */
 #ifndef TD_LOGGERS_TENSORBOARD_H
 #define TD_LOGGERS_TENSORBOARD_H
@@ -21,23 +21,23 @@
 
 typedef struct td_tensorboard td_tensorboard;
 
-/** Makes the folder if it does not exist.  TD_EIO. */
+/** Open a new file; creates the folder if it does not exist.  TD_EIO. */
 td_status td_tensorboard_open(const char *folder, td_tensorboard **out) TD_CHECKED;
 
-/** The run resumes at `step`: later points of earlier files are not shown. */
+/** Note that the run resumes at `step`: TensorBoard hides later points of earlier files. */
 td_status td_tensorboard_restart(td_tensorboard *t, int64_t step) TD_CHECKED;
 
-/** A point of a curve.  Values are stored as float32. */
+/** Add a point to a curve.  Values are stored as float32. */
 td_status td_tensorboard_scalar(td_tensorboard *t, const char *tag, int64_t step,
                                 double value) TD_CHECKED;
 
-/** A text, Markdown, shown on a page of its own. */
+/** Add a Markdown text, shown on another page. */
 td_status td_tensorboard_text(td_tensorboard *t, const char *tag, const char *text) TD_CHECKED;
 
 /** TD_EIO names the file. */
 td_status td_tensorboard_flush(td_tensorboard *t) TD_CHECKED;
 
-/** NULL is fine.  Also reports a failure of earlier writes that only closing shows. */
+/** Close; NULL is fine.  Also reports failures of earlier writes that are detected only now. */
 td_status td_tensorboard_close(td_tensorboard *t) TD_CHECKED;
 
 #endif
