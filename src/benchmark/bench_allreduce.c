@@ -1,10 +1,10 @@
 /*
- * bench_allreduce.c -- `tandem benchmark --mode allreduce`: sums over ranks, as training has them
+ * bench_allreduce.c -- `tandem benchmark --mode allreduce`: sums over ranks, as in training
  *
  *     {"ranks": 2, "sums": [{"bytes": 1048576, "ms": {...}, "gb_per_s": ...}, ...]}
  *
- * A rank's time is from the moment its numbers are ready until it has read the sum.  gb_per_s is
- * bytes over the median, times 2 (W - 1) / W: the least that each rank has to send and receive.
+ * A rank's time begins when its numbers are ready and ends when it has read the sum.  gb_per_s is
+ * bytes / median * 2 (W - 1) / W: the least that each rank must send and receive.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 #include "comm/join.h"
 #include "comm/reduction.h"
 
-/* ResNet-50's gradients are the last; training sends them in parts of 8 MiB */
+/* The last is the size of ResNet-50's gradients, which training sends in parts of 8 MiB. */
 static const int64_t sizes[] = { 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 102228128 };
 
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -34,7 +34,7 @@ static td_status time_one(td_comm *c, const td_benchmark_opts *o, int64_t bytes,
         td_reduction_own(r, 0)[i] = 1;
     for (int i = -o->warmup; i < o->iters; i++) {
         int64_t together = 0;
-        TD_OUT(td_comm_sum_i64(c, &together, 1)); /* begin together */
+        TD_OUT(td_comm_sum_i64(c, &together, 1)); /* all ranks start together */
         const int64_t begin_ns = td_now_ns();
         td_reduction_begin(r, 0);
         TD_OUT(td_reduction_wait(r, 0, &sum));

@@ -46,13 +46,13 @@ out:
 
 /* --- options that exclude each other ---------------------------------------------------------- */
 
-/* the table of a sweep, or one of the other tables */
+/* Do the options request a sweep? */
 static bool is_sweep(const td_benchmark_opts *o)
 {
     return o->batch_sizes || o->nproc || o->precisions;
 }
 
-/* under `launch` or mpirun: this process is one of several */
+/* Check the options if this process is one of several ranks, under `launch` or mpirun. */
 static td_status check_ranks(const td_benchmark_opts *o)
 {
     td_rank_place place;
@@ -93,7 +93,7 @@ static td_status check_sweep(const td_benchmark_opts *o)
     return TD_OK;
 }
 
-/* options on the images and the results of one network */
+/* Check the options for images and for results of one network. */
 static td_status check_files(const td_benchmark_opts *o)
 {
     const bool is_table = is_sweep(o) || o->walkthrough || o->largest_batch;
@@ -155,9 +155,9 @@ static td_status check_options(const td_benchmark_opts *o)
     return check_sweep(o);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the benchmark ---------------------------------------------------------------------------- */
 
-/* one measurement, as JSON; "" on ranks other than 0 */
+/* Run one measurement; appends JSON, or nothing on ranks other than 0. */
 static td_status measure(const td_benchmark_opts *o, td_text *out)
 {
     if (o->mode == TD_BENCHMARK_DATA)

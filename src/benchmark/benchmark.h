@@ -8,32 +8,37 @@
 #include "tandem/benchmark.h"
 
 /**
- * Measure training or inference of one network by `o`; one JSON object.  With several ranks
- * (`tandem launch`) only training, all together; only rank 0 adds text.
+ * Measure training or inference of one network by `o`; appends one JSON object.  With several ranks
+ * (`tandem launch`) only training, all together; only rank 0 appends text.
  */
 td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 /**
- * The four steps of NVIDIA's article on automatic mixed precision in TensorFlow: float32, mixed,
- * mixed and fused, and that with twice the batch; a table, or with !o->as_table JSON.
+ * Measure the four steps of NVIDIA's article on automatic mixed precision in TensorFlow: float32,
+ * mixed, mixed and fused, the last with twice the batch; appends a table, or with !o->as_table
+ * JSON.
  */
 td_status td_benchmark_walkthrough(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
-/** The largest batch that trains within o->memory_limit, by precision; a table, or JSON. */
+/**
+ * Find the largest batch that trains within o->memory_limit, by precision; appends a table, or
+ * JSON.
+ */
 td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 /**
- * Sums over the ranks that this process is one of, by size; of rank 0 JSON, of the others nothing.
- * TD_EDEVICE: a rank was lost.
+ * Measure sums over the ranks, one of which is this process, by size; rank 0 appends JSON, the
+ * others nothing.  TD_EDEVICE: a rank was lost.
  */
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 /**
- * One network at the precisions, numbers of ranks and batch sizes of o's lists, all with all; a
- * table, or with !o->as_table JSON.  Ranks are this program started again (td_ranks_run).
+ * Measure one network for all combinations of the precisions, numbers of ranks and batch sizes in
+ * o's lists; appends a table, or with !o->as_table JSON.  Ranks are new processes of this program
+ * (td_ranks_run).
  *
  *   TD_EUSAGE    a list is malformed or too long
- *   TD_ESTOPPED  a signal came
+ *   TD_ESTOPPED  a signal was received
  *   TD_EDEVICE   a rank failed and logged the error; also errors of td_benchmark_network
  */
 td_status td_benchmark_sweep(const td_benchmark_opts *o, td_text *out) TD_CHECKED;

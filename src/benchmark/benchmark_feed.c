@@ -72,7 +72,10 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
     return td_synthetic_make(model, o->batch, &out->made_up);
 }
 
-/* evaluation lends the short batch at the end of the data, and those with unreadable images */
+/*
+ * The next full batch: in evaluation, skip the smaller batch at the end of the data, and those with
+ * unreadable images.
+ */
 static td_status next_full(td_feed *f, const td_batch **out)
 {
     f->wait_s = 0;

@@ -20,9 +20,9 @@
 #include "tandem/program.h"
 
 typedef struct {
-    const td_input_opts *input; /* no `data`, or back end synthetic: synthetic batches */
-    int batch;                  /* of a rank */
-    bool is_training;           /* bind labels and targets too; the split is train, otherwise val */
+    const td_input_opts *input; /* without `data`, or backend synthetic: synthetic batches */
+    int batch;                  /* batch size per rank */
+    bool is_training;           /* also bind labels and targets; reads train instead of val */
     td_comm *comm;              /* NULL: one rank */
 } td_feed_opts;
 
@@ -32,29 +32,29 @@ typedef struct {
     td_loader *ld; /* NULL: synthetic batches */
     td_synthetic made_up;
     bool is_detector;
-    double wait_s; /* seconds that the last td_feed_next waited */
+    double wait_s; /* seconds waited in the last td_feed_next */
 } td_feed;
 
 /** Do the options name a data set to read? */
 bool td_feed_has_data(const td_input_opts *input);
 
 /**
- * Open the data set, if one is named.  `model` is completed: image size, and classes where they are
- * open.  Release *out whatever happens.
- *   TD_ENOTFOUND, TD_EFORMAT  of td_dataset_open
- *   TD_ESHAPE  more classes than the network has
+ * Open the data set, if one is named.  Sets the image size of `model`, and its number of classes if
+ * it is 0.  Release *out even after a failure.
+ *   TD_ENOTFOUND, TD_EFORMAT  from td_dataset_open
+ *   TD_ESHAPE  the data have more classes than the network
  *   TD_EARG    fewer images than a batch
  */
 td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out) TD_CHECKED;
 
 /**
- * The next full batch, at the end of the data from their beginning again; *images [batch, 3, S, S],
- * valid until the next call.  For training, images, labels and targets are bound to `p`, else
- * images alone; `p` NULL: nothing is.
+ * Read the next full batch, after the end of the data from the beginning; *images [batch, 3, S, S],
+ * valid until the next call.  Binds images to `p` and, for training, labels and targets; `p` NULL:
+ * binds nothing.
  */
 td_status td_feed_next(td_feed *f, td_program *p, const float **images) TD_CHECKED;
 
-/** TD_EFORMAT: the ranks together met more unreadable images than may be. */
+/** TD_EFORMAT: the ranks together found more unreadable images than allowed. */
 td_status td_feed_check(const td_feed *f) TD_CHECKED;
 
 void td_feed_release(td_feed *f);

@@ -1,10 +1,10 @@
 /*
  * benchmark_network.c -- measures training or inference of one network
  *
- * Warm-up runs do not count.  The result is the median with its spread, and the bound: the batch
- * divided by the summed best times of the step's convolutions and matrix products alone, each
- * measured by itself in the layout it runs in.  No program on the same kernels can be faster
- * without doing less work.
+ * Warm-up runs are not counted.  The result is the median with its spread, and the bound: the batch
+ * divided by the sum of the best times of the step's convolutions and matrix products, each
+ * measured separately in the layout in which it runs.  No program with the same kernels can be
+ * faster without doing less work.
  */
 #include "benchmark/benchmark.h"
 
@@ -41,23 +41,23 @@
 #include "tandem/dataset.h"
 
 typedef struct {
-    td_benchmark_opts o; /* a copy; model is completed */
+    td_benchmark_opts o; /* a copy, in which `model` is resolved */
     td_comm *comm;       /* NULL: one rank */
     int n_ranks;
-    float inverse; /* of the loss scale and of the ranks, whose gradients are averaged */
+    float inverse; /* 1 / (loss scale * ranks), since gradients are averaged */
     td_device *dev;
     td_graph *graph;
     td_program *program;
     td_profile *profile; /* NULL without --prof */
     td_trace *trace;     /* NULL without --trace */
-    td_tensors *weights; /* NULL: fresh ones */
+    td_tensors *weights; /* NULL: fresh weights */
     char *checkpoint;    /* path, with --checkpoint-dir */
     td_feed feed;
     td_benchmark_report report;
-    td_detector_runner *runner; /* of a detector's inference: has the program */
-    double boxes_s;             /* of the measured iterations, spent on boxes */
-    double wait_s;              /* likewise, waiting for data */
-    double *seconds;            /* [iters], in order, with the wait for data */
+    td_detector_runner *runner; /* for a detector's inference: owns the program */
+    double boxes_s;             /* post-processing in the measured iterations */
+    double wait_s;              /* waiting for data in the measured iterations */
+    double *seconds;            /* [iters], in order, including the wait for data */
     double first_step_s, bound_s;
     int64_t peak_bytes;
 } bench;
@@ -109,7 +109,7 @@ static td_status load_weights(const bench *b)
                            b->program);
 }
 
-/* the ranks' sums become means */
+/* Bind the factor that turns the sums over ranks into means. */
 static td_status bind_ranks(bench *b)
 {
     if (!b->comm)
@@ -118,7 +118,7 @@ static td_status bind_ranks(bench *b)
     return td_program_bind(b->program, TD_INPUT_INVERSE, &b->inverse);
 }
 
-/* have all compiled the same step? */
+/* Check that all ranks have compiled the same step. */
 static td_status agree(const bench *b)
 {
     td_text text = { 0 };
@@ -132,7 +132,7 @@ static td_status agree(const bench *b)
 }
 
 /*
- * a detector's inference ends with boxes, which a detector runner makes of what the program gives
+ * A detector's inference includes post-processing, so a detector runner owns the program.
  */
 static td_status compile_detector_runner(bench *b)
 {
@@ -192,7 +192,7 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
                                                .loss = (double)NAN });
 }
 
-/* one iteration */
+/* Run one iteration. */
 static td_status run_once(bench *b)
 {
     const float *images;
@@ -205,7 +205,7 @@ static td_status run_once(bench *b)
     return TD_OK;
 }
 
-/* exchanges signals between ranks; the step begins when the last rank is ready */
+/* Exchange signals between ranks; this also starts the step on all ranks together. */
 static td_status check_signals(const bench *b)
 {
     int64_t n = td_signal_caught() ? 1 : 0;
@@ -225,7 +225,7 @@ static td_status open_report(bench *b)
                                      : td_benchmark_report_open(&b->o, &metadata, &b->report);
 }
 
-/* one rank; with several each has its own loss */
+/* The loss; NaN with several ranks, each of which has another loss. */
 static double loss_of(const bench *b)
 {
     const float *loss = b->comm || b->o.mode != TD_BENCHMARK_TRAINING
@@ -303,7 +303,7 @@ static void add_memory(const bench *b, td_text *out)
     td_json_add(out, "recomputed_macs", (double)m.recomputed_macs);
 }
 
-/* the reference's names of a detector's results; `rate` images/s, `latency` s */
+/* Add a detector's results under the reference's names; `rate` images/s, `latency` s. */
 static void add_detector(const bench *b, double rate, double latency, td_text *out)
 {
     const int n = b->o.iters;
@@ -321,7 +321,7 @@ static void add_detector(const bench *b, double rate, double latency, td_text *o
     td_json_add(out, "eval_99%_latency", td_quantile(s, n, 0.99) * 1e3);
 }
 
-/* the reference's figure of a detector's training, which any network can have */
+/* Add the reference's result for training a detector; computed for any network. */
 static void add_last_quarter(const bench *b, double batch, td_text *out)
 {
     const td_last_quarter q = td_last_quarter_of_steps(b->seconds, b->o.iters);
@@ -333,7 +333,7 @@ static void add_last_quarter(const bench *b, double batch, td_text *out)
     td_text_add(out, "}");
 }
 
-/* only with a data set */
+/* Add results about the data set, if any. */
 static void add_data(const bench *b, td_text *out)
 {
     if (!b->feed.ds)
@@ -351,7 +351,7 @@ static void add_network(bench *b, td_text *out)
     int n = b->o.iters;
     double batch = (double)b->o.batch_size * b->n_ranks, sum = 0;
     td_text last_quarter = { 0 };
-    if (b->o.mode == TD_BENCHMARK_TRAINING) /* before the steps are sorted */
+    if (b->o.mode == TD_BENCHMARK_TRAINING) /* before `seconds` are sorted */
         add_last_quarter(b, batch, &last_quarter);
     for (int i = 0; i < n; i++)
         sum += b->seconds[i];
@@ -409,11 +409,11 @@ static td_status run_network(bench *b, td_text *out)
     if (td_comm_rank(b->comm) == 0)
         add_network(b, out);
     else
-        td_text_add(out, "%s", ""); /* rank 0 speaks for all */
+        td_text_add(out, "%s", ""); /* only rank 0 prints */
     return td_text_status(out);
 }
 
-/* joins the ranks named by the environment */
+/* Join the ranks that the environment defines. */
 static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)
@@ -424,7 +424,7 @@ static td_status join_ranks(bench *b)
         return TD_OK;
     b->n_ranks = td_comm_size(b->comm);
     if (b->o.device.tune == TD_TUNE_FULL)
-        b->o.device.tune = TD_TUNE_CACHED; /* what one rank leaves in the cache */
+        b->o.device.tune = TD_TUNE_CACHED; /* use what one rank stored in the cache */
     td_set_threads(b->o.device.threads ? b->o.device.threads : td_comm_threads(b->comm));
     return TD_OK;
 }

@@ -34,7 +34,7 @@ static td_status name_file(const td_benchmark_opts *o, char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-/* the report must not overwrite an input or another result */
+/* Check that the report does not overwrite an input or another result. */
 static td_status check_path(const td_benchmark_opts *o, const char *path)
 {
     const struct {
@@ -107,7 +107,7 @@ static void add_pass(td_eval_result *v, double images, double seconds, double wa
     v->total_rates += images / seconds;
 }
 
-/* images/s of a window or of all, the wait for data included */
+/* Images/s since the last record or in total, including the wait for data. */
 static double rate(const td_benchmark_report *r, int which)
 {
     const td_eval_result *v = &r->passes[which];
@@ -165,7 +165,7 @@ td_status td_benchmark_report_step(td_benchmark_report *r, int i, double seconds
 
 /* --- end -------------------------------------------------------------------------------------- */
 
-/* as SSD300's program logs it; sorted [n] */
+/* Add the results as SSD300's program logs them; sorted [n]. */
 static void add_ssd300(const td_benchmark_report *r, double *sorted, int n)
 {
     double sum = 0;
@@ -177,7 +177,7 @@ static void add_ssd300(const td_benchmark_report *r, double *sorted, int n)
     td_report_add(r->report, "max_img/sec", r->batch / sorted[0]);
 }
 
-/* as SSD320's inference program logs it */
+/* Add the results as SSD320's inference program logs them. */
 static void add_ssd320_inference(const td_benchmark_report *r, double *sorted, int n)
 {
     double sum = 0, rates = 0;
@@ -200,7 +200,7 @@ static td_status add_figures(td_benchmark_report *r, const double *seconds)
     if (!sorted)
         return TD_ENOMEM;
     memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
-    td_median(sorted, n); /* sorts */
+    td_median(sorted, n); /* sorts `sorted` */
     if (r->detector == TD_DETECTOR_SSD300)
         add_ssd300(r, sorted, n);
     if (td_report_has_tf_names(r->report) && r->is_training)

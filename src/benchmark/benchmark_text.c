@@ -1,7 +1,7 @@
 /*
  * benchmark_text.c -- prints a benchmark's JSON object as lines and tables with units
  *
- * The object is read back, so that both forms have the same numbers.
+ * The JSON text is parsed again, so that both forms have the same numbers.
  */
 #include "benchmark/benchmark_text.h"
 
@@ -12,7 +12,7 @@
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* NaN: absent or null */
+/* A number; NaN: absent or null. */
 static double number(const td_json *object, const char *name)
 {
     double x;
@@ -27,7 +27,7 @@ static bool has(const td_json *object, const char *name)
     return !isnan(number(object, name));
 }
 
-/* "": absent or no text */
+/* A text; "": absent or another type. */
 static const char *word(const td_json *object, const char *name)
 {
     const char *text;
@@ -37,7 +37,7 @@ static const char *word(const td_json *object, const char *name)
     return td_json_as_text(j, &text) == TD_OK ? text : "";
 }
 
-/* "boxes           0.31 ms", if there is such a member */
+/* Add a line, "boxes           0.31 ms", if the member exists. */
 static void add_line(const td_json *object, const char *name, const char *title, const char *unit,
                      td_text *out)
 {
@@ -176,7 +176,7 @@ static void add_sums(const td_json *doc, td_text *out)
     }
 }
 
-/* --- any of them ------------------------------------------------------------------------------ */
+/* --- any benchmark ---------------------------------------------------------------------------- */
 
 td_status td_benchmark_text(const char *json, td_text *out)
 {

@@ -1,17 +1,17 @@
 /*
  * largest_batch.c -- finds the largest batch within a memory limit
  *
- * The memory of `tandem train` is the sum of plans; nothing of that size is run:
+ * The memory of `tandem train` is computed from plans; no large batch is run:
  *
  *     step         parameters, momentum buffers, activations, scratch: plan of the training step
- *     validation   the plan of the evaluation network, at the same batch, in addition
- *     input        both loaders' rings, prefetch + 1 batches each, and the evaluator's own batch
+ *     validation   the plan of the evaluation network with the same batch size
+ *     input        both loaders' rings, prefetch + 1 batches each, and one batch of the evaluator
  *     checkpoint   copies of all parameters while a checkpoint is written
- *     runtime      the process itself, libraries and kernels: measured, at a batch of 1
+ *     runtime      the process, libraries and kernels: measured with a batch of 1
  *
- * Not counted: images that workers are decoding.  The sum is all but linear in the batch, so the
- * search guesses along a line through two plans and ends with a batch that fits next to one that
- * does not.  Each precision is searched in a process of its own.
+ * Not counted: images that workers are decoding.  The sum is almost linear in the batch, so the
+ * search interpolates between two plans until it has a batch that fits and the next larger one does
+ * not.  Each precision is searched in a separate process.
  */
 #include "benchmark/benchmark.h"
 
@@ -42,10 +42,10 @@ typedef struct {
 
 typedef struct {
     const td_benchmark_opts *o;
-    td_model_opts model; /* completed */
+    td_model_opts model; /* resolved */
     td_amp_opts amp;     /* resolved */
     td_device *dev;
-    int64_t limit, parent_bytes; /* of this process before it forked */
+    int64_t limit, parent_bytes; /* parent_bytes: memory before the fork */
     int64_t runtime_bytes;
     int n_plans;
 } search;
@@ -82,7 +82,7 @@ static td_status compile_evaluator(search *s, int batch, td_program **out)
     return st;
 }
 
-/* the size of a checkpoint */
+/* The size of a checkpoint. */
 static int64_t saved_bytes(const td_program *p)
 {
     int64_t sum = 0;
@@ -93,7 +93,10 @@ static int64_t saved_bytes(const td_program *p)
     return sum;
 }
 
-/* the memory of a compiled program is reserved, not touched: to plan costs none of it */
+/*
+ * Plan all parts for a batch.  A compiled program's memory is reserved, but not touched, so
+ * planning needs little.
+ */
 static td_status plan(search *s, int batch, parts *out)
 {
     td_program *p;
@@ -113,7 +116,7 @@ static td_status plan(search *s, int batch, parts *out)
     return td_signal_caught() ? td_error(TD_ESTOPPED, "interrupted by a signal") : TD_OK;
 }
 
-/* --- the process itself ----------------------------------------------------------------------- */
+/* --- the process ------------------------------------------------------------------------------ */
 
 static td_status run_once(search *s, td_program *p, const td_synthetic *inputs)
 {
@@ -124,8 +127,9 @@ static td_status run_once(search *s, td_program *p, const td_synthetic *inputs)
 }
 
 /*
- * The memory of a process besides its plan: that before the fork and that added by a step.  A
- * child does not count the libraries' pages that it has not used itself, hence the sum.
+ * The memory of a process outside the plan: the parent's before the fork plus that added by a step
+ * in the child.  The child's own size does not include pages of libraries that only the parent has
+ * used.
  */
 static td_status measure_runtime(search *s)
 {
@@ -148,7 +152,7 @@ out:
 
 /* --- the search ------------------------------------------------------------------------------- */
 
-/* a batch between one that fits and one that does not: where their line meets the limit */
+/* A batch between one that fits and one that does not, by linear interpolation to the limit. */
 static int guess(int64_t limit, int fits, int64_t fits_bytes, int fails, int64_t fails_bytes)
 {
     const double share = (double)(limit - fits_bytes) / (double)(fails_bytes - fits_bytes);
@@ -158,12 +162,12 @@ static int guess(int64_t limit, int fits, int64_t fits_bytes, int fails, int64_t
     return next >= fails ? fails - 1 : (int)next;
 }
 
-/* the first batch that does not fit, growing from `*fits`; BATCH_MAX + 1: all fit */
+/* Grow `*fits` until a batch, `*fails`, does not fit; BATCH_MAX + 1: all fit. */
 static td_status grow(search *s, int *fits, parts *best, int *fails, int64_t *fails_bytes)
 {
     parts p;
     for (*fails = BATCH_MAX + 1; *fits < BATCH_MAX;) {
-        /* along the line from nothing but what does not grow, and a little beyond */
+        /* assume that all but the runtime is proportional to the batch; go 2 % beyond */
         const double each = (double)(total(best) - s->runtime_bytes) / *fits;
         double next = (double)(s->limit - s->runtime_bytes) / each * 1.02 + 1;
         next = next < *fits + 1 ? *fits + 1 : next > 8.0 * *fits ? 8.0 * *fits : next;
@@ -180,7 +184,7 @@ static td_status grow(search *s, int *fits, parts *best, int *fails, int64_t *fa
     return TD_OK;
 }
 
-/* *batch 0: not even one image fits; then *out is what one would take */
+/* Find the largest batch; *batch 0: not even one image fits, *out is what it needs. */
 static td_status find(search *s, int *batch, parts *out)
 {
     int fails;
@@ -193,7 +197,7 @@ static td_status find(search *s, int *batch, parts *out)
     *batch = 1;
     TD_TRY(grow(s, batch, out, &fails, &fails_bytes));
     for (bool in_middle = false; fails - *batch > 1; in_middle = !in_middle) {
-        /* alternates with bisection, in case it is not linear */
+        /* alternate with bisection, in case memory is not linear */
         const int next = in_middle ? *batch + (fails - *batch) / 2
                                    : guess(s->limit, *batch, total(out), fails, fails_bytes);
         TD_TRY(plan(s, next, &p));
@@ -235,7 +239,7 @@ static td_status search_one(void *ctx, td_text *out)
     TD_OUT(td_device_open(s->o->device.name, &s->dev));
     TD_OUT(td_amp_resolve(&s->amp, s->dev));
     TD_OUT(measure_runtime(s));
-    s->amp.is_silent = true; /* every further plan is rewritten in the same way */
+    s->amp.is_silent = true; /* further plans would log the same */
     TD_OUT(find(s, &batch, &p));
     add_result(s, batch, &p, out);
 out:
@@ -243,7 +247,7 @@ out:
     return st;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all precisions --------------------------------------------------------------------------- */
 
 static td_status row_text(const char *json, td_text *out)
 {

@@ -1,8 +1,9 @@
 /*
  * problem.c -- times every kernel of a problem line, gradients included
  *
- * The line's graph is compiled as any other; after one run each node is run by itself.  Reorders
- * at the edges are excluded: inside a network the neighbours have that layout already.
+ * The line's graph is compiled like any other; after one run, each node is run separately.
+ * Reorders of inputs and outputs are excluded: inside a network, neighboring nodes have the same
+ * layout.
  */
 #include "benchmark/problem.h"
 
@@ -25,7 +26,7 @@ typedef struct {
     int n_results;
 } session;
 
-/* ones in every input, labels 0; timing does not depend on values here */
+/* Bind ones to every input, 0 to labels; the times do not depend on values. */
 static td_status bind_inputs(td_program *p, const td_graph *g, td_arena *a)
 {
     for (int i = 0; i < g->n_values; i++) {
@@ -59,7 +60,7 @@ static td_status time_line(session *s, const char *line)
     td_graph *g = NULL;
     td_program *p = NULL;
     td_arena inputs = { 0 };
-    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line gives its dtype */
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 }; /* the line has its dtype */
     TD_OUT(td_problem_graph(line, 0, &g, NULL));
     TD_OUT(td_compile(g, s->dev,
                       &(td_compile_opts){ .amp = &float32, .skip = s->o->device.skip_passes }, &p));

@@ -1,5 +1,5 @@
 /*
- * benchmark/problem.h -- times problem lines: benchmark --mode op
+ * benchmark/problem.h -- time problem lines: benchmark --mode op
  */
 #ifndef TD_BENCHMARK_PROBLEM_H
 #define TD_BENCHMARK_PROBLEM_H

@@ -1,13 +1,13 @@
 /*
  * sweep.c -- measures one network at several precisions, numbers of ranks and batch sizes
  *
- *     precisions x ranks x batches -> a process of its own, or ranks -> its JSON -> table
+ *     precisions x ranks x batches -> one process each, or ranks -> JSON -> table
  *
- * Processes of their own, because the peak of a process's memory never falls.  One rank is a fork;
- * with --nproc all rows, also those of one rank, are this program started again, with a
- * configuration that it inherits as an open file.  Every rank has the same number of threads in all
- * rows, as every worker of the reference has one GPU: otherwise scaling would compare a rank with a
- * machine.
+ * Rows need separate processes, because the peak of a process's memory never decreases.  One rank
+ * is a fork; with --nproc, all rows, also those with one rank, are new processes of this program,
+ * which inherit their configuration as an open file.  Every rank has the same number of threads in
+ * all rows, as every worker of the reference has one GPU: otherwise scaling would compare a rank
+ * with a whole machine.
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,11 +39,11 @@ typedef struct {
 typedef struct {
     td_precision precision;
     int ranks, batch;
-    td_text json; /* what `tandem benchmark --json` prints */
+    td_text json; /* output of `tandem benchmark --json` */
     char precision_name[8];
     double median, min, max, last_quarter, avg, p90, p95, p99, peak_bytes, threads;
-    double speedup; /* over the base precision, same ranks and batch; NaN: not measured */
-    double of_one;  /* the speed of one rank, likewise */
+    double speedup; /* relative to the base precision, same ranks and batch; NaN: not measured */
+    double of_one;  /* relative to one rank, same precision and batch; NaN: not measured */
 } row;
 
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* "1,2,4" */
+/* Parse "1,2,4". */
 static td_status read_numbers(const char *option, const char *text, int most, list *out)
 {
     for (const char *p = text; *p || p == text;) {
@@ -75,7 +75,7 @@ static td_status read_numbers(const char *option, const char *text, int most, li
     return TD_OK;
 }
 
-/* "fp32,bf16" */
+/* Parse "fp32,bf16". */
 static td_status read_precisions(const char *text, list *out)
 {
     static const int known[] = { TD_PRECISION_FP32, TD_PRECISION_BF16, TD_PRECISION_FP16 };
@@ -98,7 +98,7 @@ static td_status read_precisions(const char *text, list *out)
     }
 }
 
-/* no list: the value of the single option */
+/* Read the lists; without one, use the single option's value. */
 static td_status read_lists(sweep *s)
 {
     const td_benchmark_opts *o = s->o;
@@ -130,7 +130,7 @@ static td_status measure(void *opts, td_text *out)
     return td_benchmark_network(opts, out);
 }
 
-/* an unnamed open file that child programs inherit; the caller closes it */
+/* Create an unnamed open file that child processes inherit; the caller closes it. */
 static td_status open_config(const td_benchmark_opts *o, int *fd)
 {
     td_benchmark_opts copy = *o;
@@ -164,7 +164,7 @@ static td_status read_output(int fd, td_text *out)
     return td_text_status(out);
 }
 
-/* this program as ranks; rank 0's result is the run's */
+/* Run this program as several ranks; rank 0's output is the result. */
 static td_status run_ranks(const td_benchmark_opts *o, int ranks, td_text *out)
 {
     char config[40];
@@ -217,7 +217,7 @@ out:
     return st;
 }
 
-/* a rank's share of the processors in the row that has the most ranks */
+/* A rank's share of the processors in the row with the most ranks. */
 static int threads_of_rank(const sweep *s)
 {
     int most = 1;
@@ -251,9 +251,9 @@ static td_status run_row(const sweep *s, row *r)
     return read_result(r);
 }
 
-/* --- rows against each other ------------------------------------------------------------------ */
+/* --- comparing rows --------------------------------------------------------------------------- */
 
-/* float32 if present, otherwise the first */
+/* The base of speedups: float32 if present, otherwise the first. */
 static td_precision base_precision(const sweep *s)
 {
     for (int i = 0; i < s->precisions.n; i++)
@@ -262,7 +262,7 @@ static td_precision base_precision(const sweep *s)
     return (td_precision)s->precisions.item[0];
 }
 
-/* the speed of that row; NaN: none */
+/* The speed of a row; NaN: no such row. */
 static double speed_of(const sweep *s, td_precision precision, int ranks, int batch)
 {
     for (int i = 0; i < s->n; i++)
@@ -364,7 +364,7 @@ static void show_json(const sweep *s, td_text *out)
     td_text_add(out, "]}");
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the sweep -------------------------------------------------------------------------------- */
 
 static td_status run_all(sweep *s)
 {

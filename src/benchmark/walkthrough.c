@@ -4,12 +4,11 @@
  *     float32 at B  ->  mixed at B  ->  mixed and fused at B  ->  mixed and fused at 2 B
  *
  * After NVIDIA, "Automatic Mixed Precision for NVIDIA Tensor Core Architecture in TensorFlow": half
- * precision alone, then XLA on top of it, then the batch that the memory saved leaves room for.
- * The pass `fuse` does here what XLA does there: neighbouring ops that use the same memory become
- * one kernel; so the first two steps skip it.  Layouts are chosen in all four, as TensorFlow does
- * without XLA.
+ * precision alone, then with XLA, then with a larger batch in the memory saved.  Here the pass
+ * `fuse` corresponds to XLA: it merges neighboring ops that use the same memory into one kernel;
+ * the first two steps skip it.  Layouts are chosen in all four, as in TensorFlow without XLA.
  *
- * Each step runs in a separate process: the peak of a process's memory never falls.
+ * Each step runs in a separate process, because the peak of a process's memory never decreases.
  */
 #include "benchmark/benchmark.h"
 
@@ -24,9 +23,9 @@
 enum { STEPS = 4 };
 
 static const struct {
-    const char *name, *article; /* what the article calls it */
+    const char *name, *article; /* name in the article */
     bool is_mixed, is_fused;
-    int times; /* the batch */
+    int times; /* factor of the batch size */
 } steps[STEPS] = {
     { "float32", "FP32", false, false, 1 },
     { "mixed", "AMP", true, false, 1 },
@@ -40,7 +39,7 @@ typedef struct {
     int batch;
     double median, min, max; /* images/s */
     double peak_bytes, planned_bytes;
-    td_text json; /* the measurement */
+    td_text json; /* the measurement, JSON */
 } result;
 
 /* --- one step --------------------------------------------------------------------------------- */
@@ -50,7 +49,9 @@ static td_status measure(void *ctx, td_text *out)
     return td_benchmark_network(ctx, out);
 }
 
-/* the options of a step; `skip` holds its list of passes left out, if that is not the caller's */
+/*
+ * The options of a step; `skip` holds its list of skipped passes if it differs from the caller's.
+ */
 static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_t room,
                             td_benchmark_opts *out)
 {
@@ -109,7 +110,7 @@ static td_status run_step(const td_benchmark_opts *o, int i, result *r)
     return TD_OK;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all steps -------------------------------------------------------------------------------- */
 
 static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
 {

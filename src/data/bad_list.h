@@ -29,7 +29,7 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train,
 
 /**
  * On rank 0: collect the bad images of all ranks; the next write skips those that rank 0 has
- * itself. `c` NULL: one rank, nothing to do.  TD_ENOMEM; errors of td_comm_collect.
+ * itself.  `c` NULL: one rank, nothing to do.  TD_ENOMEM; errors of td_comm_collect.
  */
 td_status td_bad_list_gather(td_bad_list *l, td_comm *c, const td_loader *train,
                              const td_loader *val) TD_CHECKED;

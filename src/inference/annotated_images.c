@@ -25,14 +25,14 @@ struct td_annotated_images {
     const char *folder;
     td_arena arena; /* paths and folder */
     int64_t n;
-    const char **paths; /* [n] where they are drawn */
-    td_image image;     /* the one that is drawn, reused */
+    const char **paths; /* [n] paths of the drawn images */
+    td_image image;     /* the current image, reused */
     td_text encoded;
 };
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* the path below the data set's folder, or the last part */
+/* The path relative to the data set's folder, or its last part. */
 static const char *name_of(const td_dataset *ds, int64_t sample, bool keeps_folders)
 {
     const char *path = td_dataset_path(ds, sample), *root = td_dataset_root(ds);
@@ -42,7 +42,10 @@ static const char *name_of(const td_dataset *ds, int64_t sample, bool keeps_fold
     return td_path_base(path);
 }
 
-/* "beach.jpeg", "beach.2.jpeg" for another of that name; .png for endings that are not written */
+/*
+ * "beach.jpeg", or "beach.2.jpeg" for a second image with that name; .png replaces formats that
+ * cannot be written.
+ */
 static td_status choose_name(td_map *taken, const char *name, char *out, size_t n)
 {
     const char *base = td_path_base(name), *dot = strrchr(base, '.');
@@ -78,7 +81,7 @@ out:
     return st;
 }
 
-/* --- what would be written over --------------------------------------------------------------- */
+/* --- files that would be overwritten ---------------------------------------------------------- */
 
 typedef struct {
     dev_t device;
@@ -102,7 +105,7 @@ static bool find_place(const char *path, place *out)
     return true;
 }
 
-/* two spellings of one place, where nothing is yet: an image that is missing now may come */
+/* Are both paths the same, even if no file exists yet?  A missing image may be created later. */
 static bool is_spelt_alike(const td_annotated_images *m, int64_t i)
 {
     return td_path_is_same(m->paths[i], td_dataset_path(m->ds, i));
@@ -132,7 +135,7 @@ out:
     return st;
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,
                                   int64_t n, td_annotated_images **out)

@@ -6,8 +6,8 @@
  *     TD_OUT(td_make_folder("drawn"));
  *     TD_OUT(td_annotated_images_save(m, sample, bytes, n_bytes, false, marks, n_boxes, &path));
  *
- * Every image is written whole or not at all, as .jpg, .jpeg or .png by its own name; names with
- * other endings get .png.
+ * Every image is written completely or not at all, as .jpg, .jpeg or .png according to its name;
+ * names with other endings get .png.
  */
 #ifndef TD_INFERENCE_ANNOTATED_IMAGES_H
 #define TD_INFERENCE_ANNOTATED_IMAGES_H
@@ -18,8 +18,9 @@
 typedef struct td_annotated_images td_annotated_images;
 
 /**
- * Names for the first n images of `ds` (kept).  With `keeps_folders` they keep their folders of
- * the data set, otherwise all go in one folder, "beach.2.jpg" for another "beach.jpg".
+ * Choose names for the first n images of `ds` (borrowed).  With `keeps_folders`, they keep their
+ * folders of the data set; otherwise all are in one folder, and a second "beach.jpg" is
+ * "beach.2.jpg".
  *   TD_EARG  an image of `ds` would be overwritten; the message names it
  */
 td_status td_annotated_images_new(const td_dataset *ds, const char *folder, bool keeps_folders,

@@ -26,13 +26,16 @@ static td_status read_names(const td_tensors *weights, const char *classes, td_b
     return c->n_names == c->n ? TD_OK : td_class_names_differ(classes, c->n_names, c->path, c->n);
 }
 
-/* COCO's place of category `id` among `n` classes, from 0 */
+/*
+ * The class, from 0, of COCO's category `id`, which is number `place` in its list, among `n`
+ * classes.
+ */
 static int place_in_coco(int n, int64_t id, int place)
 {
     return n == TD_COCO_CLASSES ? place : (int)id - 1;
 }
 
-/* labels without a COCO id get generic names */
+/* Name the classes after COCO's categories; labels without a category get generic names. */
 static td_status name_coco(td_box_classes *c)
 {
     char room[24];
@@ -93,7 +96,7 @@ void td_box_classes_release(td_box_classes *c)
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-/* the class of a name, or of a category number if no name matches; 0: none */
+/* The class with this name, or with this category number if no name matches; 0: none. */
 static int find_class(const td_box_classes *c, const char *name)
 {
     int64_t category;

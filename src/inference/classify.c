@@ -2,9 +2,9 @@
  * classify.c -- tandem classify: classifies images
  *
  * A loader's workers decode while a predictor computes.  n images are divided into batches of
- * nearly equal size (9 with at most 8 in a batch: 5 and 4), so that one program suffices and little
- * is padded.  The loader leaves bad images out of a batch; the sample numbers in a batch identify
- * the others.
+ * nearly equal size (9 with at most 8 in a batch: 5 and 4), so that one program suffices with
+ * little padding.  The loader leaves bad images out of a batch; the sample numbers in a batch
+ * identify the others.
  */
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ typedef struct {
     td_loader *ld;
     float *probabilities; /* [batch, classes] */
     int64_t next;         /* the image to report */
-    int64_t n_bad;        /* bad ones reported */
+    int64_t n_bad;        /* bad images reported */
     td_status (*each)(void *ctx, const td_prediction *p);
     void *ctx;
 } classifier;
@@ -106,7 +106,7 @@ static td_status report_good(classifier *c, const float *probability)
     return c->each(c->ctx, &p);
 }
 
-/* the bad images before `until` */
+/* Report the bad images before image `until`. */
 static td_status report_bad(classifier *c, int64_t until)
 {
     const td_bad_image *bad;

@@ -1,7 +1,7 @@
 /*
  * coco_results.c -- writes detections as COCO results, image by image
  *
- * Categories are all those that the network names; if it names none, the detected ones, in the
+ * The categories are those that the network names, or, if it names none, the detected ones in the
  * order of detection.
  */
 #include "base/arena.h"
@@ -10,9 +10,9 @@
 
 struct td_coco_results {
     td_text detections, categories;
-    int64_t seen[1024]; /* categories that are listed already */
+    int64_t seen[1024]; /* categories already listed */
     int n_seen;
-    bool are_known; /* the network's classes, which are listed */
+    bool are_known; /* the network's classes are known, and listed */
 };
 
 td_status td_coco_results_new(td_coco_results **out)
@@ -38,7 +38,7 @@ static void list_category(td_text *list, int64_t id, const char *name)
     td_text_add(list, "}");
 }
 
-/* if the network names its classes, all of them */
+/* List all classes if the network names them. */
 static void add_categories(td_coco_results *l, const td_found *f)
 {
     for (int i = 0; i < f->n_classes && !l->are_known; i++)
@@ -46,7 +46,7 @@ static void add_categories(td_coco_results *l, const td_found *f)
     l->are_known = l->are_known || f->n_classes > 0;
 }
 
-/* otherwise the detected ones */
+/* Otherwise list a detected class. */
 static void add_category(td_coco_results *l, const td_found_box *b)
 {
     if (l->are_known)

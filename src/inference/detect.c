@@ -29,7 +29,7 @@
 enum { BATCH = 8, FILE_BYTES = 256 << 20 };
 
 typedef struct {
-    td_detect_opts o; /* a copy; model is completed from the file */
+    td_detect_opts o; /* a copy, in which the file's metadata complete `model` */
     td_tensors *weights;
     td_device *dev;
     td_detector_runner *runner;
@@ -38,9 +38,9 @@ typedef struct {
     td_dataset *ds;
     td_loader *ld;
     int64_t next;  /* the image to report */
-    int64_t n_bad; /* bad ones reported */
+    int64_t n_bad; /* bad images reported */
     td_found_box boxes[TD_NMS_TOTAL_MAX];
-    bool *is_wanted;                /* [K + 1] by label; NULL: all are */
+    bool *is_wanted;                /* [K + 1] by label; NULL: all classes are */
     char (*room)[24];               /* [TD_NMS_TOTAL_MAX] names of classes without one */
     td_annotated_images *annotated; /* with --draw */
     td_status (*each)(void *ctx, const td_found *f);
@@ -127,7 +127,7 @@ static td_status open_data(detector *d, int batch)
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* writes the annotated image into the folder; *out is its path, borrowed */
+/* Write the annotated image to the folder; *out is its path, borrowed. */
 static td_status draw(detector *d, const td_found *f, const void *bytes, size_t n_bytes,
                       int64_t sample, const char **out)
 {
@@ -136,7 +136,7 @@ static td_status draw(detector *d, const td_found *f, const void *bytes, size_t 
     char(*labels)[80] = td_alloc((size_t)f->n + 1, sizeof *labels);
     if (!overlay || !labels)
         TD_OUT(TD_ENOMEM);
-    for (int i = 0; i < f->n; i++) { /* the best on top */
+    for (int i = 0; i < f->n; i++) { /* the best are drawn last */
         const td_found_box *b = &f->boxes[f->n - 1 - i];
         snprintf(labels[i], sizeof *labels, "%.60s %.2f", b->name, b->score);
         overlay[i] = (td_overlay_box){ .box = { b->x, b->y, b->width, b->height },
@@ -188,7 +188,7 @@ static td_status report_good(detector *d, int row)
         fill(d, found, n, &f);
         if (d->o.draw)
             TD_OUT(draw(d, &f, bytes, n_bytes, sample, &f.drawn));
-    } else { /* it existed a moment ago */
+    } else { /* the image was readable before */
         f.st = st;
         f.message = td_error_message();
     }
@@ -198,7 +198,7 @@ out:
     return st;
 }
 
-/* the bad images before `until` */
+/* Report the bad images before image `until`. */
 static td_status report_bad(detector *d, int64_t until)
 {
     const td_bad_image *bad;

@@ -13,7 +13,7 @@
 #include "boxes/anchors.h"
 #include "inference/inputs.h"
 
-/* what is left out is listed elsewhere; that something is should not surprise */
+/* Warn of skipped annotations; `dataset check` lists them. */
 static void warn_of_bad(const td_dataset *ds)
 {
     const td_bad_annotation *bad;

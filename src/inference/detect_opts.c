@@ -93,7 +93,7 @@ const td_field *td_box_limits_fields(void)
     return limits_fields;
 }
 
-/* rows that only detectors read, and rows that they do not read */
+/* Options that only detectors read, and options that they do not read. */
 static const char *const of_boxes[] = { "annotations",  "val_annotations", "label_ids", "strict",
                                         "color_jitter", "backbone",        "bn_decay",  NULL };
 static const char *const of_classes[] = { "interpolation", "crop",          "antialias",

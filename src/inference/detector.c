@@ -1,7 +1,7 @@
 /*
  * detector.c -- runs a detector's network and its non-maximum suppression
  *
- * The program has one batch size; a short batch is copied into a buffer of full size.
+ * The program has one batch size; a smaller batch is copied into a buffer of full size.
  */
 #include "inference/detector.h"
 
@@ -16,11 +16,11 @@ struct td_detector_runner {
     td_anchors *anchors;
     int batch, columns; /* columns: classes and the background */
     size_t image_bytes;
-    float *images; /* [batch, 3, S, S], for short batches */
+    float *images; /* [batch, 3, S, S], for smaller batches */
     td_nms_pool *nms_pool;
     td_detection *found;   /* [batch, TD_NMS_TOTAL_MAX] */
     td_nms_pool_row *rows; /* [batch] */
-    double boxes_s;        /* of the last run */
+    double boxes_s;        /* post-processing in the last run */
 };
 
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
@@ -41,7 +41,7 @@ td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind)
 {
     td_nms_opts n = td_boxes_nms(o, kind);
     if (o->min_score < 0)
-        n.score_min = 0.3; /* as SSD300's example of the reference */
+        n.score_min = 0.3; /* as in the reference's example for SSD300 */
     return n;
 }
 

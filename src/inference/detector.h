@@ -5,9 +5,9 @@
  *     TD_TRY(td_detector_runner_new(&model, dev, &opts, &f));
  *     TD_TRY(td_weights_load(..., td_detector_runner_program(f)));
  *     TD_TRY(td_detector_runner_run(f, images, n, &nms));          n images, at most the batch
- *     td_detector_runner_found(f, i, &n_found)                     of image i, best first
+ *     td_detector_runner_found(f, i, &n_found)                     boxes of image i, best first
  *
- * The network runs on all threads; then each thread post-processes whole images.
+ * The network runs on all threads; then each thread post-processes complete images.
  */
 #ifndef TD_INFERENCE_DETECTOR_H
 #define TD_INFERENCE_DETECTOR_H
@@ -26,10 +26,10 @@ typedef struct {
     const char *skip_passes, *dump_after;
 } td_detector_runner_opts;
 
-/** The settings of post-processing by these options. */
+/** The settings of post-processing for these options. */
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 
-/** The same for showing boxes to people: the default of score_min is 0.3. */
+/** The same for showing boxes: the default of score_min is 0.3. */
 td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
 
 /** Compile.  `model`'s classes and image size must be resolved. */
@@ -42,11 +42,11 @@ void td_detector_runner_free(td_detector_runner *f);
 td_program *td_detector_runner_program(td_detector_runner *f);
 const td_anchors *td_detector_runner_anchors(const td_detector_runner *f);
 
-/** images [n, 3, S, S], 1 <= n <= the batch. */
+/** Run on images [n, 3, S, S], 1 <= n <= the batch. */
 td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
                                  const td_nms_opts *nms) TD_CHECKED;
 
-/** Seconds spent after the network in the last run. */
+/** Seconds of post-processing in the last run. */
 double td_detector_runner_boxes_s(const td_detector_runner *f);
 
 /** Detections of image i of the last run; valid until the next. */

@@ -1,5 +1,5 @@
 /*
- * input_options.c -- the options of a job's data: where images come from, how they are read
+ * input_options.c -- the options of a job's data: the source of images, and how they are read
  */
 #include "options/field.h"
 #include "options/rows.h"

@@ -63,7 +63,7 @@ td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
 {
     int channels, height, width;
     td_dataset_shape(ds, &channels, &height, &width);
-    if (!channels) /* the network's own size */
+    if (!channels) /* use the network's size */
         return td_model_resolve(model);
     if (channels != 3 || height != width)
         return td_error(TD_ESHAPE,

@@ -1,5 +1,5 @@
 /*
- * inference/inputs.h -- opens data sets and loaders by a job's options
+ * inference/inputs.h -- open data sets and loaders according to a job's options
  */
 #ifndef TD_INFERENCE_INPUTS_H
 #define TD_INFERENCE_INPUTS_H
@@ -18,10 +18,10 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
 /** Log one line if the backend differs from its name. */
 void td_log_backend(const td_input_opts *in);
 
-/** model->image_size becomes what the tensors have, when it is open. */
+/** Resolve `model`; the images of a data set of tensors determine its image size. */
 td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model) TD_CHECKED;
 
-/** Is the network not chosen by the user? */
+/** Did the user not choose a network? */
 bool td_model_is_default(const td_model_opts *model);
 
 #endif

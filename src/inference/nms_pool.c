@@ -50,7 +50,7 @@ typedef struct {
     td_nms_pool_row *rows;
 } batch;
 
-/* an exponent of ones is infinity or NaN */
+/* Are all values finite?  Infinity and NaN have all exponent bits set. */
 static bool are_finite(const float *x, size_t n)
 {
     const uint32_t ones = UINT32_C(0x7f800000);

@@ -4,7 +4,7 @@
  *     td_nms_pool *s;
  *     TD_TRY(td_nms_pool_new(anchors, 91, td_threads(), &s));
  *     td_nms_pool_row rows[2] = { { .opts = &nms, .found = a }, { .opts = &nms, .found = b } };
- *     TD_TRY(td_nms_pool_run(s, deltas, scores, 2, rows));      an image a thread
+ *     TD_TRY(td_nms_pool_run(s, deltas, scores, 2, rows));      one image per thread
  *     td_nms_pool_free(s);
  */
 #ifndef TD_INFERENCE_NMS_POOL_H
@@ -28,7 +28,7 @@ td_status td_nms_pool_new(const td_anchors *anchors, int columns, int n_threads,
                           td_nms_pool **out) TD_CHECKED;
 void td_nms_pool_free(td_nms_pool *s);
 
-/** deltas [n, A, 4], scores [n, A, columns] -> the rows' found, n_found, is_finite. */
+/** Process deltas [n, A, 4] and scores [n, A, columns]; set the rows' found, n_found, is_finite. */
 td_status td_nms_pool_run(td_nms_pool *s, const float *deltas, const float *scores, int n,
                           td_nms_pool_row *rows) TD_CHECKED;
 

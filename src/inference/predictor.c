@@ -28,7 +28,7 @@ typedef struct {
     td_program *program;
     int batch;
     float *padded;  /* [batch, 3, S, S], made on first use */
-    double seconds; /* of a run; 0: not measured */
+    double seconds; /* duration of a run; 0: not measured */
 } kept;
 
 struct td_predictor {
@@ -39,10 +39,10 @@ struct td_predictor {
     int n_classes;
     td_class_names names;   /* of a classifier */
     td_box_classes classes; /* of a detector */
-    char name[64];          /* the network's */
+    char name[64];          /* name of the network */
     td_transform transform;
     size_t row_floats;             /* 3 * S * S */
-    kept kept[TD_PREDICTOR_SIZES]; /* by falling batch */
+    kept kept[TD_PREDICTOR_SIZES]; /* in descending order of batch */
     int n_kept;
 };
 
@@ -177,13 +177,13 @@ void td_predictor_finish(td_predictor *p)
 {
     td_tensors_free(p->weights);
     p->weights = NULL;
-    /* they may be the file's own */
+    /* they may point into the file's memory */
     p->o.model.arch = p->o.model.backbone = p->o.model.model_text = NULL;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* pads the rows with zeros to a full batch */
+/* Pad the rows with zeros to a full batch. */
 static td_status pad(td_predictor *p, kept *k, const float **images, int n)
 {
     if (n == k->batch)
@@ -206,7 +206,7 @@ static td_status run_one(td_predictor *p, kept *k, const float *images, int n)
     return td_program_run(k->program);
 }
 
-/* the program for the next of n rows that are left */
+/* Choose the program for the next of n remaining rows. */
 static kept *choose(td_predictor *p, int n)
 {
     int i = 0;
@@ -241,7 +241,7 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
     return TD_OK;
 }
 
-/* the destination of a classifier's results */
+/* The destination of a classifier's results. */
 typedef struct {
     size_t classes;
     float *to[2]; /* NULL: not needed */
@@ -274,7 +274,7 @@ td_status td_predictor_time(td_predictor *p)
     for (int i = 0; i < p->n_kept; i++) {
         kept *k = &p->kept[i];
         double best = 0;
-        for (int r = 0; r <= TIMED_RUNS; r++) { /* the first also makes the weights ready */
+        for (int r = 0; r <= TIMED_RUNS; r++) { /* the first run also prepares the weights */
             int64_t t0 = td_now_ns();
             TD_OUT(run_one(p, k, images, k->batch));
             double s = (double)(td_now_ns() - t0) * 1e-9;

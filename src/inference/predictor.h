@@ -21,25 +21,25 @@
 #include "tandem/model.h"
 #include "transforms/augment.h"
 
-enum { TD_PREDICTOR_SIZES = 4 }; /* programs kept at most */
+enum { TD_PREDICTOR_SIZES = 4 }; /* most programs kept */
 
 typedef struct td_predictor td_predictor;
 
 /** The options of a predictor; it borrows the texts. */
 typedef struct {
-    td_model_opts model; /* open parts come from the weight file */
+    td_model_opts model; /* the weight file completes it */
     td_amp_opts amp;
     const char *weights;
     const char *classes; /* file of names (class_names.h); NULL: as the weight file has them */
     bool use_ema;        /* the file's averaged weights */
     td_interpolation interpolation;
     bool stored_orientation;
-    td_device_opts device; /* its threads: the caller's td_set_threads */
+    td_device_opts device; /* `threads` is ignored: call td_set_threads */
     bool takes_detectors;  /* otherwise their weights are an error */
 } td_predictor_opts;
 
 /**
- * Read the weights and open the device; nothing is compiled yet.  td_set_threads before it.
+ * Read the weights and open the device; compiles nothing.  Call td_set_threads before.
  *   TD_EUSAGE  no weight file named, or weights of a detector
  *   and the errors of td_tensors_read, td_device_open and td_amp_resolve
  */
@@ -47,8 +47,9 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) T
 void td_predictor_free(td_predictor *p);
 
 /**
- * Compile for `batch` rows, unless that is kept already.  TD_ELIMIT: TD_PREDICTOR_SIZES are;
- * TD_EARG: it is finished; and the errors of td_compile and td_weights_load.
+ * Compile for `batch` rows, unless such a program is kept.  TD_ELIMIT: TD_PREDICTOR_SIZES programs
+ * are kept; TD_EARG: td_predictor_finish was called; and the errors of td_compile and
+ * td_weights_load.
  */
 td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
 
@@ -56,21 +57,21 @@ td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
 void td_predictor_finish(td_predictor *p);
 
 /**
- * Time the kept programs, so that run can choose between padding a short batch and running smaller
- * ones.  Without it short batches are padded.
+ * Time the kept programs, so that td_predictor_run can choose between padding a small batch and
+ * running smaller ones.  Without these times, small batches are padded.
  */
 td_status td_predictor_time(td_predictor *p) TD_CHECKED;
 
 /**
  * Run n >= 1 rows of images [n, 3, S, S] through kept programs into logits [n, K] and probabilities
- * [n, K]; either may be NULL.  TD_EARG: nothing is kept; TD_EDEVICE.
+ * [n, K]; either may be NULL.  TD_EARG: no program is kept; TD_EDEVICE.
  */
 td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
                            float *probabilities) TD_CHECKED;
 
 /**
- * Receives the results of rows from .. from + n - 1, valid during the call: of a classifier
- * logits [n, K] and probabilities [n, K], of a detector deltas [n, A, 4] and scores [n, A, K + 1].
+ * Receives the results of rows from .. from + n - 1, valid during the call: for a classifier logits
+ * [n, K] and probabilities [n, K], for a detector deltas [n, A, 4] and scores [n, A, K + 1].
  */
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
 
@@ -80,25 +81,25 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
-/** Of a detector without the background. */
+/** The number of classes; for a detector, without the background. */
 int td_predictor_classes(const td_predictor *p);
 
-/** A classifier's name of class i, or "class 17", written into `room`, where it has none. */
+/** A classifier's name of class i, or "class 17", written to `room`, if it has no name. */
 const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
 
-/** The architecture's, or the graph file's. */
+/** The name of the architecture or of the graph file. */
 const char *td_predictor_name(const td_predictor *p);
 
-/** TD_DETECTOR_NONE of a classifier. */
+/** The kind of detector; TD_DETECTOR_NONE for a classifier. */
 td_detector td_predictor_detector(const td_predictor *p);
 
 /** A detector's classes, by label. */
 const td_box_classes *td_predictor_box_classes(const td_predictor *p);
 
-/** How an image becomes a row: td_transform_image, or of a detector td_object_row. */
+/** The transform from an image to a row: td_transform_image, or for a detector td_object_row. */
 const td_transform *td_predictor_transform(const td_predictor *p);
 
-/** Resolved. */
+/** The resolved precision. */
 const td_amp_opts *td_predictor_amp(const td_predictor *p);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * doctor.c -- tandem doctor: reports the machine's features and speed
  *
- * The speeds are measured through compiled programs, the way training reaches the kernels, best of
- * several runs: a matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a
- * test for finiteness and a relu of one of its larger tensors for reading and copying memory.
+ * The speeds are measured with compiled programs, as in training, the best of several runs: a
+ * matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a test for
+ * finiteness and a relu of one of its larger tensors for reading and copying memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@
 #include "tandem/inspect.h"
 #include "tandem/program.h"
 
-#define MEASURE_NS   (int64_t)300000000            /* for each speed */
-#define MEASURE_RUNS 5                             /* at least so many */
+#define MEASURE_NS   (int64_t)300000000            /* duration of each measurement */
+#define MEASURE_RUNS 5                             /* least number of runs */
 #define STREAM       (INT64_C(32) * 256 * 56 * 56) /* elements, 103 MB: beyond most caches */
 
-/* rows of the report: a name, and a text or a number */
+/* Rows of the report: a name, and a text or a number. */
 typedef struct {
     bool json;
     td_text *out;
@@ -98,7 +98,7 @@ static void add_backends(report *r)
 
 /* --- speed ------------------------------------------------------------------------------------ */
 
-/* an input, not a parameter: nodes that depend on parameters only run once */
+/* The operand is an input, not a parameter: nodes that depend only on parameters run once. */
 static td_value *product(td_builder *b, td_dtype t)
 {
     td_value *x = td_input(b, "x", td_type_2d(t, 1024, 1024));
@@ -132,7 +132,7 @@ static td_status best_run(td_program *p, double *seconds)
 {
     int64_t start = td_now_ns();
     *seconds = 1e30;
-    TD_TRY(td_program_run(p)); /* not counted: weights move into their layout */
+    TD_TRY(td_program_run(p)); /* not counted: reorders the weights */
     for (int i = 0; i < MEASURE_RUNS || td_now_ns() - start < MEASURE_NS; i++) {
         int64_t before = td_now_ns();
         TD_TRY(td_program_run(p));
@@ -142,7 +142,7 @@ static td_status best_run(td_program *p, double *seconds)
     return TD_OK;
 }
 
-/* one op with one input; bytes 0: its arithmetic counts */
+/* An op with one input; `bytes` that it moves per run, or 0 to count its arithmetic. */
 typedef struct {
     const char *name;
     td_value *(*op)(td_builder *b, td_dtype t);
@@ -159,7 +159,7 @@ static td_status build(const speed *v, td_graph **out)
     return td_build_end(b, out);
 }
 
-/* 10^9 operations or bytes a second on the device "cpu"; x: room for every input */
+/* Measure 10^9 operations or bytes per second on the device "cpu"; x: values for any input. */
 static td_status measure(const speed *v, const float *x, double *giga)
 {
     td_graph *g = NULL;
@@ -167,7 +167,7 @@ static td_status measure(const speed *v, const float *x, double *giga)
     td_program *p = NULL;
     td_status st;
     double seconds;
-    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 }; /* as it is written */
+    const td_amp_opts amp = { .precision = TD_PRECISION_FP32 }; /* keep the dtypes */
     TD_OUT(build(v, &g));
     TD_OUT(td_device_open("cpu", &dev));
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp }, &p));

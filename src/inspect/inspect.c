@@ -1,5 +1,5 @@
 /*
- * inspect.c -- `tandem inspect`: chooses what to show
+ * inspect.c -- `tandem inspect`: dispatches to the functions of inspect.h
  */
 #include "inspect/inspect.h"
 
@@ -29,7 +29,7 @@ static const struct {
 
 #define N_THINGS ((int)(sizeof things / sizeof *things))
 
-/* "model, graph, ..., ops or backends" */
+/* Add "model, graph, ..., ops or backends". */
 static td_status name_things(td_text *out)
 {
     for (int i = 0; i < N_THINGS; i++)
@@ -63,7 +63,7 @@ static td_status find_thing(const char *name, const char *path, int *out)
     return no_thing(name);
 }
 
-/* applies the file's metadata on its network, as evaluate does */
+/* Open the weight file and apply its metadata to the network, as evaluate does. */
 static td_status open_weights(const char *thing, bool has_network, td_inspect_opts *o,
                               td_tensors **out)
 {

@@ -1,5 +1,5 @@
 /*
- * inspect/inspect.h -- what `tandem inspect` shows, one function each
+ * inspect/inspect.h -- one function for each topic of `tandem inspect`
  */
 #ifndef TD_INSPECT_INSPECT_H
 #define TD_INSPECT_INSPECT_H
@@ -9,14 +9,14 @@
 #include "tandem/graph.h"
 #include "tandem/inspect.h"
 
-/* What is asked for; every function appends text, or one JSON object when opts->json is set. */
+/* The request; every function appends text, or one JSON object if opts->json is set. */
 typedef struct {
     const td_inspect_opts *opts;
     const char *path;
-    const td_tensors *weights; /* that `opts->model` was taken from, or NULL */
+    const td_tensors *weights; /* the file that defines `opts->model`, or NULL */
 } td_inspection;
 
-/** The forward graph, or with opts->training the whole step before any pass. */
+/** Build the forward graph, or with opts->training the whole step before any pass. */
 td_status td_inspect_build(const td_inspection *q, td_graph **out) TD_CHECKED;
 
 td_status td_inspect_model(const td_inspection *q, td_text *out) TD_CHECKED;

@@ -1,9 +1,9 @@
 /*
  * inspect_amp.c -- shows the precision of each node, and the reason
  *
- * The graph is the one that the amp pass sees: composites decomposed, gradients computed, norms
- * folded for inference.  The type propagation is the pass's own.  For autocast and O1 to O3, which
- * run before the grad pass, it is the graph that the pass has made, with gradients through casts.
+ * The graph is the input of the amp pass: composites are decomposed, gradients computed, norms
+ * folded for inference.  The pass itself computes the types.  For autocast and O1 to O3, which run
+ * before the grad pass, the graph is the pass's output, with gradients through casts.
  */
 #include "inspect/inspect.h"
 
@@ -23,7 +23,9 @@ static const td_pass *pass_named(const char *name)
     return p;
 }
 
-/* the graph as it reaches the pass amp; `amp`: by which autocast has gone, or NULL */
+/*
+ * Build the input graph of the pass amp; `amp`: options for autocast, which runs earlier, or NULL.
+ */
 static td_status prepare(const td_inspection *q, const td_target *target, const td_amp_opts *amp,
                          td_graph **out)
 {
@@ -40,14 +42,14 @@ static td_status prepare(const td_inspection *q, const td_target *target, const 
     return TD_OK;
 }
 
-/* "12": a result that has no name has its number */
+/* Does the node have a name?  The label of others is a number, "12". */
 static bool is_named(const td_node *n)
 {
     const char *label = td_node_label(n);
     return label[strspn(label, "0123456789")] != '\0';
 }
 
-/* "backbone.conv1"; "12:backbone.conv1": node 12, after it (up along first operands) */
+/* "backbone.conv1"; "12:backbone.conv1" for node 12, which follows it along first operands. */
 static void add_label(const td_node *n, td_text *out)
 {
     const td_node *named = n;
@@ -125,7 +127,7 @@ static void row_json(const td_amp_row *r, const char *half, td_text *out)
     td_text_release(&label);
 }
 
-/* bytes of results that take half the room */
+/* Bytes saved by results in half precision. */
 static int64_t saved_bytes(const td_amp_explanation *e)
 {
     int64_t saved = 0;
@@ -137,7 +139,7 @@ static int64_t saved_bytes(const td_amp_explanation *e)
     return saved;
 }
 
-/* the same of all nodes of an op */
+/* Sums over all nodes of an op. */
 typedef struct {
     int nodes, half, to_half, to_wide;
 } tally;
@@ -157,7 +159,7 @@ static tally tally_of(const td_amp_explanation *e, const td_op *op)
     return t;
 }
 
-/* row `i` is the first of its op */
+/* Is row `i` the first of its op? */
 static bool is_first(const td_amp_explanation *e, int i)
 {
     for (int k = 0; k < i; k++)
@@ -199,7 +201,7 @@ static void show_ops(const td_amp_explanation *e, const char *half, td_text *out
     }
 }
 
-/* `n_stored`: the casts of parameters and constants, all to half; -1: not known */
+/* `n_stored`: number of casts of parameters and constants, all to half; -1: unknown. */
 static void add_cast_sums(int to_half, int n_stored, int to_wide, int n_left, const char *half,
                           td_text *out)
 {
@@ -210,7 +212,7 @@ static void add_cast_sums(int to_half, int n_stored, int to_wide, int n_left, co
                 to_half + to_wide);
 }
 
-/* `n_outputs`: the graph's outputs, nodes in e->message and no rows here */
+/* `n_outputs`: the graph's outputs, which e->message counts as nodes; they are not rows here. */
 static void show_text(const td_amp_explanation *e, const char *half, int n_left, int n_outputs,
                       td_text *out)
 {
@@ -237,7 +239,7 @@ static int count_casts(const td_graph *g)
     return n;
 }
 
-/* write the log that opts->log_path asks for, and count the casts that fusion does not take in */
+/* Write the log of opts->log_path, and count the casts that remain after fusion. */
 static td_status rewrite(const td_graph *g, const td_amp_opts *amp, const td_target *target,
                          int *n_left)
 {
@@ -278,7 +280,7 @@ static td_status explain(const td_inspection *q, const td_amp_opts *amp, const t
 
 /* --- autocast, O1 to O3 ----------------------------------------------------------------------- */
 
-/* the numbers of nodes and casts */
+/* Numbers of nodes and casts. */
 typedef struct {
     int nodes, half, to_half, to_wide;
 } autocast_sums;
@@ -293,7 +295,7 @@ static bool is_half(const td_node *n)
     return n->n_out && td_dtype_is_half(n->out[0]->type.dtype);
 }
 
-/* casts of a node's own results */
+/* Count the casts of a node's results. */
 static void count_own_casts(const td_graph *g, const td_node *n, autocast_sums *s)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -379,7 +381,7 @@ static void show_autocast(const td_inspection *q, const td_amp_opts *amp, const 
     td_text_add(out, "}\n");
 }
 
-/* shows the graph after the pass, gradients included: they follow its casts */
+/* Show the graph after the pass, including gradients, which depend on its casts. */
 static td_status explain_autocast(const td_inspection *q, const td_amp_opts *amp,
                                   const td_target *target, td_text *out)
 {

@@ -1,5 +1,5 @@
 /*
- * inspect_amp_stats.c -- summarises a file of --amp-stats
+ * inspect_amp_stats.c -- summarizes a file of --amp-stats
  *
  * A tensor is rated by its worst step: most overflow as fp16, then most below its smallest
  * subnormal, then most below its smallest normal.
@@ -15,7 +15,7 @@
 #include "io/atomic.h"
 #include "profiler/amp_stats_file.h"
 
-enum { ROWS = 25 }; /* of the table as text */
+enum { ROWS = 25 }; /* most rows of the table as text */
 
 typedef struct {
     const td_stats_step *step;
@@ -23,7 +23,7 @@ typedef struct {
 } row;
 
 typedef struct {
-    row *rows; /* a row a tensor, worst first */
+    row *rows; /* one per tensor, worst first */
     size_t n, n_marked;
 } ranking;
 
@@ -40,7 +40,7 @@ static int more(double a, double b)
     return (a < b) - (a > b);
 }
 
-/* worst first; ties in the order of the file */
+/* Worst first; equal ones in the order of the file. */
 static int compare(const void *pa, const void *pb)
 {
     const row *a = pa, *b = pb;
@@ -58,7 +58,7 @@ static bool is_marked(const td_stats_tensor *t)
     return t->nan || t->half[TD_HALF_FP16].overflow > 0 || t->half[TD_HALF_FP16].below_normal > 0;
 }
 
-/* of every tensor its worst step only */
+/* Keep only the worst step of every tensor. */
 static td_status keep_first(ranking *r)
 {
     td_map seen = { 0 };
@@ -78,7 +78,7 @@ out:
     return st;
 }
 
-/* r->rows is td_free'd by the caller in any case */
+/* The caller frees r->rows, even after a failure. */
 static td_status rank_tensors(const td_stats_file *f, ranking *r)
 {
     size_t n = 0;
@@ -97,7 +97,7 @@ static td_status rank_tensors(const td_stats_file *f, ranking *r)
 
 /* --- gradients of a step ---------------------------------------------------------------------- */
 
-/* share of the gradients that are not zero but would be below 2^-24 if scaled by `scale` */
+/* The share of non-zero gradients that would be below 2^-24 with this `scale`. */
 static double lost_at(const td_stats_gradients *g, double loss_scale, double scale)
 {
     int64_t lost = 0;
@@ -108,7 +108,9 @@ static double lost_at(const td_stats_gradients *g, double loss_scale, double sca
     return g->non_zero ? (double)lost / (double)g->non_zero : 0;
 }
 
-/* the largest power of two that keeps all gradients within fp16; 0: they are not finite */
+/*
+ * The largest power of two that keeps all gradients in the range of fp16; 0: they are not finite.
+ */
 static double largest_scale(const td_stats_gradients *g, double loss_scale)
 {
     if (g->infinite || g->nan || !(g->largest > 0))
@@ -203,7 +205,7 @@ static void tensor_json(const row *r, td_text *out)
     td_text_add(out, "}");
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the summary ------------------------------------------------------------------------------ */
 
 static void show_json(const td_stats_file *f, const ranking *r, td_text *out)
 {

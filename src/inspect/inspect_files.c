@@ -108,7 +108,7 @@ static void set_text(const td_dataset *ds, const int64_t *n_of, td_text *out)
         td_text_add(out, "  %-24s %lld\n", td_dataset_class_name(ds, i), (long long)n_of[i]);
 }
 
-/* images of each class; of a set with boxes, those */
+/* Count the images of each class or, in a set with boxes, the boxes. */
 static void count_classes(const td_dataset *ds, int64_t *n_of)
 {
     for (int64_t i = 0; i < td_dataset_count(ds); i++) {
@@ -121,7 +121,7 @@ static void count_classes(const td_dataset *ds, int64_t *n_of)
     }
 }
 
-/* does the set have boxes, in this split or in the other? */
+/* Does the set have boxes, in this split or in the other one? */
 static bool has_boxes(const char *path, const char *split)
 {
     return td_dataset_is_annotated(path, split) ||
@@ -129,7 +129,7 @@ static bool has_boxes(const char *path, const char *split)
             (td_dataset_is_annotated(path, "train") || td_dataset_is_annotated(path, "val")));
 }
 
-/* one split (NULL: the path itself); TD_ENOTFOUND when it does not exist */
+/* Add one split (NULL: the path itself); TD_ENOTFOUND: it does not exist. */
 static td_status add_set(const td_inspection *q, const char *split, int *n_done, td_text *out)
 {
     td_dataset *ds = NULL;
@@ -165,9 +165,9 @@ td_status td_inspect_dataset(const td_inspection *q, td_text *out)
     if (st == TD_OK || (st == TD_ENOTFOUND && !td_text_ends(q->path, ".safetensors")))
         st = td_text_ends(q->path, ".safetensors") ? TD_OK : add_set(q, "val", &n_done, out);
     if (train == TD_ENOTFOUND && st == TD_ENOTFOUND)
-        st = add_set(q, NULL, &n_done, out); /* the folder of classes itself */
+        st = add_set(q, NULL, &n_done, out); /* the path itself has the class folders */
     else if (st == TD_ENOTFOUND)
-        st = TD_OK; /* one of the two is enough */
+        st = TD_OK; /* one split is enough */
     if (q->opts->json)
         td_text_add(out, "]}\n");
     return st;
@@ -203,7 +203,7 @@ td_status td_inspect_ops(const td_inspection *q, td_text *out)
     return TD_OK;
 }
 
-/* a list of names and texts, as td_pass_name_at gives it */
+/* Add a list of names and texts, as returned by td_pass_name_at. */
 static void add_list(const td_inspection *q, const char *title,
                      const char *(*at)(int i, const char **text), td_text *out)
 {

@@ -9,9 +9,9 @@
  *        +---------------------------------------------------------------> kernel
  *             conv1  layer1  layer2 ...   layer2  layer1  conv1
  *
- * The kind of a buffer follows from the executed graph and the value it was made for: a value that
- * the outputs depend on is an activation; a result of an op "..._grad...", or one that depends on
- * such a result, is a gradient.
+ * The kind of a buffer depends on the executed graph and the buffer's first value: a value on which
+ * the outputs depend is an activation; a result of an op "..._grad...", or one that depends on such
+ * a result, is a gradient.
  */
 #include "inspect/inspect_memory.h"
 
@@ -33,12 +33,12 @@ enum {
     RIGHT = 1180,
     TOP = 128,
     PLOT = 620,   /* height */
-    BOTTOM = 62,  /* below it: two rows of labels */
-    LEGEND = 270, /* width of an entry */
-    COLUMNS = 4,  /* of the legend */
-    MOST = 3500,  /* rectangles; with their words some 900 kB */
-    OUTLINED = 3, /* pixels: from here on a rectangle has an outline */
-    LABEL = 46    /* pixels: the narrowest place for a layer's name */
+    BOTTOM = 62,  /* height below the plot: two rows of labels */
+    LEGEND = 270, /* width of an entry of the legend */
+    COLUMNS = 4,  /* columns of the legend */
+    MOST = 3500,  /* rectangles; about 900 kB with their labels */
+    OUTLINED = 3, /* pixels: larger rectangles have an outline */
+    LABEL = 46    /* pixels: least width for a layer's name */
 };
 
 typedef enum {
@@ -82,17 +82,17 @@ typedef struct {
     td_text *out;
     uint8_t *value_kinds;   /* [values] */
     int *turn;              /* [nodes + 2] kernels before each node: the time axis */
-    int *value;             /* [buffers] the first one it was made for, or -1 */
+    int *value;             /* [buffers] the first value in it, or -1 */
     int *n_values;          /* [buffers] */
     int64_t *live;          /* [nodes + 1] bytes at each node, parameters included */
     int n_of[KINDS];        /* buffers of each kind */
     int64_t at_peak[KINDS]; /* their bytes at the peak */
     int64_t total_bytes;
     int peak;     /* node */
-    int backward; /* the first node that makes a gradient, or -1 */
+    int backward; /* the first node that computes a gradient, or -1 */
 } drawing;
 
-/* --- what a value is for ---------------------------------------------------------------------- */
+/* --- kinds of values -------------------------------------------------------------------------- */
 
 static void ask_operands(const td_node *n, uint8_t *wanted)
 {
@@ -100,7 +100,7 @@ static void ask_operands(const td_node *n, uint8_t *wanted)
         wanted[n->in[k]->producer->id] = 1;
 }
 
-/* which nodes the outputs depend on; that all gradients are finite is no such output */
+/* Mark the nodes on which the outputs depend, except the output "finite". */
 static void mark_forward(const td_graph *g, uint8_t *wanted)
 {
     for (int i = 0; i < g->n_outputs; i++)
@@ -167,14 +167,14 @@ static td_status name_kinds(drawing *d)
         if (k == GRADIENT && n->n_out && d->backward < 0)
             d->backward = i;
     }
-    for (int i = 0; i < g->n_nodes; i++) /* now that gradients have spread */
+    for (int i = 0; i < g->n_nodes; i++) /* after all gradients are known */
         if (td_op_is_update(g->nodes[i]->op))
             d->value_kinds[g->nodes[i]->in[2]->id] = WEIGHT_GRADIENT;
     td_free(forward);
     return TD_OK;
 }
 
-/* --- what is alive ---------------------------------------------------------------------------- */
+/* --- lifetimes -------------------------------------------------------------------------------- */
 
 static kind kind_of_buffer(const drawing *d, int b)
 {
@@ -195,7 +195,7 @@ static void find_values(drawing *d)
         }
 }
 
-/* buffers that only the setup needs are omitted: the drawing shows a later run */
+/* The lifetime of a buffer in a run after the first: buffers used only by the setup are omitted. */
 static void life(const drawing *d, const td_buffer *b, int *first, int *last)
 {
     const bool is_past = b->is_setup && !b->is_persistent;
@@ -233,7 +233,10 @@ static td_status find_peak(drawing *d)
     return TD_OK;
 }
 
-/* leaves and reshapes take no time; outputs live for one step after the last node */
+/*
+ * Number the kernels.  Leaves and reshapes have none; outputs live for one step after the last
+ * node.
+ */
 static void number_turns(drawing *d)
 {
     const int n = d->g->n_nodes;
@@ -265,7 +268,7 @@ static void words(const drawing *d, double x, double y, const char *anchor, cons
     td_svg_text(d->out, x, y, &(td_svg_font){ .size = 11, .anchor = anchor, .fill = fill }, text);
 }
 
-/* 1, 2 or 5 times a power of ten, so that there are some ten of them */
+/* 1, 2 or 5 times a power of ten, for about ten ticks. */
 static double step_of(double whole)
 {
     static const double steps[] = { 1, 2, 5 };
@@ -300,7 +303,7 @@ static void draw_axes(const drawing *d)
                 "time: kernels in the order in which they run");
 }
 
-/* "layer2" of "layer2.0.conv1"; "" where a node has no layer */
+/* "layer2" for "layer2.0.conv1"; "" if a node has no layer. */
 static void stage_of(const drawing *d, int node, char out[128])
 {
     td_profile_layer(d->p, node, out, 128);
@@ -316,7 +319,7 @@ static void name_stage(const drawing *d, int from, int to, const char *name)
     words(d, (x1 + x2) / 2, TOP + PLOT + 37, "middle", ink, name);
 }
 
-/* nodes without a layer belong to the one before them; parameters run nowhere */
+/* Draw the stages.  Nodes without a layer belong to the previous one; parameters have no kernel. */
 static void draw_stages(const drawing *d)
 {
     char name[128], now[128] = "";
@@ -362,7 +365,10 @@ static void add_node_name(const drawing *d, int node, td_text *out)
     td_text_add(out, "%s/%s (%d)", layer, d->g->nodes[node]->op->name, d->turn[node]);
 }
 
-/* "%12 f32[8,64,56,56]: activations, 6.4 MB at 103.1 MB, from layer1.0.conv1/conv2d (12) to ..." */
+/*
+ * Add "%12 f32[8,64,56,56]: activations, 6.4 MB at 103.1 MB, from layer1.0.conv1/conv2d (12) to
+ * ...".
+ */
 static void add_title(const drawing *d, int i, td_text *out)
 {
     const td_buffer *b = &d->plan->buffers[i];
@@ -408,7 +414,7 @@ static bool is_outlined(const box *b)
     return b->w >= OUTLINED && b->h >= OUTLINED;
 }
 
-/* the largest first */
+/* The largest first. */
 static int by_area(const void *a, const void *b)
 {
     const box *p = a, *q = b;
@@ -464,7 +470,7 @@ static td_status draw_buffers(const drawing *d)
     return st;
 }
 
-/* --- over them -------------------------------------------------------------------------------- */
+/* --- the curve of live bytes ------------------------------------------------------------------ */
 
 static void draw_end_of_forward(const drawing *d)
 {
@@ -476,7 +482,7 @@ static void draw_end_of_forward(const drawing *d)
     words(d, x + 6, TOP - 24, NULL, grey, "backward, updates");
 }
 
-/* the live bytes at each node, as a step curve */
+/* Draw the live bytes at each node as a step curve. */
 static td_status draw_live(const drawing *d)
 {
     const int n = d->g->n_nodes + 1;
@@ -526,7 +532,7 @@ static void draw_heading(const drawing *d, const char *what)
     td_text_release(&text);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the drawing ------------------------------------------------------------------------------ */
 
 static td_status draw(drawing *d, const char *what)
 {

@@ -1,5 +1,5 @@
 /*
- * inspect_model.c -- the layers of a network: results, parameters, work
+ * inspect_model.c -- shows the layers of a network: results, parameters, operations
  */
 #include "inspect/inspect.h"
 
@@ -9,12 +9,12 @@
 #include "ir/op.h"
 #include "model/arch.h"
 
-enum { SOME_CLASSES = 20 /* that a line of text names */ };
+enum { SOME_CLASSES = 20 /* class names shown in a line of text */ };
 
 typedef struct {
     const td_inspection *q;
     td_text *out;
-    bool *is_counted; /* [values] parameters that an earlier layer has */
+    bool *is_counted; /* [values] parameters counted for an earlier layer */
     int64_t parameters, macs;
     int tensors, n_layers;
 } layers;
@@ -63,7 +63,7 @@ static void add_layer(layers *l, const td_node *n)
     td_text_release(&shape);
 }
 
-/* of weights: "ssd320, backbone resnet18, 2 classes: circle, square" */
+/* Add the metadata of weights: "ssd320, backbone resnet18, 2 classes: circle, square". */
 static td_status add_metadata(const td_inspection *q, td_text *out)
 {
     const td_model_opts *m = &q->opts->model;

@@ -1,8 +1,7 @@
 /*
- * inspect_program.c -- the graph, the kernels and the memory of a compiled network
+ * inspect_program.c -- shows the graph, the kernels and the memory of a compiled network
  *
- * All output comes from the code that decides: the graph is the one that runs, the kernels are
- * those of the compiled program.
+ * All output describes the compiled program: the graph that runs, and its kernels.
  */
 #include "inspect/inspect.h"
 
@@ -29,7 +28,7 @@ td_status td_inspect_build(const td_inspection *q, td_graph **out)
     return td_training_graph(&o->model, o->batch_size, &sgd, out);
 }
 
-/* compile it and hand the program to `show` */
+/* Compile the network and call `show` with the program. */
 static td_status with_program(const td_inspection *q, td_text *out,
                               td_status (*show)(const td_inspection *, const td_program *,
                                                 td_text *))
@@ -119,7 +118,7 @@ static td_status show_kernels(const td_inspection *q, const td_program *p, td_te
         td_text_add(out, "{\"nodes\": [");
     for (int i = 0, n = 0; i < td_program_node_count(p); i++) {
         td_node_report r = td_program_node(p, i);
-        if (!*r.kernel) /* inputs, parameters: nothing runs */
+        if (!*r.kernel) /* inputs and parameters have no kernel */
             continue;
         if (q->opts->json) {
             td_text_add(out, n++ ? ", {" : "{");
@@ -155,7 +154,7 @@ static td_status write_plan(const td_inspection *q, const td_program *p)
     return st;
 }
 
-/* the changes made by a limit */
+/* Add the results recomputed because of a limit. */
 static void add_recomputed(const td_inspection *q, const td_memory_report *m, td_text *out)
 {
     if (!m->n_recomputed)

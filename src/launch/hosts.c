@@ -21,7 +21,7 @@
 #include "comm/rank_env.h"
 #include "launch/supervisor.h"
 
-#define NO_ROUTE 255 /* ssh's code for a connection that failed or broke */
+#define NO_ROUTE 255 /* ssh's exit code for a failed or lost connection */
 
 enum { FILE_MAX = 1 << 20, WORDS = 64 };
 
@@ -60,7 +60,7 @@ static td_status add_host(td_hosts *h, const char *word, size_t n, const char *f
     return TD_OK;
 }
 
-/* "name", "name:4" or "name slots=4" */
+/* Parse a line "name", "name:4" or "name slots=4". */
 static td_status add_line(td_hosts *h, const char *line, size_t n, const char *from)
 {
     static const char key[] = "slots=";
@@ -150,7 +150,7 @@ static bool is_loopback(const char *name)
            strcmp(name, "::1") == 0;
 }
 
-/* is it this machine? */
+/* Does `name` denote this machine? */
 static bool is_here(const char *name)
 {
     char own[256] = "";
@@ -203,7 +203,7 @@ static td_status add_word(const char **words, int *n, const char *word)
     return TD_OK;
 }
 
-/* the options of the `launch` on machine i, one per word; `numbers` holds their digits */
+/* The options of the `launch` on machine i, one per word; `numbers` holds the text of numbers. */
 static int launch_words(const machines *m, int i, const char **words, char numbers[4][16])
 {
     const td_ranks_opts *o = m->o;
@@ -232,7 +232,7 @@ static int launch_words(const machines *m, int i, const char **words, char numbe
     return n;
 }
 
-/* quotes any word for a POSIX shell */
+/* Quote a word for a POSIX shell. */
 static void add_quoted(td_text *t, const char *word)
 {
     td_text_add(t, " '");
@@ -245,7 +245,7 @@ static void add_quoted(td_text *t, const char *word)
     td_text_add(t, "'");
 }
 
-/* passes on the user's environment variables for the program and its threads */
+/* Pass on the user's environment variables for the program and its threads. */
 static void add_settings(td_text *t)
 {
     extern char **environ;

@@ -5,8 +5,8 @@
  *        ssh a   cd FOLDER && tandem launch --nnodes 2 --node-rank 0 --master-addr a ... train set
  *        ssh b   cd FOLDER && tandem launch --nnodes 2 --node-rank 1 --master-addr a ... train set
  *
- * Each one's stdin carries the run's secret, which then appears in no process list, and later
- * "stop" for Ctrl-C; its end means that the starting machine is gone.
+ * Each remote `launch` reads the run's secret from its stdin, so that it appears in no process
+ * list, and later "stop" for Ctrl-C; the end of its stdin means that the starting machine is gone.
  */
 #ifndef TD_LAUNCH_HOSTS_H
 #define TD_LAUNCH_HOSTS_H
@@ -15,12 +15,12 @@
 
 #include "tandem/launch.h"
 
-/** Set for a `launch` that another one started: its stdin is a lifeline. */
+/** Set for a `launch` started by another one: its stdin is a lifeline. */
 #define TD_ENV_LIFELINE "TANDEM_LIFELINE"
 
 typedef struct {
     char name[256]; /* as ssh accepts it: host, user@host */
-    int slots;      /* ranks there; 0: not given */
+    int slots;      /* ranks on this machine; 0: not given */
 } td_host;
 
 typedef struct {
@@ -36,11 +36,11 @@ typedef struct {
 TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *from,
                                     td_hosts *out);
 
-/** td_ranks_run for opts->hosts or opts->hostfile. */
+/** Implements td_ranks_run if opts->hosts or opts->hostfile is set. */
 TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args,
                                   int *code);
 
-/** 32 random hexadecimal digits.  TD_EIO. */
+/** Generate 32 random hexadecimal digits.  TD_EIO. */
 TD_CHECKED td_status td_launch_token(char out[65]);
 
 #endif

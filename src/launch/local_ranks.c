@@ -1,9 +1,9 @@
 /*
  * local_ranks.c -- `tandem launch`: starts the ranks of this machine as processes
  *
- *   parent   one listening socket for rank 0, one secret for all
+ *   parent   creates a listening socket for rank 0 and a secret for all
  *        fork -> own process group, processors, RANK WORLD_SIZE ... -> exec this program again
- *     parent   writes the output of all but rank 0 to files; keeps the last lines for messages
+ *     parent   writes the output of other ranks than 0 to files; keeps the last lines for messages
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ typedef struct {
     const char *const *args;
     int size;
     td_children children; /* [nproc] */
-    int listener;         /* -1: rank 0 makes its own */
+    int listener;         /* -1: rank 0 creates its own */
     int blame[2];         /* a pipe on which ranks name the one that failed */
     int port;
     const char *addr;
@@ -97,7 +97,7 @@ static td_status check(const td_ranks_opts *o)
     return TD_OK;
 }
 
-/* on one machine rank 0 inherits its socket, so its port cannot be taken by another process */
+/* Open the socket that rank 0 inherits on a single machine: no other process can take its port. */
 static td_status open_listener(launch *l)
 {
     struct sockaddr_in at = { .sin_family = AF_INET };
@@ -131,7 +131,7 @@ td_status td_launch_token(char out[65])
     return TD_OK;
 }
 
-/* reads the secret, the first line from the launch that started this one */
+/* Read the secret, the first line from the launch that started this one. */
 static td_status hear_token(launch *l)
 {
     size_t n = 0;
@@ -145,7 +145,9 @@ static td_status hear_token(launch *l)
              : td_error(TD_EIO, "stdin contains no secret: " TD_ENV_LIFELINE " requires --hosts");
 }
 
-/* generates one for a single machine; for several, the user sets it in each environment */
+/*
+ * Set the secret: generated on a single machine; for several, the user sets it in each environment.
+ */
 static td_status choose_token(launch *l)
 {
     if (getenv(TD_ENV_LIFELINE))
@@ -253,7 +255,7 @@ static td_status start_one(launch *l, int local)
     snprintf(c->name, sizeof c->name, "rank %d", rank);
     if (rank > 0 && l->o->log_dir)
         TD_TRY(open_log(l, rank, c));
-    /* on another machine the first rank writes to its terminal, unless to a log file */
+    /* the first rank of each machine writes to the terminal, unless to a log file */
     const td_child_ways ways = { .is_heard = local > 0 || c->file >= 0 };
     TD_TRY(td_child_fork(&l->children, local, ways, &is_child));
     if (is_child)
@@ -261,7 +263,7 @@ static td_status start_one(launch *l, int local)
     return TD_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the launch ------------------------------------------------------------------------------- */
 
 static void release(launch *l)
 {
@@ -282,7 +284,7 @@ static td_status open_blame(launch *l)
     return td_error_errno(TD_EIO, "no pipe");
 }
 
-/* the first rank that others have blamed, if it runs on this machine */
+/* The first rank that other ranks blamed, if it runs on this machine. */
 static td_child *read_blame(const launch *l)
 {
     int rank;
@@ -292,7 +294,10 @@ static td_child *read_blame(const launch *l)
     return rank >= 0 && rank < l->children.n ? &l->children.at[rank] : NULL;
 }
 
-/* rank 0's output is on the terminal already; so is a usage error, common to all */
+/*
+ * Must the output of the cause be printed?  Rank 0's output is already on the terminal, and a usage
+ * error of all ranks, too.
+ */
 static bool is_shown(const td_children *c)
 {
     const td_child *cause = td_children_cause(c), *zero = &c->at[0];
@@ -332,7 +337,7 @@ td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const 
         td_children_signal(&l->children, SIGKILL);
         goto out;
     }
-    if (l->listener >= 0) { /* from here on only rank 0 uses it */
+    if (l->listener >= 0) { /* only rank 0 uses it from now on */
         close(l->listener);
         l->listener = -1;
     }

@@ -21,10 +21,10 @@
 #define MS INT64_C(1000000)
 enum {
     TURN_MS = 50,
-    SEIZE_MS = 1000, /* after a failure: SIGKILL to stopped processes */
-    TERM_MS = 2000,  /* SIGTERM to the others */
-    KILL_MS = 3000,  /* and SIGKILL */
-    STOP_MS = 30000  /* after a process that stopped by a signal: the others are saving, too */
+    SEIZE_MS = 1000, /* after a failure: send SIGKILL to stopped processes */
+    TERM_MS = 2000,  /* send SIGTERM to the others */
+    KILL_MS = 3000,  /* then SIGKILL */
+    STOP_MS = 30000  /* after a rank stopped because of a signal: the others may still be saving */
 };
 
 td_status td_children_make(int n, td_children *out)
@@ -58,7 +58,7 @@ void td_children_release(td_children *c)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-/* in the new process: sets up descriptors 0, 1, 2, or exits */
+/* In the new process: set up descriptors 0, 1, 2, or exit. */
 static void become(pid_t parent, int in, int out)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -165,7 +165,7 @@ static void hear_all(td_children *l, struct pollfd *polls)
             hear(&l->at[i]);
 }
 
-/* forwards SIGINT and SIGTERM, as signals or as "stop" on a lifeline */
+/* Forward SIGINT and SIGTERM, as signals or as "stop" on a lifeline. */
 static void hand_on(const td_children *l, int sig)
 {
     for (int i = 0; i < l->n; i++) {
@@ -187,15 +187,15 @@ bool td_child_is_quiet(int code)
     return code == 3 || code == 4;
 }
 
-/* killed, or a usage error: never caused by another rank */
+/* Was it killed, or was it a usage error?  Neither is caused by another rank. */
 static bool is_own_fault(int code)
 {
     return code == 2 || code >= 128;
 }
 
 /*
- * Is `c` a better candidate for the cause than the current one?  A quiet end is none, and a rank
- * that failed by itself comes before one that ended because of it, even in the same poll.
+ * Is `c` a better candidate for the cause than the current one?  A quiet exit code is the worst; a
+ * rank that failed on its own is better than one that ended because of it, even in the same poll.
  */
 static bool is_cause(const td_children *l, const td_child *c)
 {
@@ -210,7 +210,7 @@ static bool is_cause(const td_children *l, const td_child *c)
            td_now_ns() - l->failed_ns < TERM_MS * MS;
 }
 
-/* collects children that ended */
+/* Collect children that have ended. */
 static void reap(td_children *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -230,7 +230,7 @@ static void reap(td_children *l)
     }
 }
 
-/* is it stopped, by SIGSTOP or a debugger? */
+/* Is the process stopped, by SIGSTOP or a debugger? */
 static bool is_stopped(pid_t pid)
 {
     char path[32], state = 0;
@@ -271,7 +271,7 @@ static void end_others(td_children *l, int *sent)
 }
 
 /*
- * reads the parent's own lifeline: 0 nothing, SIGINT a request to stop, SIGKILL it was closed
+ * Read this process's own lifeline: 0: nothing; SIGINT: a request to stop; SIGKILL: it was closed.
  */
 static int hear_lifeline(td_children *l)
 {
@@ -325,7 +325,7 @@ td_status td_children_watch(td_children *l)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* prints the last whole lines of its output */
+/* Print the last complete lines of its output. */
 static void show_tail(const td_child *c)
 {
     enum { LINES = 8 };
@@ -352,7 +352,7 @@ const td_child *td_children_cause(const td_children *l)
     return l->blamed;
 }
 
-/* the last line of a launch that failed names the cause */
+/* Print the last line of a failed launch, which names the cause. */
 static void name_cause(const td_child *c)
 {
     if (c->is_ended)
@@ -369,7 +369,7 @@ int td_children_tell(const td_children *l, bool is_shown)
     const td_child *first = l->first_failed, *c = td_children_cause(l);
     if (!c)
         return 0;
-    if (td_child_is_quiet(first->code)) /* it has logged that itself */
+    if (td_child_is_quiet(first->code)) /* the rank has logged it */
         return first->code;
     if (is_shown)
         show_tail(c);

@@ -1,13 +1,12 @@
 /*
  * launch/supervisor.h -- supervises the processes that `tandem launch` starts
  *
- *     td_children_make, then for each: fork, exec;  watch;  tell the cause;  release
+ *     td_children_make, then for each: fork, exec;  watch;  report the cause;  release
  *
- * Children are in their own process groups, so that Ctrl-C reaches them only through the parent
- * (twice would end them at once).  They die with the parent, however it ends.  A child that starts
- * ranks on another machine cannot be signalled through ssh; it has a lifeline instead, its stdin:
- * a line "stop" requests a stop, and its end means that the parent is
- * gone.
+ * Children are in their own process groups, so that Ctrl-C reaches them only through the parent (a
+ * second signal would end them immediately).  They end with the parent, even if it is killed.  A
+ * child that starts ranks on another machine cannot be signalled through ssh; it has a lifeline
+ * instead, its stdin: a line "stop" requests a stop, and its end means that the parent is gone.
  */
 #ifndef TD_LAUNCH_SUPERVISOR_H
 #define TD_LAUNCH_SUPERVISOR_H
@@ -19,17 +18,17 @@
 
 #include "base/status.h"
 
-enum { TD_CHILD_TAIL = 4096 }; /* bytes of its output that are kept */
+enum { TD_CHILD_TAIL = 4096 }; /* the last bytes of its output are kept */
 
 typedef struct {
     char name[96]; /* "rank 1", "machine 'b'" */
-    pid_t pid;     /* 0: it has ended */
+    pid_t pid;     /* 0: the process has ended */
     int code;      /* exit code once ended; 128 + signal if killed */
     bool by_signal;
     bool is_ended; /* ended by us, because another failed */
-    int out;       /* read end of its output; -1: goes to the terminal, or closed */
+    int out;       /* read end of its output; -1: not captured, or closed */
     int file;      /* a copy of the output; -1: none */
-    int lifeline;  /* our end; -1: it is signalled directly */
+    int lifeline;  /* write end; -1: none, signals are sent directly */
     char tail[TD_CHILD_TAIL];
     size_t n_tail;
 } td_child;
@@ -37,17 +36,17 @@ typedef struct {
 typedef struct {
     int n, n_living;
     td_child *at;                 /* [n] */
-    const td_child *first_failed; /* the cause, as far as known; NULL: none failed */
+    const td_child *first_failed; /* the current candidate for the cause; NULL: none failed */
     int64_t failed_ns;
-    td_child *blamed; /* blamed by other ranks; NULL: none, or not one of these */
+    td_child *blamed; /* blamed by other ranks; NULL: none, or on another machine */
     bool was_told;    /* a signal was forwarded */
-    int lifeline;     /* the parent's own, as a child of another launch; -1: none */
+    int lifeline;     /* this launch's own, if another launch started it; -1: none */
 } td_children;
 
-/** Make `n` children, not started; release with td_children_release. */
+/** Allocate `n` children, not started; release with td_children_release. */
 TD_CHECKED td_status td_children_make(int n, td_children *out);
 
-/** NULL and an unused object are fine.  Does not end processes. */
+/** Release; NULL and an unused object are fine.  Does not end processes. */
 void td_children_release(td_children *c);
 
 /** How a child is connected. */
@@ -83,7 +82,10 @@ const td_child *td_children_cause(const td_children *c);
  */
 int td_children_tell(const td_children *c, bool is_shown);
 
-/** 3 and 4: stopped after saving, below --require; all ranks end alike and log it themselves. */
+/**
+ * Is it 3 (stopped after saving) or 4 (below --require)?  All ranks end with it and log it
+ * themselves.
+ */
 bool td_child_is_quiet(int code);
 
 #endif

@@ -66,7 +66,7 @@ out:
 
 /*
  * Bytes that the process uses while it runs a step with one image, without those planned for the
- * step. Opens another device, on which kernels are not autotuned.
+ * step.  Opens another device, on which kernels are not autotuned.
  */
 static td_status measure_process(const td_memory_share *m, int64_t *bytes)
 {

@@ -1,10 +1,10 @@
 /*
  * preset.c -- applies presets by name
  *
- *   1. The choice: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
- *   2. The sections of the table that they name are merged; a missing one is an error that lists
+ *   1.  The choice: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
+ *   2.  The sections of the table that they name are merged; a missing one is an error that lists
  *      those that exist.
- *   3. The settings are applied by the same function as a configuration file's.
+ *   3.  The settings are applied by the same function as a configuration file's.
  */
 #include "recipes/preset.h"
 

@@ -22,10 +22,10 @@
 #define BOTTOM    34.0
 #define LOG_RATIO 30.0 /* largest / smallest value that a linear scale still shows well */
 
-enum { MAX_TICKS = 12, MAX_MARKS = 40 /* points of a line that get a mark of their own */ };
+enum { MAX_TICKS = 12, MAX_MARKS = 40 /* lines with more points have no marks */ };
 
 typedef struct {
-    double from, to; /* of the data; logarithms where is_log */
+    double from, to; /* range of the data; logarithms if is_log */
     bool is_log;
     double tick[MAX_TICKS]; /* values */
     int n_ticks;
@@ -64,7 +64,7 @@ void td_chart_add_number(td_text *out, double x)
         td_text_add(out, "%.*f", a >= 1000 ? 0 : a >= 100 ? 1 : a >= 10 ? 2 : a >= 0.1 ? 4 : 6, x);
 }
 
-/* a tick's label: as short as it can be */
+/* Add a tick's label, as short as possible. */
 static void add_tick(td_text *out, double x)
 {
     if (fabs(x) >= 1e4 && fmod(x, 1000) == 0 && fabs(x) < 1e6)
@@ -77,7 +77,7 @@ static void add_tick(td_text *out, double x)
 
 /* --- scales ----------------------------------------------------------------------------------- */
 
-/* 1, 2 or 5 times a power of ten, at least x */
+/* The smallest 1, 2 or 5 times a power of ten that is at least x. */
 static double round_step(double x)
 {
     const double power = pow(10, floor(log10(x)));
@@ -95,7 +95,7 @@ static void linear_ticks(scale *s, int wanted, bool is_whole)
         s->tick[s->n_ticks++] = fabs(t) < step * 1e-9 ? 0 : t;
 }
 
-/* 1, 2, 5 of every decade, or the decades alone where there are many */
+/* Ticks at 1, 2, 5 of every decade, or with many decades only at 1. */
 static void log_ticks(scale *s)
 {
     static const double digits[] = { 1, 2, 5 };
@@ -137,7 +137,7 @@ static void scale_y(const td_chart *c, double from, double to, scale *s)
         log_ticks(s);
     if (s->n_ticks < 2) {
         s->n_ticks = 0;
-        if (s->is_log) { /* less than a step of the ticks: back to the numbers themselves */
+        if (s->is_log) { /* the range has no two ticks: use a linear scale */
             s->is_log = false;
             s->from = pow(10, s->from);
             s->to = pow(10, s->to);
@@ -222,7 +222,7 @@ static void add_line(const td_chart *c, const td_chart_line *l, const scale *sx,
     td_text_add(out, "\n");
 }
 
-/* text for screen readers: the start, end and extremes of each line */
+/* Text for screen readers: the start, end and extremes of each line. */
 static void add_description(const td_chart *c, td_text *out)
 {
     for (int i = 0; i < c->n; i++) {

@@ -1,9 +1,9 @@
 /*
  * report/run_chart.h -- one chart of a page: lines over epochs as inline SVG
  *
- * Colours and fonts come from the page's style sheet (classes c0 ... c7, axis, tick), so that one
- * image serves light and dark.  The title and what the chart shows are in it for screen readers;
- * points of short lines show their values as tooltips.
+ * Colours and fonts come from the page's style sheet (classes c0 ... c7, axis, tick), so that the
+ * same image works on light and dark pages.  It contains the title and a description for screen
+ * readers; points of short lines show their values as tooltips.
  */
 #ifndef TD_REPORT_RUN_CHART_H
 #define TD_REPORT_RUN_CHART_H
@@ -13,18 +13,18 @@
 enum { TD_CHART_COLOURS = 8, TD_CHART_DASHES = 3 };
 
 typedef struct {
-    const char *name; /* of the line: "runs/a, validation" */
+    const char *name; /* name of the line: "runs/a, validation" */
     double *x, *y;    /* [n] epochs, values; x ascends; owned by the caller */
     int n;
     int colour, dash; /* indices */
-    bool is_thin;     /* a background to another line */
+    bool is_thin;     /* the background of another line */
 } td_chart_line;
 
 typedef struct {
-    const char *id, *title, *unit; /* id: for the labels inside; unit "" for none */
+    const char *id, *title, *unit; /* id: prefix of the ids inside; unit "" for none */
     const td_chart_line *lines;
     int n;
-    bool may_be_log; /* logarithmic where values span more than a factor of 30 */
+    bool may_be_log; /* logarithmic if values span more than a factor of 30 */
 } td_chart;
 
 /** Append the chart; nothing if no line has a point. */

@@ -9,7 +9,7 @@
 #include "loggers/report_metrics.h"
 #include "report/run_chart.h"
 
-/* the classes of all runs, each once, in the order of the reports */
+/* The classes of all runs, each once, in the order of the reports. */
 typedef struct {
     const char **metric;
     size_t n, cap;

@@ -8,8 +8,8 @@
 #include "report/run_log.h"
 
 /**
- * Of every class its AP after the last validation and its best, of one run with at most eight a
- * curve each, too.  Nothing if no run has AP of classes.
+ * Append a table with each class's AP, the last and the best; with one run and at most eight
+ * classes, also curves.  Nothing if no run has classes with AP.
  */
 td_status td_run_classes_html(const td_run_log *runs, int n, td_text *out) TD_CHECKED;
 

@@ -35,7 +35,7 @@ static td_status keep_text(const reader *rd, const td_json *j, const char *what,
     return *out ? TD_OK : TD_ENOMEM;
 }
 
-/* a list of at most `most`; absent: none */
+/* Check a list of at most `most` elements; a missing list is empty. */
 static td_status count_list(const reader *rd, const td_json *list, const char *what, int most,
                             int *n)
 {

@@ -15,7 +15,7 @@ typedef struct {
 } td_run_pair;
 
 typedef struct {
-    const char *path; /* relative to the data set, as the report has it; "": the image has none */
+    const char *path; /* as in the report, relative to the data set; "": the image has no path */
     int64_t sample;   /* index in the data set */
     const char *actual, *predicted;
     double probability; /* of `predicted`, 0 .. 1 */
@@ -24,13 +24,13 @@ typedef struct {
 typedef struct td_run_confusion {
     int64_t epoch; /* from 0; -1: an evaluation */
     int64_t n_images, n_wrong;
-    int n_classes; /* of the matrix; 0: there are pairs instead */
+    int n_classes; /* size of the matrix; 0: there are pairs instead */
     const char *classes[TD_CONFUSION_CLASSES];
     int64_t *counts; /* [n_classes, n_classes], row: actual */
     int n_pairs, n_mistakes;
     td_run_pair pairs[TD_CONFUSION_PAIRS];
     td_run_mistake mistakes[TD_CONFUSION_MISTAKES];
-    td_arena arena; /* of all texts and counts */
+    td_arena arena; /* memory of all texts and counts */
 } td_run_confusion;
 
 /**

@@ -20,16 +20,16 @@ enum {
     MAX_BYTES = 1 << 30,
     MAX_SERIES = 512,
     MAX_SETTINGS = 512,
-    MAX_TEXT = 1000 /* of a setting's value */
+    MAX_TEXT = 1000 /* bytes of a setting's value */
 };
 #define MAX_STEP  1e15
-#define MAX_VALUE 1e100 /* of a metric: beyond it no scale can show it */
+#define MAX_VALUE 1e100 /* largest value of a metric that a chart can show */
 
 typedef struct {
     td_run_log *run;
     const char *path;
     long long line;
-    double last_s; /* time of the record before; NaN: none */
+    double last_s; /* time of the previous record; NaN: none */
 } reader;
 
 /* --- settings --------------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static bool is_before(const td_run_point *a, const td_run_point *b)
 
 static td_status add_point(td_run_series *s, const td_run_point *p)
 {
-    while (s->n && !is_before(&s->points[s->n - 1], p)) /* the run went on from before it */
+    while (s->n && !is_before(&s->points[s->n - 1], p)) /* the run resumed before this point */
         s->n--;
     TD_TRY(td_reserve(&s->points, &s->cap, s->n + 1, sizeof *s->points));
     s->points[s->n++] = *p;
@@ -134,7 +134,7 @@ static td_status read_metrics(reader *rd, const td_json *step, const td_json *da
     static const td_run_level levels[] = { TD_RUN_END, TD_RUN_EPOCHS, TD_RUN_ITERATIONS };
     const size_t n = td_json_count(step);
     td_run_point p;
-    if (n > 2) /* inside a validation */
+    if (n > 2) /* a record inside a validation */
         return TD_OK;
     TD_TRY(read_place(rd, step, &p));
     if (n == 2 && p.iteration > rd->run->epoch_batches)
@@ -164,7 +164,7 @@ static td_status read_time(reader *rd, const td_json *record)
     }
     if (!*rd->run->began && td_json_text(record, "datetime", &text) == TD_OK) {
         char date[20];
-        snprintf(date, sizeof date, "%s", text); /* without fractions */
+        snprintf(date, sizeof date, "%s", text); /* without fractions of a second */
         rd->run->began = td_arena_text(&rd->run->arena, date);
         if (!rd->run->began)
             return TD_ENOMEM;
@@ -172,7 +172,7 @@ static td_status read_time(reader *rd, const td_json *record)
     return TD_OK;
 }
 
-/* of a run that was resumed the last one counts */
+/* Read a confusion record; the last one of a resumed run counts. */
 static td_status read_confusion(reader *rd, const td_json *step, const td_json *data)
 {
     char where[300];
@@ -203,7 +203,7 @@ static td_status read_record(reader *rd, const td_json *record)
         return read_metrics(rd, step, data);
     }
     if (td_json_as_text(step, &word) == TD_OK && strcmp(word, "PARAMETER") == 0) {
-        rd->last_s = (double)NAN; /* a run begins, or resumes after a pause */
+        rd->last_s = (double)NAN; /* the run starts or resumes: do not count the pause */
         rd->run->has_ended = false;
         TD_TRY(read_time(rd, record));
         return read_settings(rd, data);
@@ -236,7 +236,7 @@ static td_status read_lines(reader *rd, const char *text, size_t n)
         const size_t len = end ? (size_t)(end - line) : n - at;
         rd->line++;
         const td_status st = read_line(rd, line, len && line[len - 1] == '\r' ? len - 1 : len);
-        if (st == TD_EFORMAT && !end && rd->line > 1) { /* a run that was killed while writing */
+        if (st == TD_EFORMAT && !end && rd->line > 1) { /* the run was killed while writing */
             rd->run->is_cut = true;
             return TD_OK;
         }
@@ -248,7 +248,7 @@ static td_status read_lines(reader *rd, const char *text, size_t n)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* "runs/a" for "runs/a/" and "runs/a/experiment_raport.json" */
+/* The label: "runs/a" for "runs/a/" and "runs/a/experiment_raport.json". */
 static const char *label_of(td_arena *arena, const char *path)
 {
     char *label = td_arena_text(arena, path);

@@ -16,7 +16,7 @@ static void add_cell_text(const char *open, const char *text, const char *close,
 
 /* --- the matrix ------------------------------------------------------------------------------- */
 
-/* shaded by the share of the actual class; the numbers are in the text */
+/* Add a cell with a count, shaded by its share of the actual class. */
 static void add_count(int64_t count, int64_t of_row, bool is_right, td_text *out)
 {
     if (count == 0) {

@@ -8,9 +8,9 @@
 #include "report/run_log.h"
 
 /**
- * Of every run that recorded it the confusion matrix, or of many classes a table of pairs, and the
- * surest mistakes, with thumbnails of those images that are found in the folder `images` (NULL:
- * text alone).  Nothing where no run recorded any.
+ * Append, for every run that recorded them, the confusion matrix (with many classes a table of
+ * pairs) and the mistakes with the highest probabilities, with thumbnails of images that exist in
+ * the folder `images` (NULL: text only).
  */
 td_status td_run_mistakes_html(const td_run_log *runs, int n, const char *images,
                                td_text *out) TD_CHECKED;

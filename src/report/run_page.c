@@ -1,9 +1,9 @@
 /*
  * run_page.c -- writes the HTML page of runs
  *
- * The page loads nothing from the network and executes nothing: its own policy forbids it.  All
- * text from a report is escaped.  With one run, each kind of line has a colour; with several, each
- * run has a colour, and kinds have dashes.
+ * The page loads nothing from the network and executes nothing: its security policy forbids it.
+ * All text from a report is escaped.  With one run, each kind of line has a colour; with several,
+ * each run has a colour, and kinds have dashes.
  */
 #include "report/run_page.h"
 
@@ -18,7 +18,7 @@
 #include "report/run_table.h"
 
 enum {
-    MAX_POINTS = 300, /* of a line of iterations; more are averaged */
+    MAX_POINTS = 300, /* points of a line over iterations; more are averaged */
     MAX_KINDS = 6,
     MAX_LINES = TD_RUN_PAGE_MAX * MAX_KINDS,
     MAX_NUMBER_ROWS = 400
@@ -28,11 +28,11 @@ extern const char td_embedded_run_page_css[];
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* A metric in a chart; of_iterations: its iterations, in front or as a background. */
+/* A line of a chart: a metric over epochs, over iterations, or over iterations as a background. */
 typedef struct {
     const char *metric, *name;
     enum { OF_EPOCHS, OF_ITERATIONS, BACKGROUND } source;
-    int colour; /* if there is only one run */
+    int colour; /* used if there is only one run */
     int dash;
 } kind;
 
@@ -57,7 +57,7 @@ static double place_of(const td_run_log *run, const td_run_point *p)
                         : (double)p->epoch + 1;
 }
 
-/* neighbouring points become their mean, so that at most MAX_POINTS are left */
+/* Fill a line with at most MAX_POINTS points, the means of neighboring points. */
 static td_status fill_line(const td_run_log *run, const td_run_series *s, td_chart_line *l)
 {
     const size_t group = (s->n + MAX_POINTS - 1) / MAX_POINTS;
@@ -82,7 +82,7 @@ static td_status add_line(line_set *set, const td_run_log *run, int i_run, bool 
     const bool of_iterations = k->source != OF_EPOCHS;
     const td_run_series *s =
         td_run_log_series(run, of_iterations ? TD_RUN_ITERATIONS : TD_RUN_EPOCHS, k->metric);
-    if (!s && k->source == OF_ITERATIONS) /* printed too seldom */
+    if (!s && k->source == OF_ITERATIONS) /* not recorded per iteration */
         s = td_run_log_series(run, TD_RUN_EPOCHS, k->metric);
     if (!s || set->n == MAX_LINES)
         return TD_OK;
@@ -108,7 +108,7 @@ static bool is_shown(const line_set *set, const kind *k)
     return false;
 }
 
-/* the legend of dashes and colours; a single kind needs none */
+/* Add the legend of dashes and colours, unless there is only one kind of line. */
 static void add_key(const line_set *set, const kind *kinds, int n_kinds, bool is_only, td_text *out)
 {
     int n_shown = 0;
@@ -131,7 +131,7 @@ static void add_key(const line_set *set, const kind *kinds, int n_kinds, bool is
     td_text_add(out, "</ul>\n");
 }
 
-/* the value of a line at the end of an epoch; NaN: none */
+/* The value of a line at the end of an epoch; NaN: none. */
 static double value_at(const td_chart_line *l, double x)
 {
     for (int k = 0; k < l->n; k++)
@@ -160,7 +160,7 @@ static void add_number_row(const line_set *set, double x, td_text *out)
     td_text_add(out, "</tr>\n");
 }
 
-/* the numbers of the lines, a row per epoch */
+/* Add the values of the lines as a table with a row per epoch. */
 static void add_numbers(const line_set *set, const char *title, td_text *out)
 {
     double last = 0;
@@ -226,7 +226,7 @@ out:
     return st;
 }
 
-/* does any step have a loss scale other than 1? */
+/* Does any run have a loss scale other than 1? */
 static bool has_scale(const td_run_log *runs, int n)
 {
     for (int i = 0; i < n; i++)
@@ -418,7 +418,7 @@ static td_status add_seeds(const td_run_log *runs, int n, td_text *out)
 
 /* --- settings --------------------------------------------------------------------------------- */
 
-/* every setting that any run has, once */
+/* The settings of all runs, each once. */
 typedef struct {
     const char **name;
     size_t n, cap;

@@ -1,5 +1,5 @@
 /*
- * run_report.c -- tandem report: reads runs, writes their results
+ * run_report.c -- tandem report: reads the reports of runs and writes their results
  */
 #include <stdio.h>
 
@@ -60,7 +60,7 @@ static td_run_report_format format_of(const td_run_report_opts *o)
     return TD_RUN_REPORT_TEXT;
 }
 
-/* the table of results, and but for TD_RUN_REPORT_CSV those of seeds and precisions */
+/* Append the table of results and, except for TD_RUN_REPORT_CSV, those of seeds and precisions. */
 static td_status write_tables(const td_run_log *runs, int n, td_run_report_format format,
                               td_text *out)
 {

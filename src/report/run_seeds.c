@@ -2,7 +2,7 @@
  * run_seeds.c -- groups runs by settings and computes statistics over seeds
  *
  * Two runs are in one group if every relevant setting has the same text in both.  Comparisons use
- * Student's statistics: the deviation of a sample, and the pooled one of two samples.
+ * Student's statistics: the standard deviation of a sample, and the pooled one of two samples.
  */
 #include "report/run_seeds.h"
 
@@ -14,7 +14,7 @@
 
 const char *const td_seed_moments[TD_SEED_MOMENTS] = { "best", "final" };
 
-/* settings that do not affect a run's result: outputs, this machine, parts of a run */
+/* Settings that do not affect a run's result: outputs, the machine, lengths of parts of a run. */
 static const char *const indifferent[] = {
     "workspace",
     "print_freq",
@@ -72,7 +72,7 @@ static const char *const of_precision[] = {
     "max_skips",
 };
 
-/* of what is known of the machine and the data */
+/* Metadata that affect the result. */
 static const char *const metadata[] = { "run.job", "run.ranks", "run.train_images",
                                         "run.val_images" };
 
@@ -100,7 +100,10 @@ static bool counts(const char *name)
     return !IS_AMONG(name, indifferent);
 }
 
-/* does every setting of `a` stand in `b`?  `--precision` is what the run came to, where it says */
+/*
+ * Does `b` have every relevant setting of `a`, with the same value?  If recorded, run.precision
+ * replaces the options of precision.
+ */
 static bool is_in(const td_run_log *a, const td_run_log *b, bool with_precision)
 {
     const bool is_told = td_run_log_setting(a, "run.precision") != NULL;
@@ -136,7 +139,7 @@ td_spread td_spread_of(double *x, int n)
     double sum = 0, squares = 0;
     if (n == 0)
         return s;
-    s.median = td_median(x, n); /* sorts */
+    s.median = td_median(x, n); /* sorts x */
     for (int i = 0; i < n; i++)
         sum += x[i];
     s.mean = sum / n;
@@ -148,7 +151,7 @@ td_spread td_spread_of(double *x, int n)
     return s;
 }
 
-/* its epochs, or of an evaluation the record at the end */
+/* The values by epoch or, for an evaluation, the final one. */
 static const td_run_series *series_of(const td_run_log *run, const char *metric)
 {
     const td_run_series *s = td_run_log_series(run, TD_RUN_EPOCHS, metric);
@@ -203,7 +206,7 @@ static td_status add_run(td_seeds *s, int run, int n)
     return TD_OK;
 }
 
-/* a seed of -1 was drawn at random: it is unique */
+/* Do the runs have different seeds?  -1 means a random seed, which is unique. */
 static bool has_seeds(const td_seeds *s, const td_seed_group *g)
 {
     const char *first = td_run_log_setting(&s->runs[g->runs[0]], "seed");
@@ -221,7 +224,10 @@ static int64_t last_epoch(const td_run_log *run)
     return s ? s->points[s->n - 1].epoch : 0;
 }
 
-/* a signal ends a run as the last epoch does; where patience ends runs, any length is right */
+/*
+ * Leave out runs that have not ended, or that ended early, for example by a signal; with early
+ * stopping, any length is valid.
+ */
 static void leave_out(const td_seeds *s, td_seed_group *g)
 {
     const char *patience = td_run_log_setting(&s->runs[g->runs[0]], "early_stopping_patience");
@@ -282,7 +288,7 @@ const char *td_seeds_precision(const td_seeds *s, int group)
     return name;
 }
 
-/* the deviation of two samples; of one that has none the other's */
+/* The pooled standard deviation of two samples; if one has none, the other's. */
 static double pooled(const td_spread *a, const td_spread *b)
 {
     const int na = a->n > 1 ? a->n - 1 : 0, nb = b->n > 1 ? b->n - 1 : 0;
@@ -303,7 +309,7 @@ static void add_pair(td_seeds *s, int base, int group)
         }
 }
 
-/* the float32 group of a recipe, or its first */
+/* The float32 group of a recipe, or its first group. */
 static int base_of(const td_seeds *s, int recipe)
 {
     int first = -1;
@@ -335,7 +341,7 @@ bool td_seed_is_within(const td_seed_pair *p, int metric, int moment)
     return fabs(p->difference[metric][moment]) <= p->sd[metric][moment];
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- finding groups and pairs ----------------------------------------------------------------- */
 
 td_status td_seeds_find(const td_run_log *runs, int n, td_seeds *out)
 {
@@ -371,7 +377,9 @@ bool td_seeds_any(const td_seeds *s)
     return false;
 }
 
-/* may the setting be named where groups differ in it?  The network's options stand twice */
+/*
+ * May a label contain this setting if groups differ in it?  Not options that it already contains.
+ */
 static bool is_told(const char *name)
 {
     static const char *const said[] = { "arch",   "precision", "run.precision", "amp",

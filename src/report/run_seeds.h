@@ -1,12 +1,12 @@
 /*
  * report/run_seeds.h -- statistics over runs that differ only in the seed
  *
- *     groups   runs with the same settings but for the seed: n, mean, deviation, ... of each result
- *     pairs    groups that are the same but for the precision: is the difference of their means
- *              more than what seeds do?
+ *     groups   runs with the same settings except the seed: n, mean, deviation, ... of each result
+ *     pairs    groups that differ only in the precision: is the difference of their means larger
+ *              than that between seeds?
  *
- * Settings of outputs and of the machine do not count.  A run that has not ended, or has ended
- * before the others of its group, is named and left out of the numbers.
+ * Settings of outputs and of the machine are ignored.  A run that has not ended, or ended before
+ * the others of its group, is listed, but excluded from the statistics.
  */
 #ifndef TD_REPORT_RUN_SEEDS_H
 #define TD_REPORT_RUN_SEEDS_H
@@ -16,32 +16,31 @@
 #include "report/run_table.h"
 
 enum {
-    TD_SEED_RUNS = 256,  /* at most, of a report */
+    TD_SEED_RUNS = 256,  /* most runs of a report */
     TD_SEED_METRICS = 5, /* AP, AP50, top-1, top-K, top-1 of the averaged weights */
     TD_SEED_MOMENTS = 2  /* best and final */
 };
 
-/* Of n numbers; sd (of a sample, n - 1) is NaN where n < 2, all of them where n is 0. */
+/* Statistics of n numbers; sd (sample, n - 1) is NaN if n < 2, all are NaN if n is 0. */
 typedef struct {
     int n;
     double mean, sd, min, max, median;
 } td_spread;
 
 typedef struct {
-    int *
-        runs; /* [n_runs] numbers of runs, in order; [0] is what the group's settings are read of */
+    int *runs; /* [n_runs] indices of runs, in order; [0] has the group's settings */
     int n_runs;
     bool *is_left_out; /* [n_runs] */
     int recipe;        /* the same for groups that differ only in the precision */
-    bool is_shown;     /* several seeds, or the other side of a pair of one that has them */
+    bool is_shown;     /* it or a group of the same recipe has several seeds */
     td_spread spread[TD_SEED_METRICS][TD_SEED_MOMENTS];
 } td_seed_group;
 
-/* `group` against `base`, which has the same recipe; float32 where it is there. */
+/* `group` compared with `base`, the recipe's float32 group or its first. */
 typedef struct {
     int base, group;
-    double difference[TD_SEED_METRICS][TD_SEED_MOMENTS]; /* of the means; NaN: none */
-    double sd[TD_SEED_METRICS][TD_SEED_MOMENTS];         /* of both groups' seeds, pooled */
+    double difference[TD_SEED_METRICS][TD_SEED_MOMENTS]; /* difference of the means; NaN: none */
+    double sd[TD_SEED_METRICS][TD_SEED_MOMENTS];         /* pooled over both groups' seeds */
 } td_seed_pair;
 
 typedef struct {
@@ -53,34 +52,37 @@ typedef struct {
     td_arena arena;
 } td_seeds;
 
-/** Group them; ready to be released whatever happens.  n is at most TD_SEED_RUNS. */
+/** Group the runs.  Release *out even after a failure.  n is at most TD_SEED_RUNS. */
 td_status td_seeds_find(const td_run_log *runs, int n, td_seeds *out) TD_CHECKED;
 void td_seeds_release(td_seeds *s);
 
 /** Is any group shown? */
 bool td_seeds_any(const td_seeds *s);
 
-/** Mean and the like of n numbers, which are sorted on the way. */
+/** Statistics of n numbers; sorts x. */
 td_spread td_spread_of(double *x, int n);
 
-/** Is the difference at most one deviation of the seeds? */
+/** Is the difference at most one standard deviation of the seeds? */
 bool td_seed_is_within(const td_seed_pair *p, int metric, int moment);
 
 extern const char *const td_seed_moments[TD_SEED_MOMENTS]; /* "best", "final" */
 
-/** "ssd320, bf16, lr 0.01": network, precision, and where that leaves groups alike what differs. */
+/**
+ * "ssd320, bf16, lr 0.01": network, precision and, if several groups share these, settings that
+ * differ.
+ */
 void td_seeds_label(const td_seeds *s, int group, td_text *out);
 const char *td_seeds_precision(const td_seeds *s, int group);
 
-/* --- as they are shown (run_seeds_show.c) ----------------------------------------------------- */
+/* --- output (run_seeds_show.c) ---------------------------------------------------------------- */
 
-/** Both tables, after the table of results; nothing if no group is shown.  Not for CSV. */
+/** Append both tables; nothing if no group is shown.  Not for CSV. */
 void td_seeds_text(const td_seeds *s, td_run_table_form form, td_text *out);
 
-/** Two members, `"seeds": [...], "precisions": [...]`. */
+/** Append two members, `"seeds": [...], "precisions": [...]`. */
 void td_seeds_json(const td_seeds *s, td_text *out);
 
-/** Two sections of the page; nothing where no group is shown. */
+/** Append two sections of the page; nothing if no group is shown. */
 void td_seeds_html(const td_seeds *s, td_text *out);
 
 #endif

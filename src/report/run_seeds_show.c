@@ -1,7 +1,7 @@
 /*
  * run_seeds_show.c -- the tables of seeds and of precisions: text, Markdown, JSON, the page
  *
- * A table is made once, as a grid of texts, and written in any form.
+ * A table is built once, as a grid of texts, and written in any form.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "report/run_chart.h"
 #include "report/run_seeds.h"
 
-enum { MAX_COLUMNS = 9, WORDS = 3 }; /* the first columns are words, the others numbers */
+enum { MAX_COLUMNS = 9, WORDS = 3 }; /* the first columns are texts, the others numbers */
 
 static const char *const about_seeds =
     "Runs that differ in the seed alone; sd: of a sample, over n - 1.";
@@ -20,7 +20,7 @@ static const char *const about_pairs =
 
 /* --- a grid ----------------------------------------------------------------------------------- */
 
-/* rows of texts; the first is the head */
+/* Rows of texts; the first is the header. */
 typedef struct {
     char *(*rows)[MAX_COLUMNS];
     int n, n_columns;
@@ -78,7 +78,7 @@ static int columns_of(const char *s)
     return n;
 }
 
-/* replaces characters that would break a line or a cell by spaces */
+/* Add a cell; spaces replace characters that would break a line or a cell. */
 static void add_cell(const char *s, int width, bool is_right, bool is_markdown, td_text *out)
 {
     const int pad = width > columns_of(s) ? width - columns_of(s) : 0;
@@ -147,7 +147,7 @@ static void add_html(const grid *g, const char *title, const char *about, td_tex
 
 static int decimals_of(int metric)
 {
-    return metric < 2 ? 5 : 3; /* of AP; of percent */
+    return metric < 2 ? 5 : 3; /* AP, AP50; percentages */
 }
 
 static void put_words(grid *g, const td_seeds *s, int group, int metric, int moment)
@@ -219,7 +219,7 @@ static void make_pairs(const td_seeds *s, grid *g)
         put_pair(g, s, &s->pairs[i]);
 }
 
-/* "'runs/a', 'runs/b'", in the order of the report; 0: none */
+/* Add the runs left out, "'runs/a', 'runs/b'", in the order of the report; returns their number. */
 static int add_left_out(const td_seeds *s, td_text *out)
 {
     int n = 0;

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* how to reduce an unfinished run's epochs, which value is better, and the source of a text */
+/* How to compute a cell: reduce the values of epochs, or the source of a text. */
 typedef enum { LAST, MOST, LEAST, MEAN, TOPK, SETTING, SECONDS, EPOCHS, SMOOTHING } kind;
 
 typedef struct {
-    const char *title, *name, *source, *other; /* other: a second setting to look for */
+    const char *title, *name, *source, *other; /* other: setting used if `source` is missing */
     kind kind;
-    int better; /* 1: more, -1: less, 0: neither */
+    int better; /* 1: higher is better, -1: lower, 0: neither */
     double scale;
     int decimals;
 } table_row;
@@ -123,7 +123,7 @@ static double over_epochs(const td_run_series *s, kind k)
     return k == MEAN ? sum / (double)s->n : x;
 }
 
-/* the end of the run says it; a run that has none is told by its epochs, or by its iterations */
+/* A number of the final record or, if the run has none, computed from its epochs or iterations. */
 static double number_of(const td_run_log *run, const table_row *r)
 {
     const char *metric = r->kind == TOPK ? td_run_log_topk(run, r->source) : r->source;
@@ -132,7 +132,7 @@ static double number_of(const td_run_log *run, const table_row *r)
     const td_run_series *epochs = td_run_log_series(run, TD_RUN_EPOCHS, metric);
     const td_run_series *iterations = td_run_log_series(run, TD_RUN_ITERATIONS, metric);
     const bool is_best = k == MOST || k == LEAST;
-    if (is_best && epochs) /* of all epochs, also those before the run was resumed */
+    if (is_best && epochs) /* of all epochs, including those before a resume */
         return over_epochs(epochs, k) * r->scale;
     if (end)
         return end->points[0].value * r->scale;
@@ -148,7 +148,7 @@ static double setting_number(const td_run_log *run, const char *name)
     return text && td_text_to_real(text, &x) ? x : 0;
 }
 
-/* of the validation loss: a training with mixup validates without it */
+/* The label smoothing of the validation loss: none in a training with mixup. */
 static double smoothing_of(const td_run_log *run, const char *loss)
 {
     if (!td_run_log_series(run, TD_RUN_EPOCHS, loss) && !td_run_log_series(run, TD_RUN_END, loss))
@@ -182,7 +182,7 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         if ((!text || !*text) && r->other) {
             text = td_run_log_setting(run, r->other);
             if (text && strcmp(text, "0") == 0)
-                text = NULL; /* left to the program, whose choice is unknown */
+                text = NULL; /* 0: the program's choice, which is unknown */
         }
         td_text_add(out, "%s", text ? text : "");
         return;
@@ -192,14 +192,14 @@ void td_run_table_cell(const td_run_log *run, int row, td_text *out)
         td_text_add(out, "%.*f", r->decimals, x);
 }
 
-/* the rounded value of the cell, larger is better: equal cells are equal */
+/* The value of a cell as shown, negated if lower is better. */
 static double shown(const td_run_log *run, const table_row *r)
 {
     const double unit = pow(10, r->decimals);
     return round(cell_number(run, r) * unit) * r->better;
 }
 
-/* do all runs have one value of this setting, or none? */
+/* Do all runs have the same value of this setting, or none? */
 static bool is_alike(const td_run_log *runs, int n, const char *setting)
 {
     const char *first = td_run_log_setting(&runs[0], setting);
@@ -219,8 +219,7 @@ static bool has_one_smoothing(const td_run_log *runs, int n)
     return true;
 }
 
-/* milliseconds of a batch are less where a batch is, and losses with other targets are other
-   losses: neither is better */
+/* Are the runs comparable in this row?  Times require equal batches, losses equal targets. */
 static bool is_comparable(const td_run_log *runs, int n, const table_row *r)
 {
     const size_t len = strlen(r->name);
@@ -251,7 +250,10 @@ bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* in CSV a cell with a comma, a quote or a line end is quoted; elsewhere bars and line ends go */
+/*
+ * Add a cell.  In CSV, cells with a comma, quote or line end are quoted; in other forms, spaces
+ * replace bars and line ends.
+ */
 static void add_cell(const char *s, td_run_table_form form, td_text *out)
 {
     const bool is_quoted = form == TD_RUN_CSV && s[strcspn(s, ",\"\r\n")];
@@ -297,7 +299,7 @@ static void add_padded(const char *s, int width, bool is_right, td_run_table_for
         td_text_add(out, "%*s", pad > 0 ? pad : 0, "");
 }
 
-/* row -1 is the head */
+/* Row -1 is the header. */
 static void cell_text(const td_run_log *run, int row, td_text *out)
 {
     if (row < 0)
@@ -356,7 +358,7 @@ static void add_csv(const td_run_log *runs, int n, td_text *out)
     td_text_add(out, "\n");
 }
 
-/* numeric settings are written as numbers */
+/* Add a cell; numeric settings are written as numbers. */
 static void add_json_cell(const td_run_log *run, int row, td_text *out)
 {
     td_text cell = { 0 };

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "report/run_log.h"
 
-/** Release a piece that went into `out`; its failure is that of `out`. */
+/** Release a text that was appended to `out`; its failure becomes that of `out`. */
 static inline void td_text_drop(td_text *piece, td_text *out)
 {
     if (out->st == TD_OK)
@@ -18,27 +18,27 @@ static inline void td_text_drop(td_text *piece, td_text *out)
     td_text_release(piece);
 }
 
-/** Rows of the table. */
+/** Number of rows of the table. */
 int td_run_table_rows(void);
 const char *td_run_table_name(int row); /* "train_images_per_s" */
 
-/** "images/s, training"; where K matters it is the first run's that has one. */
+/** The title of a row, "images/s, training"; K of top-K is that of the first run that has one. */
 void td_run_table_title(const td_run_log *runs, int n, int row, td_text *out);
 
-/** A cell as text, "" if the run has no such value. */
+/** A cell as text; "" if the run has no such value. */
 void td_run_table_cell(const td_run_log *run, int row, td_text *out);
 
 /**
- * Is run `i` the best in this row, or one of several, but not of all?  Times of a batch have no
- * best where batches differ in images or their size.
+ * Is run `i` the best in this row, possibly with others, but not with all?  False for all runs if
+ * they are not comparable, as times of batches of different sizes.
  */
 bool td_run_table_is_best(const td_run_log *runs, int n, int row, int i);
 
 typedef enum { TD_RUN_TEXT, TD_RUN_MARKDOWN, TD_RUN_CSV, TD_RUN_JSON } td_run_table_form;
 
 /**
- * All of it; CSV has a line for every run, text and Markdown a column, JSON an object: the list
- * that they make is a value, `[{"run": "runs/a", "arch": "resnet18", "top1": 71.5, ...}, ...]`.
+ * The whole table.  CSV has a line for every run, text and Markdown have a column, JSON has an
+ * object in a list, `[{"run": "runs/a", "arch": "resnet18", "top1": 71.5, ...}, ...]`.
  */
 td_status td_run_table(const td_run_log *runs, int n, td_run_table_form form,
                        td_text *out) TD_CHECKED;

@@ -90,6 +90,6 @@ out:
     td_image_release(&whole);
     td_image_release(&small);
     if (st != TD_ENOMEM)
-        td_error_clear(); /* no file, or no image: the text alone is shown */
+        td_error_clear(); /* no file, or not an image: show only the text */
     return st == TD_ENOMEM ? st : TD_OK;
 }

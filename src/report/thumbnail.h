@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-enum { TD_THUMBNAIL_SIDE = 96 }; /* pixels of its longer side, at most */
+enum { TD_THUMBNAIL_SIDE = 96 }; /* largest length of the longer side, pixels */
 
 /** Does `path` name a file below the folder it is joined to: not absolute, and without ".."? */
 bool td_thumbnail_is_below(const char *path);

@@ -2,7 +2,7 @@
  * train_rate.c -- the length of a training, its validations, and the learning rate of each step
  *
  * The length is given in epochs or in optimizer steps; a length in steps may end the last epoch
- * early. SSD320's learning rate has its own length, --lr-total-steps; the training may be shorter.
+ * early.  SSD320's learning rate has its own length, --lr-total-steps; the training may be shorter.
  */
 #include "train/train_rate.h"
 

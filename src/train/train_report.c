@@ -2,7 +2,7 @@
  * train_report.c -- log lines and report records of a training job's steps, epochs and end
  *
  * The log lines have our format or, with --log-format dll, the reference's; the records are the
- * same. The time that writing takes belongs to no step.
+ * same.  The time that writing takes belongs to no step.
  */
 #include "train/train_report.h"
 
