@@ -81,7 +81,7 @@ static td_status classify(const td_call *call, const td_cli_files *files)
     td_status st = td_classify(o, (int)files->n, files->items, each, &l);
     if (is_object)
         td_text_add(call->out, "]}\n");
-    return td_cli_outcome_end(&l.outcome, st, call->out);
+    return td_cli_outcome_end(&l.outcome, st, is_object || o->json_lines, call->out);
 }
 
 static td_status run(const td_call *call)

@@ -100,7 +100,7 @@ static td_status detect(const td_call *call, const td_cli_files *files, listing 
     td_status st = td_detect(call->opts, (int)files->n, files->items, each, l);
     if (call->json && end_json(l, call->out) != TD_OK)
         st = TD_ENOMEM;
-    return td_cli_outcome_end(&l->outcome, st, call->out);
+    return td_cli_outcome_end(&l->outcome, st, call->json, call->out);
 }
 
 static td_status run(const td_call *call)

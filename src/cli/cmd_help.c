@@ -43,6 +43,7 @@ static td_status options_of_all(td_text *out)
     td_status st = TD_OK;
     td_arena arena;
     td_arena_init(&arena);
+    td_text_add(out, "verb\toption\tkind\tdefault\tspellings\n");
     for (int i = 0; td_verb_at(i) && st == TD_OK; i++) {
         const td_verb *verb = td_verb_at(i);
         td_field_group groups[TD_TABLES_MAX] = { 0 };
@@ -99,8 +100,8 @@ const td_verb td_verb_help = {
     .summary = "list all verbs, or print the page of one",
     .about = "Help pages, manual pages and completion scripts are generated from the tables that\n"
              "parse the command line. 'presets' lists the recipes for 'tandem train --preset'.\n"
-             "'options' lists every option of every verb, one per line, with the tab-separated\n"
-             "fields verb, option, kind, default and all spellings.",
+             "'options' lists every option of every verb: a header line, then one line each with\n"
+             "the tab-separated fields verb, option, kind, default and all spellings.",
     .examples = "tandem help\ntandem help train\ntandem help presets\n"
                 "tandem help --man train | man -l -\n"
                 "source <(tandem help --completion bash)",

@@ -113,11 +113,14 @@ td_status td_cli_outcome_show(const td_cli_outcome *o, td_text *out)
     return TD_OK;
 }
 
-td_status td_cli_outcome_end(td_cli_outcome *o, td_status st, td_text *out)
+td_status td_cli_outcome_end(td_cli_outcome *o, td_status st, bool is_json, td_text *out)
 {
-    if (o->n == 0)
+    const bool is_only_bad = o->n == 1 && o->n_bad == 1;
+    if (o->n == 0 || (st == TD_OK && is_only_bad && !is_json))
         td_text_release(out);
-    if (st == TD_OK && o->n_bad == o->n)
+    if (st == TD_OK && is_only_bad)
+        st = td_error(TD_EFORMAT, "%s", td_text_get(&o->first_error));
+    else if (st == TD_OK && o->n_bad == o->n)
         st = td_error(TD_EFORMAT, "none of %lld files can be read: %s", (long long)o->n,
                       td_text_get(&o->first_error));
     td_text_release(&o->first_error);

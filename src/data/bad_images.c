@@ -116,7 +116,7 @@ td_status td_bad_images_add(td_bad_images *b, td_bad_notes *notes)
 td_status td_bad_images_refuse(const td_bad_images *b)
 {
     return td_error(TD_EFORMAT,
-                    "'%s': %zu of %" PRId64 " images are bad, at most %" PRId64
-                    " are allowed: the first is '%s': %s (--max-bad sets the limit)",
+                    "'%s': %zu of %" PRId64 " images cannot be used, and --max-bad allows %" PRId64
+                    "; the first is '%s': %s",
                     b->ds->root, b->n, b->ds->n, b->n_allowed, b->list[0].path, b->list[0].reason);
 }

@@ -18,6 +18,8 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued)
 {
     size_t n;
     l->path = path;
+    if (!path)
+        return TD_OK;
     if (is_continued && td_path_exists(path))
         return td_file_read(path, LIST_BYTES, &l->known, &n);
     unlink(path); /* from another run */
@@ -92,6 +94,8 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
     td_text own = { 0 }, all = { 0 };
     td_map known = { 0 };
     td_status st = TD_OK;
+    if (!l->path)
+        return TD_OK;
     TD_OUT(know(l->known, &known));
     add_lines(&known, train, &own);
     add_lines(&known, val, &own);

@@ -14,13 +14,13 @@
 
 /* All zero is an empty list without a file. */
 typedef struct {
-    const char *path; /* kept */
+    const char *path; /* kept; NULL: no file is written */
     char *known;      /* lines from the resumed run */
     size_t n_written; /* bytes of this run's own lines in the file */
     char *elsewhere;  /* lines of the other ranks; NULL: none */
 } td_bad_list;
 
-/** Read `path` if the run resumes another, otherwise remove it.  TD_EIO. */
+/** Read `path` if the run resumes another, otherwise remove it; NULL: no list.  TD_EIO. */
 td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued) TD_CHECKED;
 
 /** Write the bad images of the loaders (NULL is fine) if there are new ones.  TD_EIO. */

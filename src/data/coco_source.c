@@ -13,7 +13,11 @@
 #include "data/source.h"
 #include "io/foreign.h"
 
-enum { PATH_BYTES = 4096, LOOKED_AT = 16 };
+enum {
+    PATH_BYTES = 4096,
+    LOOKED_AT = 16,
+    LEVELS_ABOVE = 2, /* set/images/train: the annotations are in set/ */
+};
 
 /* %s: the split; the names without %s are for a data set without splits */
 static const char *const files_of_split[] = {
@@ -74,6 +78,33 @@ static bool find_file(const char *path, const char *split, bool allow_root, char
     return (!split || allow_root) && find_of(path, files_of_all, COUNT(files_of_all), "", out);
 }
 
+/* cuts the last name of a path in place; false: nothing would be left of it but itself */
+static bool cut_name(char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        path[--n] = '\0';
+    const char *const name = td_path_base(path);
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return false;
+    if (name == path)
+        (void)snprintf(path, PATH_BYTES, ".");
+    else
+        path[name - path > 1 ? name - path - 1 : 1] = '\0';
+    return true;
+}
+
+bool td_annotated_above(const char *path, const char *split, char *out, size_t room)
+{
+    char folder[PATH_BYTES], file[PATH_BYTES];
+    if (!td_path_is_folder(path) || snprintf(folder, sizeof folder, "%s", path) >= PATH_BYTES)
+        return false;
+    for (int i = 0; i < LEVELS_ABOVE && cut_name(folder); i++)
+        if (find_file(folder, split, false, file))
+            return (size_t)snprintf(out, room, "%s", folder) < room;
+    return false;
+}
+
 static td_status no_file(const td_dataset_opts *opts)
 {
     td_text looked = { 0 };
@@ -89,8 +120,14 @@ static td_status no_file(const td_dataset_opts *opts)
     if (!opts->split || opts->allow_root)
         for (size_t i = 0; i < COUNT(files_of_all); i++)
             td_text_add(&looked, "%s%s", looked.len ? ", " : "", files_of_all[i]);
+    char above[PATH_BYTES];
     td_status st = td_text_status(&looked);
-    if (st == TD_OK)
+    if (st == TD_OK && td_annotated_above(opts->path, opts->split, above, sizeof above))
+        st = td_error(TD_ENOTFOUND,
+                      "'%s' has no annotation file, the folder '%s' above it has one: use that as "
+                      "DATA, or name a file with --annotations",
+                      opts->path, above);
+    else if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,
                       "'%s' has no annotation file: looked for %s; name one with --annotations",
                       opts->path, td_text_get(&looked));

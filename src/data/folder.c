@@ -19,8 +19,9 @@
 #include "io/foreign.h"
 
 enum {
-    DEPTH_MAX = 32, /* levels of folders below a class; ends cycles of links */
-    NAMES_SHOWN = 8 /* folders listed in a message */
+    DEPTH_MAX = 32,  /* levels of folders below a class; ends cycles of links */
+    NAMES_SHOWN = 8, /* folders listed in a message */
+    PATH_BYTES = 4096
 };
 
 #define WANTED "a folder of images for each class, or a pack of them"
@@ -305,17 +306,27 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
     return TD_OK;
 }
 
-/* Extend the message if there are no class folders, but there are boxes. */
+/* Extend the message if there are boxes, but no class folders; the path may name one split. */
 static td_status hint_at_detectors(td_status st, const td_dataset_opts *opts)
 {
-    if ((st != TD_EFORMAT && st != TD_ENOTFOUND) || !td_annotated_exists(opts->path, opts->split))
+    char above[PATH_BYTES] = "";
+    if (st != TD_EFORMAT && st != TD_ENOTFOUND)
+        return st;
+    if (!td_annotated_exists(opts->path, opts->split) &&
+        !td_annotated_above(opts->path, opts->split, above, sizeof above))
         return st;
     char *message = td_copy_text(td_error_message());
     if (!message)
         return TD_ENOMEM;
-    st =
-        td_error(st, "%s; it has COCO annotations, which train a detector: --arch ssd320 or ssd300",
-                 message);
+    if (*above)
+        st = td_error(st,
+                      "%s; the folder '%s' above it has COCO annotations, which train a detector: "
+                      "use that as DATA, with --arch ssd320 or ssd300",
+                      message, above);
+    else
+        st = td_error(
+            st, "%s; it has COCO annotations, which train a detector: --arch ssd320 or ssd300",
+            message);
     td_free(message);
     return st;
 }

@@ -221,6 +221,9 @@ static td_status check_output(const matcher *x, const char *folder, int64_t outp
 
 static td_status add_to_map(const matcher *x, td_map *map, const char *folder, int64_t output)
 {
+    if (!*folder)
+        return td_error(TD_EFORMAT, "--label-map: '%s' contains an empty folder name",
+                        x->m->label_map);
     if (td_map_has(map, folder))
         return td_error(TD_EFORMAT, "--label-map: '%s' names '%.100s' twice", x->m->label_map,
                         folder);

@@ -36,7 +36,7 @@ static const td_field limits_fields[] = {
 };
 static const td_field boxes_fields[] = {
     TD_GIVEN  (td_boxes_opts, given),
-    TD_TITLE_BEHIND_WAS("Detections", "boxes_that_are_found"),
+    TD_TITLE_SECONDARY_RENAMED("Detections", "boxes_that_are_found"),
     LIMIT_ROWS,
     TD_BOOL   (td_boxes_opts, box_areas, false,
                "classify objects as small, medium or large by the area of the box, not of the "

@@ -45,7 +45,7 @@ static const td_field input_fields[] = {
                "decoding of training JPEGs; exact: same pixels as PIL; fast: reduced size, "
                "simple chroma upsampling"),
     TD_BOOL   (td_input_opts, exact_decode, false, "same as --decode exact"),
-    TD_TITLE_BEHIND("Boxes"),
+    TD_TITLE_SECONDARY("Boxes"),
     TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
                "detectors: COCO annotation file; default: annotations/instances_SPLIT.json "
                "or a similar name in DATA"),

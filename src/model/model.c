@@ -15,6 +15,7 @@
 #define SSD320_CLASSES   90 /* COCO's largest category number; there are gaps */
 #define SSD300_CLASSES   80
 #define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
+#define SIDE_MIN         8  /* smaller images are one pixel after the stem */
 #define SSD320_SIDE_MIN  160
 #define TF_CLASSES       1001 /* but labels are 0 .. 999; the last class is never a target */
 
@@ -250,6 +251,9 @@ td_status td_model_resolve(td_model_opts *opts)
         opts->arch = arch->name; /* a static string, unlike a name from a file */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
+        if (opts->image_size < SIDE_MIN)
+            return td_error(TD_EUNSUPPORTED, "'%s' requires an image size of at least %d, found %d",
+                            arch->name, SIDE_MIN, opts->image_size);
         if (opts->variant == TD_VARIANT_TENSORFLOW)
             opts->se_form = TD_SE_FORM_RATIO;
         return TD_OK;

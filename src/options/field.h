@@ -135,11 +135,13 @@ typedef struct td_field {
     {                                                                                              \
         "", NULL, TD_KIND_TITLE, 0, 0, 0, 0, NULL, NULL, NULL, text_                               \
     }
-#define TD_TITLE_BEHIND(text_)                                                                     \
+/* a title of rows that an abbreviated name means only if it fits no others */
+#define TD_TITLE_SECONDARY(text_)                                                                  \
     {                                                                                              \
         "", NULL, TD_KIND_TITLE, 0, 1, 0, 0, NULL, NULL, NULL, text_                               \
     }
-#define TD_TITLE_BEHIND_WAS(text_, former_)                                                        \
+/* the same; config files may still use the section names that it had, "a|b" */
+#define TD_TITLE_SECONDARY_RENAMED(text_, former_)                                                 \
     {                                                                                              \
         "", NULL, TD_KIND_TITLE, 0, 1, 0, 0, former_, NULL, NULL, text_                            \
     }

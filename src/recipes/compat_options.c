@@ -18,7 +18,7 @@ static const char *const units[] = { "epoch", "batch", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_TITLE_BEHIND("Presets"),
+    TD_TITLE_SECONDARY("Presets"),
     TD_TEXT   (td_launch_opts, preset, NULL, "NAME",
                "recipe, for example 'resnet50/90' or 'resnet50/DGXA100/AMP/250'; 'list' prints "
                "all"),
@@ -33,7 +33,7 @@ static const td_field fields[] = {
                "train, train_and_evaluate, predict, training_benchmark or inference_benchmark; "
                "of SSD300's scripts: training, evaluation, benchmark-training or "
                "benchmark-inference"),
-    TD_TITLE_BEHIND_WAS("Options of the TensorFlow programs", "tensorflow's_names"),
+    TD_TITLE_SECONDARY_RENAMED("Options of the TensorFlow programs", "tensorflow's_names"),
     TD_REAL   (td_launch_opts, lr_init, -1, -1, 1e6,
                "learning rate for 256 images, scaled by the batch size; -1: use --lr"),
     TD_INT    (td_launch_opts, num_iter, -1, -1, 1000000000,
@@ -65,7 +65,7 @@ static const td_field fields[] = {
     TD_ALIAS  ("data_format", "memory-format"),
     TD_ALIAS  ("data-backends", "data-backend"),
 
-    TD_TITLE_BEHIND_WAS("Options of the detector programs", "the_detectors'_names"),
+    TD_TITLE_SECONDARY_RENAMED("Options of the detector programs", "the_detectors'_names"),
     TD_INT    (td_launch_opts, benchmark_iterations, -1, -1, 1000000,
                "iterations to measure with --mode benchmark-training and benchmark-inference; "
                "-1: 20"),

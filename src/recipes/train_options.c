@@ -159,7 +159,7 @@ static const td_field train_fields[] = {
                "all; -2, or no number: the first ten epochs and every tenth"),
     TD_TEXT_AS(td_train_opts, report.file, "raport_file", NULL, NULL, "FILE",
                "report of the run in JSON lines, relative to the workspace; default: "
-               TD_REPORT_NAME ", none with --no-checkpoints"),
+               TD_REPORT_NAME ", none with --no-checkpoints; spelled as in the reference programs"),
     TD_REPORT_ROWS(td_train_opts),
     TD_TEXT_AS(td_train_opts, metrics.tensorboard, "tensorboard", NULL, NULL, "FOLDER",
                "write event files for TensorBoard"),
@@ -225,7 +225,7 @@ static const td_field train_fields[] = {
                "the log"),
     TD_TITLE("Outputs"),
     TD_LOG_ROW(td_train_opts),
-    TD_TITLE_BEHIND("Detectors"),
+    TD_TITLE_SECONDARY("Detectors"),
     TD_LONG_AS(td_train_opts, length.num_steps, "num_train_steps", NULL, -1, -1, TD_MANY, NULL,
                "total number of optimizer steps, replaces --epochs; -1: use --epochs"),
     TD_LONG_AS(td_train_opts, lr.total_steps, "lr_total_steps", NULL, -1, -1, TD_MANY, NULL,
@@ -335,16 +335,29 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
         return td_error(TD_EUSAGE, "--lr-rule %s and --end-lr exclude each other",
                         lr_rules[o->lr.rule]);
-    if (o->length.num_steps == 0)
-        return td_error(TD_EUSAGE, "--num-train-steps: 0 is out of range, wanted 1 or more, or -1");
-    if (o->lr.total_steps == 0)
-        return td_error(TD_EUSAGE, "--lr-total-steps: 0 is out of range, wanted 1 or more, or -1");
     if (o->validation.epochs && o->validation.count)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))
         return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
         return td_error(TD_EUSAGE, "--decay-rule readme and --bn-weight-decay exclude each other");
+    return TD_OK;
+}
+
+/* numbers that are -1 or at least 1 */
+static td_status check_lengths(const td_train_opts *o)
+{
+    const struct {
+        int64_t value;
+        const char *option;
+    } rows[] = { { o->length.num_steps, "--num-train-steps" },
+                 { o->lr.total_steps, "--lr-total-steps" },
+                 { o->length.run_steps, "--run-iters" },
+                 { o->length.run_epochs, "--run-epochs" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].value == 0)
+            return td_error(TD_EUSAGE, "%s: 0 is out of range, wanted 1 or more, or -1",
+                            rows[i].option);
     return TD_OK;
 }
 
@@ -387,6 +400,7 @@ td_status td_train_check(const td_train_opts *o)
             TD_EUSAGE, "--resume '%s' requires DATA too: a checkpoint does not select the data set",
             o->start.resume);
     TD_TRY(check_sizes(o));
+    TD_TRY(check_lengths(o));
     return check_recipe(o);
 }
 

@@ -132,6 +132,18 @@ static const char *report_name(const td_train_opts *o)
     return !o->output.save_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
 }
 
+/* a run that saves nothing lists bad images only in a folder that was named */
+static bool has_bad_list(const td_train_opts *o)
+{
+    return o->output.save_checkpoints || o->output.workspace;
+}
+
+/* files that this run does not have */
+static bool is_absent(const td_train_opts *o, int path)
+{
+    return (path == TD_PATH_REPORT && !report_name(o)) || (path == TD_PATH_BAD && !has_bad_list(o));
+}
+
 /* Does the report have its default name? */
 static bool is_report_default(const td_train_opts *o)
 {
@@ -160,11 +172,11 @@ td_status td_workspace_name(td_train_job *j)
         td_path_join(j->files.folder, o->output.checkpoint_filename);
     j->files.path[TD_PATH_BEST] = td_path_join(j->files.folder, "model_best.safetensors");
     j->files.path[TD_PATH_REPORT] = report_path(j);
-    j->files.path[TD_PATH_BAD] = td_path_join(j->files.folder, "bad.list");
+    j->files.path[TD_PATH_BAD] = has_bad_list(o) ? td_path_join(j->files.folder, "bad.list") : NULL;
     j->files.path[TD_PATH_LOCK] = td_path_join(j->files.folder, TD_LOCK_NAME);
     j->files.path[TD_PATH_CONFIG] = td_path_join(j->files.folder, "config.yaml");
     for (int i = 0; i < TD_PATHS; i++)
-        if (!j->files.path[i] && (i != TD_PATH_REPORT || report_name(o)))
+        if (!j->files.path[i] && !is_absent(o, i))
             return TD_ENOMEM;
     return check_paths(j);
 }

@@ -45,6 +45,12 @@ expect 0 classify --weights $w --json-lines bad.jpg $(sed -n 1,9p list) bad.jpg 
 expect 1 classify --weights $w bad.jpg bad.jpg
 error_names 2 "'bad.jpg'"
 prints '^  unreadable: .*JPEG.*PNG'
+# of a single one the reason is the error, and is printed once; --json has it, too
+expect 1 classify --weights $w bad.jpg
+error_names "'bad.jpg'" JPEG PNG
+silent
+expect 1 classify --weights $w bad.jpg --json
+prints '^\{"predictions": \[\{"path": "bad.jpg", "error": ".*JPEG.*", "classes": \[\]\}\]\}$'
 "$TANDEM" classify --weights $w set/val set/val set/val set/val set/val --json >/dev/full 2>err && complain "a full disk is no error"
 error_names 'standard output'
 

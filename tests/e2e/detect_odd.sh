@@ -37,6 +37,17 @@ error_names '1000' 'fresh.safetensors' '4'
 expect 2 evaluate deep --weights fresh.safetensors --label-map four.names
 error_names '--label-map'
 
+# --- the folder of one split, where the annotations are in the folder above ---------------------------
+for data in set/val set/train/; do
+    expect 1 train $data --arch resnet18 $step
+    error_names "'set'" COCO --arch ssd320 ssd300
+    expect 1 train $data --arch ssd320 $step
+    error_names "'$data'" "'set'" DATA --annotations
+done
+mkdir -p plain/val
+expect 1 train plain/val --arch resnet18 $step
+if grep -q COCO err; then complain "a hint at annotations that are not there"; fi
+
 # --- detect: classes, lists, folders ------------------------------------------------------------------
 find_one="detect --weights fresh.safetensors --threads 1 --min-score 0 --max-boxes 30"
 expect 0 $find_one --only 3 --max-per-class 5 "$one"

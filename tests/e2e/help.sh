@@ -24,6 +24,13 @@ for verb in $verbs; do
         sed -n 's/^--\[no-\]\(.*\)/--\1\n--no-\1/; /^-/p' | sort | uniq -d)
     [ -z "$twice" ] || fail "the page of $verb lists twice:" $twice
     cmp "$verb.txt" "$verb.again" || fail "help $verb and $verb --help differ"
+    # config files name sections: a title that is reworded keeps its former name (TD_TITLE_SECONDARY_RENAMED)
+    sed -n "s/^$verb: //p" "$TANDEM_SOURCE/tests/e2e/sections.table" | tr ' ' '\n' | sort >known
+    sed -n '/^### Usual options$/d; /^### Common$/d; /^### Result$/d; s/^### //p' "$verb.md" | tr 'A-Z ' 'a-z_' | sort >titled
+    comm -23 titled known | sed "s/^/help: sections.table has no section of $verb named /" | grep . >&2 && bad=1
+    sed 's/$/: {}/' known >known.yaml
+    [ ! -s known ] || "$TANDEM" "$verb" --config known.yaml --print-config >printed ||
+        fail "a section of $verb that config files have is not read any more: keep its name as a former one"
 done
 "$TANDEM" help | awk 'length > 80 { exit 1 }' || fail "the list of verbs is wider than 80 columns"
 first=$("$TANDEM" help train | sed -n '/^Usual options:$/,/^$/s/^.*--\(\[no-\]\)\{0,1\}\([a-z-]*\).*  .*/\2/p' | head -3 | paste -s -d ' ')

@@ -77,6 +77,7 @@ refuses "'a'" 'a 1\na 2\n'
 refuses "line 2 'b'" 'a 1\nb\n'
 refuses "line 6" "$(tr -d '\r' <map.txt)\n 3\n" # no class before the number
 refuses "'cow' 'a'" '{"a": "cow"}'
+refuses empty '{"": 3}'
 refuses 'JSON object' '["a"]'
 refuses 'line 1' '{"a": 1'
 refuses text 'a\0 1\n'

@@ -66,9 +66,27 @@ cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors |
     complain "a finished run was written again"
 grep 'images/s' out err && complain "a speed of no steps"
 
+# --- numbers that would train nothing, or with nothing -------------------------------------------
+for option in '--run-iters 0' '--run-epochs 0' '--num-train-steps 0' '--lr-total-steps 0'; do
+    expect 2 train set $net $option --workspace none
+    error_names ${option% *} 0 1 -1
+done
+expect 1 train set --arch resnet18 --image-size 7 -b 8 --run-iters 1 --workspace none
+error_names "'resnet18'" 8 7
+[ ! -e none ] || complain "a refused run has left a folder"
+
 # --- --no-checkpoints ----------------------------------------------------------------------------
 expect 0 train set $net --epochs 1 --no-checkpoints --workspace nothing
 [ -z "$(ls nothing)" ] || complain "it has left $(ls nothing)"
 expect 0 train set $net --epochs 1 --no-checkpoints --workspace asked --raport-file experiment_raport.json
 [ "$(ls asked)" = experiment_raport.json ] || complain "it has left $(ls asked)"
+# nor bad.list in the current folder, where another run's stays; a folder that is named has it
+cp -r set spoilt && : >"$(find spoilt/train -name '*.jpg' | sort | head -1)"
+mkdir here && echo mine >here/bad.list
+(cd here && "$TANDEM" train ../spoilt --model ../small.td -b 8 --threads 1 --workers 1 --lr 0.01 --seed 1 \
+    --epochs 1 --max-bad 0.5 --no-checkpoints >../out 2>../err </dev/null) || complain "one bad image ends the run"
+warning_names data: empty
+[ "$(ls here)" = bad.list ] && [ "$(cat here/bad.list)" = mine ] || complain "it has left $(ls here)"
+expect 0 train spoilt $net --epochs 1 --max-bad 0.5 --no-checkpoints --workspace listed_bad
+[ "$(ls listed_bad)" = bad.list ] || complain "it has left $(ls listed_bad)"
 finish

@@ -71,6 +71,18 @@ static const td_param_attr *attr_of(const td_graph *g, const char *name)
     return v->producer->attr;
 }
 
+/* an image of fewer than 8 pixels would be a single one after the stem */
+static void images_have_a_smallest_size(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("resnet18", 2);
+    o.image_size = 7;
+    expect_error(td_model_resolve(&o), TD_EUNSUPPORTED, "at least 8, found 7");
+    o.image_size = 8;
+    expect_ok(td_model_resolve(&o));
+    td_graph_free(graph_of(&o, 1, true));
+}
+
 static int count_ops(const td_graph *g, const char *op)
 {
     int n = 0;
@@ -580,6 +592,7 @@ static void memory_may_fail_at_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_have_a_smallest_size),
         cmocka_unit_test(sizes_are_the_reference_s),
         cmocka_unit_test(every_row_is_in_the_table_above),
         cmocka_unit_test(the_text_form_goes_round),

@@ -352,7 +352,7 @@ static void former_section_names_are_read(void **state)
 {
     (void)state;
     static const td_field fields[] = {
-        TD_TITLE_BEHIND_WAS("Speed", "how_fast|the_pace's"),
+        TD_TITLE_SECONDARY_RENAMED("Speed", "how_fast|the_pace's"),
         TD_REAL(train, lr, 0.1, 0, 1000, "learning rate"),
         TD_END,
     };
