@@ -445,7 +445,7 @@ td_status td_train_check_line(const td_train_opts *o)
     if (!o->loss_scaling.allow_dynamic && o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
         return td_error(TD_EUSAGE, "--loss-scaler and --no-dynamic-loss-scale exclude each other: "
                                    "every --loss-scaler is a dynamic loss scale");
-    if (td_options_chosen(train_fields, o, "amp_stats_every") && !o->profile.amp_stats)
+    if (o->profile.amp_stats_every != AMP_STATS_EVERY && !o->profile.amp_stats)
         return td_error(TD_EUSAGE, "--amp-stats-every requires --amp-stats");
     if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)
         return td_error(TD_EUSAGE, "--shuffle buffer and --sampler padded exclude each other");

@@ -31,6 +31,7 @@ done <<'END'
 --multistep=3 : : it requires --lr-rule ssd300
 --mixup-mode=sample : : it requires --mixup
 --final-state : : it requires --final-weights
+--amp-stats-every=100 : : it requires --amp-stats
 --crop=tf --data-backend synthetic --model absent.td : : it requires --data-backend folder
 --epochs=3 --num-train-steps 4 :  with --num-train-steps
 --eval-count=3 --training-only :  with --training-only
