@@ -77,8 +77,8 @@ td_status td_class_names_put(const char *classes, const char *path, const td_mod
                              int n_outputs, td_tensors *t) TD_CHECKED;
 
 /**
- * TD_ESHAPE: The error for a file `path` with `n` names and a network `weights` with another number
- * of outputs.
+ * Return TD_ESHAPE with a message: the file `path` has `n` names, but the network of `weights` has
+ * n_outputs outputs.
  */
 td_status td_class_names_differ(const char *path, int n, const char *weights,
                                 int n_outputs) TD_CHECKED;

@@ -72,7 +72,7 @@ static td_status find_newest(const char *folder, td_listing *names, newest *out)
     return TD_OK;
 }
 
-/* "'run/checkpoint.safetensors', 'run/model_best.safetensors'" */
+/* Add "'run/checkpoint.safetensors', 'run/model_best.safetensors'". */
 static void add_paths(const newest *l, const char *folder, td_text *out)
 {
     const bool has_slash = !*folder || td_text_ends(folder, "/");

@@ -42,7 +42,7 @@ static void groups(void *opts, td_field_group *out)
     out[3] = (td_field_group){ "ONNX", td_onnx_fields(), &o->onnx };
 }
 
-/* An argument that may also be given as an option: both must not differ. */
+/* Store an argument that may also be given as an option: the two must be equal. */
 static td_status take_argument(const td_call *call, int i, const char *option, const char **value)
 {
     if (call->n_args <= i)
@@ -54,7 +54,7 @@ static td_status take_argument(const td_call *call, int i, const char *option, c
     return TD_OK;
 }
 
-/* IN OUT; with --checkpoint-path a single argument is OUT */
+/* Set IN and OUT from the arguments; with --checkpoint-path, a single argument is OUT. */
 static td_status resolve(const td_call *call)
 {
     options *o = call->opts;

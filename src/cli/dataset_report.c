@@ -75,7 +75,7 @@ static void boxes_text(const td_dataset *ds, const td_dataset_report *r, td_text
         td_text_add(out, "    %s: %s\n", r->other_size[i].path, r->other_size[i].reason);
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- the report ------------------------------------------------------------------------------- */
 
 void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_text *out)
 {

@@ -165,7 +165,7 @@ static const td_field *find(const td_field_group *groups, const char *name, size
     return NULL;
 }
 
-/* is `word` one of "a|b|c"? */
+/* Is `word` in the list "a|b|c"? */
 static bool is_listed(const char *list, const char *word)
 {
     const size_t n = strlen(word);
@@ -245,7 +245,7 @@ static bool is_word(const char *words, const char *name)
     return false;
 }
 
-/* "it requires --optimizer rmsprop", "--training-only" */
+/* Add a line such as "it requires --optimizer rmsprop", or "with --training-only". */
 static void add_need(report *r, const char *subject, const need_row *need)
 {
     td_text why = { 0 };

@@ -88,7 +88,7 @@ void td_bad_images_release(td_bad_images *b)
     *b = (td_bad_images){ 0 };
 }
 
-/* Adds a note to the list, unless the image is listed already. */
+/* Add a note to the list, unless the image is already listed. */
 static td_status add_note(td_bad_images *b, td_bad_note *e)
 {
     uint8_t bit = (uint8_t)(1 << (e->sample & 7));

@@ -40,7 +40,7 @@ void td_bad_notes_release(td_bad_notes *b);
 
 /** All zero is an empty list of a data set that has no images to decode. */
 typedef struct {
-    const td_dataset *ds; /* kept */
+    const td_dataset *ds; /* borrowed */
     uint8_t *is_listed;   /* one bit per sample */
     td_bad_image *list;   /* [n]; reasons are td_alloc'ed */
     size_t n, cap;

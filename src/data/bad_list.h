@@ -14,7 +14,7 @@
 
 /* All zero is an empty list without a file. */
 typedef struct {
-    const char *path; /* kept; NULL: no file is written */
+    const char *path; /* borrowed; NULL: no file is written */
     char *known;      /* lines from the resumed run */
     size_t n_written; /* bytes of this run's own lines in the file */
     char *elsewhere;  /* lines of the other ranks; NULL: none */

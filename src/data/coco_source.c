@@ -213,7 +213,7 @@ static td_status no_images(const td_dataset_opts *opts, const char *root, const 
                     file, c->images[0].file_name, root);
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* The folder of an annotation file; if it is called annotations, its parent. */
 static td_status root_of_file(const char *path, char *root)

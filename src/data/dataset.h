@@ -68,7 +68,7 @@ static inline bool td_dataset_decodes(const td_dataset *ds)
     return ds->samples != NULL;
 }
 
-/** A class name as a weight file has it: JSON holds UTF-8 only, so other bytes are replaced. */
+/** Convert a class name to UTF-8, as weight files store it in JSON: invalid bytes are replaced. */
 TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
 
 /**

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 
-/* made from data/ by cmake/embed.cmake */
+/* generated from data/ by cmake/embed.cmake */
 extern const char td_embedded_imagenet_classes_txt[], td_embedded_coco_classes_txt[];
 
 static int count_lines(const char *text)

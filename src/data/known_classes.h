@@ -27,7 +27,7 @@ typedef struct {
     char *text;         /* the memory of both */
 } td_known_classes;
 
-/** TD_ENOMEM. */
+/** Parse an embedded list.  TD_ENOMEM. */
 TD_CHECKED td_status td_known_classes_open(td_known_list list, td_known_classes *out);
 void td_known_classes_release(td_known_classes *k);
 

@@ -36,7 +36,7 @@ struct td_loader {
     td_bad_images bad; /* bad images */
 
     int64_t epoch, index; /* the next batch to return */
-    td_batch batch;       /* the batch with the caller */
+    td_batch batch;       /* the batch that the caller has */
 
     /* for ready rows: one batch of noise, or NULL; and the targets of their anchors */
     td_anchor_rows ready;

@@ -1,8 +1,8 @@
 /*
  * data/objects.h -- the annotated objects in the images of a data set, for detectors
  *
- *     int n; const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  fractions, for
- *     training
+ *     int n;
+ *     const td_ground_truth *t = td_dataset_ground_truths(ds, i, &n);  fractions, for training
  *     const td_annotation *a = td_dataset_annotations(ds, i, &n);   the same in pixels, exact
  *
  *   images     [n]            first  [n + 1]

@@ -335,7 +335,7 @@ static td_status dump(check *c, const char *path)
     return st;
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- the check -------------------------------------------------------------------------------- */
 
 static td_status prepare(check *c, const td_check_opts *opts, int threads)
 {

@@ -171,7 +171,7 @@ static td_status write_boxes(const drawing *d)
     return write_annotations(d, 1);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole set ---------------------------------------------------------------------------- */
 
 static td_status make_folders(const drawing *d)
 {

@@ -269,7 +269,7 @@ static td_status pack_all(packing *p, const char *path, const char *out)
     return TD_OK;
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- packing ---------------------------------------------------------------------------------- */
 
 static td_status take_opts(packing *p, const td_pack_opts *opts)
 {

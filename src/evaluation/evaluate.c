@@ -239,7 +239,7 @@ out:
     return st;
 }
 
-/* do the options go with the network? */
+/* Check that the options apply to the network. */
 static td_status check_options(const td_evaluate_opts *o)
 {
     const char *const network = o->weights ? o->weights : o->model.arch;

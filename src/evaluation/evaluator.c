@@ -25,7 +25,7 @@ struct td_evaluator {
     td_program *program;
     int batch, classes;
     size_t image_bytes;
-    float *images;   /* [batch, 3, S, S], for short batches */
+    float *images;   /* [batch, 3, S, S], for smaller batches */
     int64_t *labels; /* [batch] */
     double *latency; /* [n_batches] s, grown */
     size_t cap_latency;

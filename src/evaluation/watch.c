@@ -1,5 +1,5 @@
 /*
- * watch.c -- tandem evaluate --watch: evaluates every new checkpoint of a training
+ * watch.c -- tandem evaluate --checkpoint-dir: evaluates every new checkpoint of a training
  */
 #include <stdio.h>
 #include <string.h>

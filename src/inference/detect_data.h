@@ -33,18 +33,18 @@ td_status td_boxes_categories(const td_dataset *ds, int64_t **out) TD_CHECKED;
 td_status td_boxes_categories_from_json(const char *json, const char *path, int *n,
                                         int64_t **out) TD_CHECKED;
 
-/** An option that one kind of network has, as it is named in a message: "--draw". */
+/** An option that only one kind of network supports; `name` is for messages: "--draw". */
 typedef struct {
     bool needs_detector; /* otherwise it needs a classifier */
     bool is_set;
     const char *name;
 } td_network_option;
 
-/** TD_EUSAGE: one that is set needs the other kind; `network` names a weight file or network. */
+/** TD_EUSAGE: an option is set that requires the other kind; `network`: its name or weight file. */
 td_status td_network_options_check(const td_network_option *rows, size_t n, bool is_detector,
                                    const char *network) TD_CHECKED;
 
-/** The first of td_box_limits_fields that is set, "--max-boxes", written to `room`; NULL: none. */
+/** The first option of td_box_limits_fields that is set, "--max-boxes", in `room`; NULL: none. */
 #define TD_OPTION_NAME 64
 const char *td_box_limit_set(const td_boxes_opts *boxes, char room[TD_OPTION_NAME]);
 

@@ -114,7 +114,7 @@ static td_status refuse(const char *name, bool needs_detector, const char *netwo
                     needs_detector ? "classifier" : "detector");
 }
 
-/* "--max-boxes" of the row max_boxes */
+/* The name of an option on the command line: "--max-boxes" for max_boxes. */
 static const char *spell(const td_field *f, char room[TD_OPTION_NAME])
 {
     snprintf(room, TD_OPTION_NAME, "--%s", f->name);

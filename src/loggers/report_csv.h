@@ -24,7 +24,7 @@ typedef struct {
     const int64_t *continued_at; /* [2] epoch, finished iterations of it */
 } td_report_csv_opts;
 
-/** TD_EIO; TD_EFORMAT: the existing file has other columns. */
+/** Open a table.  TD_EIO; TD_EFORMAT: the existing file has other columns. */
 td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out) TD_CHECKED;
 
 /** Set a value of the next row; ignores names without a column. */

@@ -2,8 +2,8 @@
  * optim/training_graph.h -- the training graph and the inference graph of a model
  *
  *     training:  images, labels, lr -> loss, logits; updates every weight and statistic in place
- *                with loss scaling: also loss_scale, inverse_scale -> finite; updates only if it is
- *                1
+ *                with loss scaling: also loss_scale, inverse_scale -> finite; updates only
+ *                if finite is 1
  *     inference: images, labels -> losses [N], logits [N, K]
  *
  * For detectors: images, labels, targets, lr -> loss; the inference graph is td_model_graph's.

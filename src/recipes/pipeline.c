@@ -261,7 +261,7 @@ static td_status set_both(setting *s, const td_proto_field *f, const char *name,
     return set_option(s, f, name, f->value);
 }
 
-/* "ssd_resnet101_v1_fpn" */
+/* Set the backbone from a name such as "ssd_resnet101_v1_fpn". */
 static td_status set_extractor(const setting *s, const td_proto_field *f)
 {
     static const char *const known[] = { "resnet18", "resnet34", "resnet50", "resnet101",

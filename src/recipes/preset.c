@@ -1,10 +1,10 @@
 /*
  * preset.c -- applies presets by name
  *
- *   1.  The choice: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
- *   2.  The sections of the table that they name are merged; a missing one is an error that lists
+ *   1. The choice: --preset MODEL/PART/..., --model, --platform, --precision, --mode.
+ *   2. The sections of the table that they name are merged; a missing one is an error that lists
  *      those that exist.
- *   3.  The settings are applied by the same function as a configuration file's.
+ *   3. The settings are applied by the same function as a configuration file's.
  */
 #include "recipes/preset.h"
 
@@ -594,7 +594,7 @@ td_status td_train_preset(td_train_opts *o, const td_field_group *groups, td_are
     const td_given given = o->given;
     td_status st =
         l->pipeline_config_path ? run_pipeline(&t, o, groups, arena) : run(&t, o, groups, arena);
-    o->given = given; /* what a preset sets was not given by the user */
+    o->given = given; /* the user did not give what a preset sets */
     td_yaml_free(t.doc);
     return st;
 }
@@ -621,7 +621,7 @@ static const char *value_of(const td_yaml *row, const char *name)
     return text ? text : "-";
 }
 
-/* "resnet50/T4/AMP   256   2048   2.048 ..." */
+/* Add a line such as "resnet50/T4/AMP   256   2048   2.048 ...". */
 static void add_recipe(const char *model, const char *platform, const char *precision,
                        const char *tail, const td_yaml *row, td_text *out)
 {
@@ -689,7 +689,7 @@ static void add_list(const table *t, td_text *out)
     add_line("further parts, modes: ", td_yaml_get(t->doc, "mode"), out);
 }
 
-/* " resnet50/T4/AMP ..." */
+/* Add names such as " resnet50/T4/AMP ...". */
 static void add_recipe_names(const td_yaml *models, const char *tail, td_text *out)
 {
     for (size_t m = 0; m < td_yaml_count(models); m++) {

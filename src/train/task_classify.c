@@ -52,8 +52,8 @@ static td_status open_validation(job *j)
 }
 
 /*
- * For a network from a graph file: its number of outputs, or for a folder data set the number of
- * folders.
+ * Set the number of classes for a network from a graph file: its number of outputs, or the number
+ * of class folders.
  */
 static td_status choose_classes(job *j)
 {

@@ -314,7 +314,7 @@ static void report_last_quarter(td_train_job *j)
         td_report_add(j->log.report, "train.last_quarter_ips", q.mean);
 }
 
-/* Report each class's results of a classifier's last validation, on rank 0. */
+/* Report the confusion matrix of a classifier's last validation, on rank 0. */
 static td_status report_outcomes(td_train_job *j)
 {
     const td_outcome_metadata f = { .ds = j->data.val_set,

@@ -66,7 +66,10 @@ static char *folder_of(const char *path)
     return out;
 }
 
-/* a configuration that was printed lists the default name too, so only the line's counts */
+/*
+ * Is the checkpoint's name the default?  A printed configuration contains the default, too, so a
+ * name on the command line is never the default.
+ */
 static bool is_default_checkpoint(const td_train_opts *o)
 {
     return strcmp(o->output.checkpoint_filename, TD_CHECKPOINT_NAME) == 0 &&
