@@ -2,9 +2,9 @@
  * atomic.c -- replaces a file atomically: temporary, fsync, rename, fsync of the folder
  *
  * The folder is opened first, so that an error is found before a file exists.  A writer holds a
- * lock (flock) on its temporary.  The lock, besides the pid in the name, tells a temporary in use
- * from a leftover, even where pids mean nothing: in containers, where every run has the same pid,
- * and in folders shared between containers.
+ * lock (flock) on its temporary.  The lock, in addition to the pid in the name, distinguishes a
+ * temporary in use from a leftover, even if pids are not unique: in containers, where every run has
+ * the same pid, and in folders shared between containers.
  *
  * A failed fsync is never repeated: the kernel may have dropped the dirty pages and would report
  * success. Source: Pillai et al. 2014, "All file systems are not created equal", for the order of
@@ -32,7 +32,7 @@
 struct td_atomic {
     char *path, *folder, *temp;
     int fd, folder_fd; /* -1: not open */
-    bool has_temp;     /* `temp` exists and is ours */
+    bool has_temp;     /* `temp` exists and belongs to this writer */
     bool has_failed;
 };
 
@@ -63,7 +63,7 @@ static int open_again(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* on Linux an interrupted close() has closed the file */
+/* on Linux close() closes the file even if it was interrupted */
 static int close_once(int *fd)
 {
     int rc = *fd < 0 ? 0 : sys->close(*fd);
@@ -137,7 +137,7 @@ static td_status remove_stale(const td_atomic *a)
 
 /* --- temporaries of this process -------------------------------------------------------------- */
 
-enum { N_TEMPS = 16 }; /* files written at the same time; beyond it, they are not removed here */
+enum { N_TEMPS = 16 }; /* open files; temporaries of more are not removed at exit */
 
 static const char *_Atomic temps[N_TEMPS];
 
@@ -218,7 +218,7 @@ static td_status open_temp(td_atomic *a, mode_t mode)
         return td_error_errno(TD_EIO, "cannot create '%s'", a->temp);
     a->has_temp = true;
     note_temp(a->temp);
-    (void)flock(a->fd, LOCK_EX | LOCK_NB); /* where flock is unsupported, the pid decides */
+    (void)flock(a->fd, LOCK_EX | LOCK_NB); /* without flock only the pid protects the file */
     return TD_OK;
 }
 

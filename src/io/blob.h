@@ -1,7 +1,7 @@
 /*
  * io/blob.h -- random access to the bytes of a file or of memory
  *
- * For readers of file formats that need the size and parts of the content.  To access the whole
+ * For file format readers that need the size and parts of the content.  To access the whole
  * content, use io/mapping.h.
  *
  *     td_blob b;
@@ -30,11 +30,12 @@ TD_CHECKED td_status td_blob_open(const char *path, td_blob *out);
 /** A blob over memory, which must outlive it. */
 td_blob td_blob_of(const void *bytes, size_t n_bytes, const char *what);
 
-/** Does nothing for memory, or when opening failed. */
+/** Does nothing for memory, or if opening failed. */
 void td_blob_close(td_blob *b);
 
 /**
- * Read exactly `n_bytes` at offset `at`.  TD_EIO: unreadable, or the file became shorter meanwhile.
+ * Read exactly `n_bytes` at offset `at`.  TD_EIO: unreadable, or the file became shorter after it
+ * was opened.
  */
 TD_CHECKED td_status td_blob_read(const td_blob *b, uint64_t at, size_t n_bytes, void *to);
 

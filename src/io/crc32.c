@@ -1,5 +1,5 @@
 /*
- * crc32.c -- four bytes at a time through four tables, made at each call: 1,024 entries are cheap
+ * crc32.c -- four bytes at a time with four tables, computed at each call: 1,024 entries are cheap
  * compared with the megabytes of a weight file.  About 1 GB/s.
  */
 #include "io/crc32.h"

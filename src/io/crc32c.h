@@ -11,7 +11,7 @@
 
 uint32_t td_crc32c(const void *bytes, size_t n_bytes);
 
-/** Rotated and offset, as TFRecord does, so that data containing CRCs has a sound CRC. */
+/** The CRC rotated and offset, as in TFRecord: CRCs of data that contains CRCs are problematic. */
 uint32_t td_crc32c_masked(const void *bytes, size_t n_bytes);
 
 #endif

@@ -18,7 +18,7 @@
 
 #define TD_DIGEST_STATE_BYTES 576 /* XXH3_state_t; digest.c checks it */
 
-/** Placed by the caller; nothing to release.  May be copied to fork a stream. */
+/** Allocated by the caller; nothing to release.  A copy can continue with different data. */
 typedef struct {
     _Alignas(64) unsigned char state[TD_DIGEST_STATE_BYTES];
 } td_digest;
@@ -28,7 +28,7 @@ void td_digest_init(td_digest *d);
 /** `bytes` may be NULL when n_bytes is 0. */
 void td_digest_add(td_digest *d, const void *bytes, size_t n_bytes);
 
-/** The value for all bytes so far; more may be added afterwards. */
+/** The value for all bytes so far; more bytes may be added afterwards. */
 uint64_t td_digest_value(const td_digest *d);
 
 /** The digest of one block. */

@@ -20,7 +20,7 @@
 
 enum { HEAD_BYTES = 24, FILES_TRIED = 16 };
 
-/* a record is length u64, masked crc of it u32, data, masked crc of the data u32 */
+/* a record is: length u64, masked CRC of the length u32, data, masked CRC of the data u32 */
 static bool is_tfrecord(const unsigned char *head, size_t n, uint64_t n_bytes)
 {
     return n >= 12 && n_bytes >= 16 && td_get_le(head, 8) <= n_bytes - 16 &&
@@ -35,7 +35,8 @@ static bool is_table(const td_blob *b)
     return td_get_le(magic, 8) == TABLE_MAGIC;
 }
 
-/* ModelProto: 1 ir_version, then 2 producer_name .. 8 opset_import; serialised by field number */
+/* ModelProto: field 1 ir_version, then 2 producer_name .. 8 opset_import; in order of field
+   numbers */
 static bool is_onnx(const unsigned char *head, size_t n)
 {
     static const unsigned char next[] = { 0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42, 0 };
@@ -93,7 +94,7 @@ static bool has_file(const char *path, const char *suffix)
     return is_there;
 }
 
-/* `checkpoint` alone may be any folder or file */
+/* the name `checkpoint` alone is not sufficient */
 static const char *kind_of_folder(const char *path)
 {
     const char *kind = NULL;

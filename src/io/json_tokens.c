@@ -6,8 +6,8 @@
  *
  * Before a token begins the window is filled to at least 2 KiB, or to the end of the file.  So
  * numbers and words are contiguous and followed by a byte that is not part of a number; only texts
- * may be longer than the window, and are read in pieces.  Line ends occur only between tokens; they
- * are counted there.
+ * may be longer than the window, and they are read in pieces.  Line ends occur only between tokens;
+ * they are counted there.
  */
 #include "io/json_tokens.h"
 
@@ -36,7 +36,7 @@ enum {
 struct td_tokens {
     char *what;
     int fd;           /* -1: from memory */
-    const char *rest; /* memory that is not in the window yet */
+    const char *rest; /* memory not yet copied to the window */
     size_t n_rest;
     char *buf; /* [cap + 1] */
     size_t cap, at, n;
@@ -45,7 +45,7 @@ struct td_tokens {
     int64_t token_byte, token_line;
     int depth;
     bool is_object[DEPTH_MAX];
-    bool is_first; /* in the innermost container: no comma precedes the next item */
+    bool is_first; /* the next item is the innermost container's first: no comma before it */
     td_text text;
 };
 
@@ -72,7 +72,7 @@ static td_tokens *make(const char *what, size_t n_bytes)
     t->fd = -1;
     t->line = 1;
     t->what = td_copy_text(what);
-    t->cap = n_bytes < WINDOW ? n_bytes + 1 : WINDOW; /* one more, to detect the end */
+    t->cap = n_bytes < WINDOW ? n_bytes + 1 : WINDOW; /* one more byte, to detect the end */
     t->buf = t->what ? td_alloc(t->cap + 1, 1) : NULL;
     if (!t->buf) {
         td_tokens_free(t);
@@ -339,7 +339,7 @@ static size_t put_utf8(unsigned c, char *out)
     return 4;
 }
 
-/* after "\u": one character, which may need a second escape */
+/* reads one character after "\u", which may need a second escape */
 static td_status take_unicode(td_tokens *t, char *out, size_t *n)
 {
     unsigned c, low;
@@ -362,7 +362,7 @@ static td_status take_unicode(td_tokens *t, char *out, size_t *n)
     return TD_OK;
 }
 
-/* after the backslash */
+/* reads an escape after the backslash */
 static td_status take_escape(td_tokens *t, char *out, size_t *n)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -391,7 +391,7 @@ static td_status keep(td_tokens *t, const char *bytes, size_t n)
     return td_text_status(&t->text);
 }
 
-/* reads a text from its opening quote; stores it in t->text when `keeps` */
+/* reads a text from its opening quote on; stores it in t->text if `keeps` */
 static td_status take_text(td_tokens *t, bool keeps)
 {
     char escaped[4];
@@ -452,7 +452,7 @@ static td_status take_digits(td_tokens *t)
     return TD_OK;
 }
 
-/* skips a number by the grammar; *is_whole: it has no point and no exponent */
+/* skips a number, checking the grammar; *is_whole: it has no point and no exponent */
 static td_status pass_number(td_tokens *t, bool *is_whole)
 {
     size_t from = t->at;
@@ -481,7 +481,7 @@ static td_status pass_number(td_tokens *t, bool *is_whole)
     return TD_OK;
 }
 
-/* plain decimals such as "473.07": up to 15 digits are exact with one division */
+/* fast path for plain decimals such as "473.07": up to 15 digits are exact with one division */
 static bool quick_number(const char *s, size_t n, double *out)
 {
     static const double tens[] = { 1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -513,7 +513,7 @@ static td_status take_number(td_tokens *t, td_token *out)
     out->kind = TD_TOKEN_NUMBER;
     bool is_quick = quick_number(s, n, &out->number);
     if (is_quick) {
-        out->whole = (int64_t)out->number; /* only where is_whole */
+        out->whole = (int64_t)out->number; /* used only if is_whole */
         return TD_OK;
     }
     memcpy(copy, s, n);
@@ -548,7 +548,7 @@ static void leave(td_tokens *t)
     t->at++;
 }
 
-/* null, true, false, and Python's three */
+/* reads null, true, false, and Python's NaN, Infinity and -Infinity */
 static td_status take_constant(td_tokens *t, td_token *out)
 {
     static const struct {
@@ -571,7 +571,7 @@ static td_status take_constant(td_tokens *t, td_token *out)
     return unexpected(t, "a JSON value");
 }
 
-/* `keeps`: texts and numbers are stored, not only checked */
+/* reads a value; `keeps`: texts and numbers are stored, not only checked */
 static td_status take_value(td_tokens *t, bool keeps, td_token *out)
 {
     bool is_whole;
@@ -651,7 +651,7 @@ td_status td_tokens_key(td_tokens *t, const char **key, bool *more)
     return TD_OK;
 }
 
-/* skips values and ends until the depth is `depth` again */
+/* skips values and closing brackets until the depth is `depth` again */
 static td_status pass_until(td_tokens *t, int depth)
 {
     td_token v;

@@ -1,8 +1,9 @@
 /*
  * io/json_tokens.h -- reads JSON one value at a time, in constant memory
  *
- * base/json.h makes a tree, which takes twenty times the file's size: too much for the 448 MB of a
- * large annotation file.  Here the caller walks through the text and keeps what it needs:
+ * base/json.h builds a tree, which takes twenty times the file's size: too much for a large
+ * annotation file of 448 MB.  Here the caller walks through the text and keeps only the values that
+ * it needs:
  *
  *     td_tokens *t;
  *     TD_TRY(td_tokens_open("boxes.json", &t));
@@ -17,10 +18,10 @@
  *     TD_OUT(td_tokens_end(t));
  *     td_tokens_free(t);
  *
- * Skipped values are checked like kept ones.  Beyond RFC 8259, three words are numbers, since
- * Python writes them: NaN, Infinity, -Infinity; and a byte order mark is allowed.
+ * Skipped values are checked like kept ones.  Extensions of RFC 8259: NaN, Infinity and -Infinity
+ * are numbers, since Python writes them; and a byte order mark is allowed.
  *
- * Errors of every call: TD_EFORMAT with the fault and its place (byte from 0 and line from 1);
+ * Errors of every call: TD_EFORMAT with the fault and its position (byte from 0 and line from 1);
  * TD_ELIMIT nesting beyond 64, a kept text above 1 MiB or a number above 1024 characters; TD_EIO;
  * TD_ENOMEM.  After a failure only td_tokens_free may be called.
  */
@@ -47,9 +48,9 @@ typedef enum {
 typedef struct {
     td_token_kind kind;
     bool is_true;
-    bool is_whole; /* written without point and exponent, and `whole` holds it */
+    bool is_whole; /* no point, no exponent, and it fits into `whole` */
     int64_t whole;
-    double number;    /* nearest; may be infinite or NaN */
+    double number;    /* nearest double; may be infinite or NaN */
     const char *text; /* UTF-8 without zero bytes; valid until the next call */
 } td_token;
 
@@ -60,7 +61,7 @@ TD_CHECKED td_status td_tokens_open(const char *path, td_tokens **out);
 TD_CHECKED td_status td_tokens_parse(const void *bytes, size_t n_bytes, const char *what,
                                      td_tokens **out);
 
-/** NULL is fine. */
+/** `t` may be NULL. */
 void td_tokens_free(td_tokens *t);
 
 /** The path, or `what`; and the position of the last value or key. */

@@ -2,7 +2,7 @@
  * lock.c -- flock on <folder>/tandem.lock
  *
  * The file's content, "<pid> <host>", is only for the other process's error message.  The file is
- * never removed: between an unlink and the next create two processes could hold a lock each.
+ * never removed: after an unlink, two processes could each hold a lock on a different file.
  */
 #include "io/lock.h"
 
@@ -34,7 +34,7 @@ static td_status refuse(int fd, const char *folder)
     return td_error(TD_EIO, "folder '%s' is in use by process %s on '%s'", folder, note, host);
 }
 
-/* writes the holder's name, only for messages, so failures are ignored */
+/* writes the holder's pid and host, only for messages, so failures are ignored */
 static void leave_note(int fd)
 {
     char host[256] = "";

@@ -7,7 +7,7 @@
  *     td_lock_close(l);
  *
  * The lock is the kernel's (flock), on the file tandem.lock in that folder: it ends with the
- * process, however that ends, so a stale lock cannot exist.  The file itself stays.
+ * process, even after a crash, so there are no stale locks.  The file itself stays.
  */
 #ifndef TD_IO_LOCK_H
 #define TD_IO_LOCK_H
@@ -21,14 +21,13 @@ typedef struct td_lock td_lock;
 /**
  * Lock the folder, which must exist.  Does not wait.
  *
- *   TD_EIO           locked already (the message names the holder if known), also by this process;
- *                    the folder is missing or read-only
- *   TD_EUNSUPPORTED  the file system has no locks
+ *   TD_EIO           locked already, possibly by this process (the message names the holder if
+ *   known); the folder is missing or read-only TD_EUNSUPPORTED  the file system has no locks
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_lock_open(const char *folder, td_lock **out);
 
-/** Release the lock.  NULL is fine. */
+/** Release the lock.  `l` may be NULL. */
 void td_lock_close(td_lock *l);
 
 #endif

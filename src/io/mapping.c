@@ -1,12 +1,12 @@
 /*
  * mapping.c -- maps files, and handles SIGBUS in them
  *
- *     SIGBUS at an address  ->  in a mapping of the table?  ->  zero the page, record it
+ *     SIGBUS at an address  ->  in a mapping of the table?  ->  map a zero page, record the failure
  *                               if not: call the previous handler
  *
  * The handler runs in the thread that touched the page and returns to the same instruction.  It
- * reads only a table of atomics; storing an entry's address, last, publishes it; clearing it,
- * first, withdraws it.
+ * reads only a table of atomics.  To publish an entry, its address is stored last; to withdraw it,
+ * its address is cleared first.
  */
 #include "io/mapping.h"
 
@@ -68,7 +68,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
         before_us.sa_handler(sig);
     else
         sigaction(SIGBUS, &before_us,
-                  NULL); /* the instruction faults again, now with the old handler */
+                  NULL); /* the instruction faults again and the old handler runs */
 }
 
 /* a handler set since the last call becomes the previous handler */
@@ -167,7 +167,7 @@ void td_mapping_will_be_read(const td_mapping *m)
 {
     if (m->at)
         (void)madvise(m->at, m->n,
-                      MADV_POPULATE_READ); /* older kernels: pages are read on access */
+                      MADV_POPULATE_READ); /* fails in older kernels: pages are read on access */
 }
 
 td_status td_mapping_check(const td_mapping *m)

@@ -4,12 +4,12 @@
  *     td_mapping *m;
  *     TD_TRY(td_mapping_open("w.safetensors", &m));
  *     use(td_mapping_bytes(m), td_mapping_size(m));
- *     TD_OUT(td_mapping_check(m));        was all of it read?
+ *     TD_OUT(td_mapping_check(m));        could all pages be read?
  *     td_mapping_close(m);
  *
  * A page that cannot be read (the file became shorter, the disk failed) reads as zeros and is
- * recorded, where the system would otherwise end the process with SIGBUS.  Use what was read only
- * after td_mapping_check has succeeded.
+ * recorded; otherwise the system would end the process with SIGBUS.  Do not use results before
+ * td_mapping_check has succeeded.
  */
 #ifndef TD_IO_MAPPING_H
 #define TD_IO_MAPPING_H
@@ -43,6 +43,6 @@ void td_mapping_will_be_read(const td_mapping *m);
 /** TD_EIO if a page could not be read.  May be called from any thread. */
 TD_CHECKED td_status td_mapping_check(const td_mapping *m);
 
-void td_mapping_close(td_mapping *m); /* NULL is fine */
+void td_mapping_close(td_mapping *m); /* m may be NULL */
 
 #endif

@@ -13,18 +13,18 @@
  *     tail   index_at: u64, index_bytes: u64, n_images: u64, n_splits: u32, n_classes: u32,
  *            short_side: u32, quality: u32, index_digest: u64, digest: u64, "packends"
  *
- * All numbers are little-endian.  The index follows the images, so that images are written as they
- * come while the index grows in memory: 32 bytes and a name for each.
+ * All numbers are little-endian.  The index follows the images, so that images are written
+ * immediately while the index grows in memory: 32 bytes and a name for each.
  *
- * Check values form a tree.  The index holds each image's digest, the tail holds the index's digest
- * and its own, over the head and the preceding part of the tail: that one identifies the whole
- * file, and opening reads no image.  An image is compared with its digest each time it is used,
- * which costs a hundredth of decoding it.
+ * Check values form a tree.  The index has each image's digest; the tail has the index's digest,
+ * and a digest over the head and the preceding part of the tail: the latter identifies the whole
+ * file, and opening reads no image.  An image's digest is verified each time it is used, which
+ * takes a hundredth of its decoding time.
  *
  * Head, tail and index are read into memory before they are checked, and each image is read into
  * its reader's buffer.  Images are not mapped: in a mapping, a truncated file or a failing disk
- * would end the process by SIGBUS; here it is an error of one image.  The copy takes some
- * hundredths of a millisecond, decoding takes one.
+ * would end the process by SIGBUS; here it is an error for one image.  The copy takes some
+ * hundredths of a millisecond, decoding takes a whole one.
  */
 #include "io/pack.h"
 
@@ -57,7 +57,7 @@ enum {
 
 static const char head_magic[] = "tandpack", tail_magic[] = "packends";
 
-/* one image of the index */
+/* an image's row in the index */
 typedef struct {
     uint64_t at, digest;
     uint32_t n_bytes, label, name;
@@ -103,7 +103,7 @@ static uint64_t digest_of_ends(const unsigned char *head, const unsigned char *t
     return td_digest_value(&d);
 }
 
-/* a class is a folder's name */
+/* could the name be a folder's name? */
 static bool is_class_name(const char *name)
 {
     return *name && *name != '.' && !strchr(name, '/');
@@ -117,11 +117,11 @@ struct td_pack {
     td_pack_metadata metadata;
 
     unsigned char *index;        /* [n_index], owned */
-    const unsigned char *images; /* in the index */
-    const char *texts;           /* in the index */
+    const unsigned char *images; /* points into the index */
+    const char *texts;           /* points into the index */
     size_t n_index, n_texts;
     uint64_t index_at;
-    int n_classes;         /* of all splits */
+    int n_classes;         /* total of all splits */
     td_pack_split *splits; /* [metadata.n_splits] */
     const char **classes;  /* [n_classes] */
 };
@@ -162,7 +162,7 @@ void td_pack_close(td_pack *p)
     td_free(p);
 }
 
-/* --- checking the ends ------------------------------------------------------------------------ */
+/* --- checking head and tail ------------------------------------------------------------------- */
 
 static td_status check_head(td_pack *p, const unsigned char *head)
 {
@@ -407,7 +407,7 @@ void td_pack_read_ahead(const td_pack *p, uint64_t i)
         (void)posix_fadvise(p->blob.fd, (off_t)r.at, (off_t)r.n_bytes, POSIX_FADV_WILLNEED);
 }
 
-/* the image's bytes: in memory already, or read into the buffer */
+/* gets the image's bytes: from memory, or read into the buffer */
 static td_status bring(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
 {
     *out = p->blob.bytes ? p->blob.bytes + r->at : NULL;
@@ -445,10 +445,10 @@ struct td_pack_writer {
     bool is_annotated;
     split splits[SPLITS_MAX];
     int n_splits;
-    uint32_t label; /* of the last image of the split */
+    uint32_t label; /* label of the split's last image */
     record *images;
     size_t n_images, cap_images;
-    uint32_t *classes; /* names */
+    uint32_t *classes; /* offsets of class names */
     size_t n_classes, cap_classes;
     td_text texts;
 };

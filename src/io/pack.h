@@ -1,10 +1,10 @@
 /*
  * io/pack.h -- all images of a data set in one file: names, classes, index, check values
  *
- * The image files follow each other unchanged; after them come the index and a tail with the
- * index's offset (docs/formats/datasets.md, "Packs").  A pack holds one or more splits ("train",
- * "val"; or one without a name), each with its own classes and its images in the order of the data
- * set: class after class.
+ * The unchanged image files are stored one after the other, followed by the index and a tail with
+ * the index's offset (docs/formats/datasets.md, "Packs").  A pack holds one or more splits
+ * ("train", "val"; or one without a name), each with its own classes and its images in the order of
+ * the data set: class after class.
  *
  *     td_pack *p;
  *     TD_OUT(td_pack_open("flowers.pack", &p));
@@ -17,13 +17,13 @@
  *     TD_OUT(td_pack_create("flowers.pack", 0, 0, false, &w));
  *     TD_OUT(td_pack_begin_split(w, "train", 2, (const char *const[]){ "daisy", "tulip" }));
  *     TD_OUT(td_pack_add(w, 0, "a.jpg", bytes, n_bytes));          written at once
- *     TD_OUT(td_pack_finish(w, &digest));                          the file appears now, whole
+ *     TD_OUT(td_pack_finish(w, &digest));                          the complete file appears now
  *     td_pack_writer_free(w);
  *
  * Several threads may read a pack at the same time.
  *
- * An annotated pack has the two classes TD_PACK_ANNOTATIONS, of one entry, COCO instances as JSON,
- * and TD_PACK_IMAGES in each split: images in the order in which that file has them.
+ * In an annotated pack each split has two classes: TD_PACK_ANNOTATIONS with one entry, COCO
+ * instances as JSON, and TD_PACK_IMAGES with the images in the order of that JSON file.
  */
 #ifndef TD_IO_PACK_H
 #define TD_IO_PACK_H
@@ -37,7 +37,7 @@
 #define TD_PACK_ANNOTATIONS "annotations"
 #define TD_PACK_IMAGES      "pictures"
 
-#define TD_PACK_IMAGE_BYTES_MAX (256u << 20) /* as for an image in a file of its own */
+#define TD_PACK_IMAGE_BYTES_MAX (256u << 20) /* the limit for image files */
 
 typedef struct td_pack td_pack;
 typedef struct td_pack_writer td_pack_writer;
@@ -45,22 +45,22 @@ typedef struct td_pack_writer td_pack_writer;
 /* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *name;           /* "" when the data set was not split */
-    const char *const *classes; /* [n_classes], in byte order; rank is the class number */
+    const char *name;           /* "" if the data set has no splits */
+    const char *const *classes; /* [n_classes], sorted by bytes; index is the class number */
     int n_classes;
     uint64_t first, n_images; /* its images are first .. first + n_images - 1 */
 } td_pack_split;
 
 typedef struct {
-    const char *name; /* below its class: "spring/4612.png" */
+    const char *name; /* relative to its class: "spring/4612.png" */
     int label;        /* class of its split */
     size_t n_bytes;
 } td_pack_image;
 
 typedef struct {
     int n_splits;
-    uint64_t n_images, n_bytes; /* of all splits; of the file */
-    uint64_t digest;            /* of the whole: images, names, classes, order */
+    uint64_t n_images, n_bytes; /* images in all splits; bytes of the file */
+    uint64_t digest;            /* covers images, names, classes, order */
     bool is_annotated;          /* a detection data set: see the head of this file */
     int short_side, quality;    /* images were shrunk and re-encoded to these; 0: unchanged */
 } td_pack_metadata;
@@ -83,14 +83,15 @@ TD_CHECKED td_status td_pack_open(const char *path, td_pack **out);
 TD_CHECKED td_status td_pack_parse(const void *bytes, size_t n_bytes, const char *what,
                                    td_pack **out);
 
-/** NULL is fine. */
+/** `p` may be NULL. */
 void td_pack_close(td_pack *p);
 
 const td_pack_metadata *td_pack_metadata_of(const td_pack *p);
 const td_pack_split *td_pack_split_at(const td_pack *p, int i);
 td_pack_image td_pack_image_at(const td_pack *p, uint64_t i);
 
-/** A buffer for images, reused between calls; one per thread.  All zero is valid; td_free it. */
+/** A buffer for images, reused between calls; one per thread.  Zero-initialise; release `bytes`
+    with td_free. */
 typedef struct {
     char *bytes;
     size_t cap_bytes;
@@ -105,13 +106,14 @@ typedef struct {
 TD_CHECKED td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer,
                                   const void **bytes, size_t *n_bytes);
 
-/** Ask the system to prefetch an image's pages; returns at once.  A hint: cannot fail. */
+/** Ask the system to prefetch an image's pages; returns at once.  This is a hint and cannot
+    fail. */
 void td_pack_read_ahead(const td_pack *p, uint64_t i);
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /**
- * Begin a pack, through a temporary (io/atomic.h).  It stores the three properties.
+ * Begin a pack, through a temporary (io/atomic.h).  The three properties are stored.
  * TD_EIO as td_atomic_open; TD_ENOMEM.
  */
 TD_CHECKED td_status td_pack_create(const char *path, int short_side, int quality,
@@ -137,7 +139,7 @@ TD_CHECKED td_status td_pack_add(td_pack_writer *w, int label, const char *name,
 /** Write the index and put the file in place.  TD_EARG no image; TD_EIO; TD_ENOMEM. */
 TD_CHECKED td_status td_pack_finish(td_pack_writer *w, td_pack_metadata *out);
 
-/** Free the writer; removes an unfinished file.  NULL is fine. */
+/** Free the writer; removes an unfinished file.  `w` may be NULL. */
 void td_pack_writer_free(td_pack_writer *w);
 
 #endif

@@ -5,7 +5,7 @@
  *
  *     wire 0   varint: 7 bits a byte, lowest first, at most 10 bytes
  *     wire 1   8 bytes      wire 5   4 bytes      both lowest byte first
- *     wire 2   length as a varint, then that many bytes: a text, a message, packed numbers
+ *     wire 2   length as a varint, then that many bytes: a text, a message, or packed numbers
  *
  * Writing appends to a td_text, which records the first failure.  Reading walks borrowed bytes and
  * allocates nothing:
@@ -38,10 +38,10 @@ void td_pb_put_double(td_text *t, int field, double value);
 void td_pb_put_bytes(td_text *t, int field, const void *bytes, size_t n_bytes);
 void td_pb_put_text(td_text *t, int field, const char *text);
 
-/** `inner` as a field of `t`; the failure of `inner` becomes that of `t`. */
+/** Append `inner` as a field of `t`; a failure of `inner` is copied to `t`. */
 void td_pb_put_message(td_text *t, int field, const td_text *inner);
 
-/** Key and length only: the caller writes the n_bytes that follow. */
+/** Append only key and length: the caller writes the n_bytes that follow. */
 void td_pb_put_head(td_text *t, int field, size_t n_bytes);
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ void td_pb_put_head(td_text *t, int field, size_t n_bytes);
 
 /** A reader's position in one message. */
 typedef struct {
-    const uint8_t *first; /* of the whole input: for byte positions in error messages */
+    const uint8_t *first; /* start of the whole input, for positions in messages */
     const uint8_t *at, *end;
     const char *what; /* names the input in messages; borrowed */
     int depth;
@@ -89,7 +89,7 @@ td_status td_pb_text(const td_pb *r, const td_pb_field *f, td_arena *arena,
                      const char **out) TD_CHECKED;
 
 /**
- * Append a repeated number, packed or not, to out[*n] ..; *n counts those beyond `room` too.
+ * Append a repeated number, packed or not, to out[*n] ..; *n also counts numbers beyond `room`.
  */
 td_status td_pb_ints(const td_pb *r, const td_pb_field *f, int64_t *out, size_t room,
                      size_t *n) TD_CHECKED;

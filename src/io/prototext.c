@@ -46,7 +46,7 @@ static void skip_space(reader *r)
     }
 }
 
-/* if the next character after space and comments is `c`, consumes it */
+/* consumes `c` if it is the next character after space and comments */
 static bool take(reader *r, char c)
 {
     skip_space(r);
@@ -99,7 +99,7 @@ static int digit_of(char c, int base)
     return v < base ? v : -1;
 }
 
-/* after a backslash */
+/* reads an escape after a backslash */
 static td_status read_escape(reader *r)
 {
     static const char from[] = "abfnrtv\\'\"?", to[] = "\a\b\f\n\r\t\v\\'\"?";
@@ -141,7 +141,7 @@ static td_status read_quoted(reader *r)
     return TD_OK;
 }
 
-/* 'a' "b" form one text; other values are words: a number, true, RELU_6 */
+/* reads a scalar; 'a' "b" are one text; other scalars are words: a number, true, RELU_6 */
 static td_status read_scalar(reader *r)
 {
     skip_space(r);
@@ -231,7 +231,7 @@ static td_status read_field(reader *r, int depth)
     return TD_OK;
 }
 
-/* up to `until`, which is not consumed; 0: up to the end */
+/* reads fields up to `until`, which is not consumed; 0: up to the end */
 static td_status read_fields(reader *r, char until, int depth)
 {
     for (;;) {

@@ -29,7 +29,7 @@ enum { TD_PROTOTEXT_BYTES_MAX = 1 << 20 };
 
 typedef struct {
     const char *path;  /* names joined by dots */
-    const char *value; /* a scalar as written, a text without quotes; NULL: a message begins */
+    const char *value; /* a scalar as written, texts without quotes; NULL: a message begins */
     int line;          /* from 1 */
     bool is_text;      /* it was in quotes */
 } td_proto_field;

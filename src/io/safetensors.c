@@ -4,17 +4,17 @@
  *     0         8                            8 + n
  *     | n: u64 | JSON header, then spaces   | data of the 1st tensor | 2nd | ...      | end of file
  *
- * Reading proceeds in this order, so that nothing is used before it is checked and no more memory
- * is allocated than the file's size justifies: length, header, an entry per tensor; the entries,
- * sorted by offset, must tile the rest of the file exactly; then the data.  Every tensor of a file
- * that was read is 64-byte aligned in memory, wherever it was in the file.
+ * Reading proceeds in this order, so that nothing is used before it is checked and memory is
+ * proportional to the file's size: length, header, an entry per tensor; the entries, sorted by
+ * offset, must tile the rest of the file exactly; then the data.  Every tensor of a file that was
+ * read is 64-byte aligned in memory, wherever it was in the file.
  *
  * A file written here starts with
  *
  *     {"__metadata__":{"digest":"xxh3:0123456789abcdef","digest_of":"header and data", ...
  *
- * The digest covers the whole file except its own 16 digits.  There are two entries so that damage
- * to the name of one cannot make the file look like one written without a digest.
+ * The digest covers the whole file except its own 16 digits.  There are two entries so that a file
+ * with damage in the name of one does not look like a file without a digest.
  *
  * Source: https://github.com/huggingface/safetensors (format; limits of its reader).
  */
@@ -35,7 +35,7 @@
 #include "io/digest.h"
 #include "io/mapping.h"
 
-#define HEADER_MAX    100000000u /* as in the format's own reader */
+#define HEADER_MAX    100000000u /* as in the reference reader */
 #define LENGTH_BYTES  8
 #define VALUES_MAX    2000000 /* 200,000 tensors of four dimensions; 500 MB during parsing */
 #define META_NAME     "__metadata__"
@@ -43,7 +43,7 @@
 #define DIGEST_START  "{\"" META_NAME "\":{\"digest\":\"xxh3:"
 #define DIGEST_AT     (sizeof DIGEST_START - 1)
 #define DIGEST_OF     "header and data"
-#define NAME          "%.200s" /* a foreign name in a message */
+#define NAME          "%.200s" /* a name from the file, in a message */
 
 struct td_tensors {
     td_arena texts;   /* names, metadata values */
@@ -51,9 +51,9 @@ struct td_tensors {
     size_t n, cap;
     td_map index;  /* name -> index into items, plus 1 */
     td_map meta;   /* key -> text */
-    void **blocks; /* [n_blocks] data we own */
+    void **blocks; /* [n_blocks] data that the set owns */
     size_t n_blocks, cap_blocks;
-    td_mapping *file; /* of td_tensors_map */
+    td_mapping *file; /* set by td_tensors_map */
 };
 
 /* --- element types --------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static const char *const dtype_names[TD_N_DTYPE] = { NULL,
 #undef DTYPE_NAME
 };
 
-/* in the format, but not supported here */
+/* types in the format that are not supported here */
 static const char *const foreign_dtypes[] = { "BOOL",    "I8",      "I16",     "U16",     "U32",
                                               "U64",     "F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3",
                                               "F6_E3M2", "F4",      "C64" };
@@ -85,7 +85,7 @@ static bool is_foreign_dtype(const char *name)
     return false;
 }
 
-/* bytes of a shape; false when a dimension is negative or the product overflows */
+/* computes the bytes of a shape; false if a dimension is negative or the product overflows */
 static bool count_bytes(td_dtype dtype, int rank, const int64_t *dim, size_t *out)
 {
     size_t n = td_dtype_bytes(dtype);
@@ -280,8 +280,8 @@ typedef struct {
 /* an entry of the header, to be sorted into file order */
 typedef struct {
     td_tensor x;
-    uint64_t begin, end; /* in the data */
-    size_t i;            /* order in the header, to break ties of empty tensors */
+    uint64_t begin, end; /* range in the data */
+    size_t i;            /* index in the header: order of empty tensors */
 } entry;
 
 static td_status check_length(const char *what, uint64_t n_header, uint64_t n_file)
@@ -446,7 +446,7 @@ out:
     return st;
 }
 
-/* a header of nothing but "0,0,0,..." takes a hundred times its size in memory */
+/* limits the values: a header of only "0,0,0,..." takes a hundred times its size in memory */
 static td_status check_count(const reader *r)
 {
     size_t n = 0;
@@ -479,14 +479,15 @@ out:
 
 /* --- the digest ------------------------------------------------------------------------------ */
 
-/* if one entry is damaged, the other remains */
+/* true if either entry exists: if one is damaged, the other remains */
 static bool has_digest(const td_tensors *t)
 {
     const char *digest = td_tensors_meta(t, "digest");
     return td_tensors_meta(t, "digest_of") || (digest && td_text_starts(digest, "xxh3:"));
 }
 
-/* length and header without the digits; the header is as long as DIGEST_AT + DIGEST_DIGITS */
+/* digests length and header without the digits; the header has at least DIGEST_AT + DIGEST_DIGITS
+   bytes */
 static void digest_header(td_digest *d, const char *header, size_t n_header)
 {
     unsigned char length[LENGTH_BYTES];
@@ -653,8 +654,7 @@ td_status td_tensors_map(const char *path, td_tensors **out)
         (*out)->file = file;
         return TD_OK;
     }
-    const td_status broken =
-        td_mapping_check(file); /* an unreadable page may be why it was malformed */
+    const td_status broken = td_mapping_check(file); /* an unreadable page may be the cause */
     td_mapping_close(file);
     return broken != TD_OK ? broken : st;
 }
@@ -666,7 +666,7 @@ td_status td_tensors_check(const td_tensors *t)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* descending element size keeps tensors aligned to their elements; then insertion order */
+/* by decreasing element size, which keeps tensors aligned; then in insertion order */
 static void order_items(const td_tensors *t, const td_tensor **order)
 {
     size_t n = 0;
@@ -681,7 +681,7 @@ static void print_meta(td_text *h, const td_tensors *t)
 {
     td_text_add(h, DIGEST_START "%0*d\",\"digest_of\":\"" DIGEST_OF "\"", DIGEST_DIGITS, 0);
     for (size_t i = 0; i < t->meta.n; i++) {
-        if (is_digest_key(t->meta.entries[i].key)) /* of the file that was read */
+        if (is_digest_key(t->meta.entries[i].key)) /* from the file that was read */
             continue;
         td_text_add(h, ",\"");
         td_text_add_json(h, t->meta.entries[i].key);

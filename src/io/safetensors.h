@@ -3,8 +3,8 @@
  *
  * The format (Hugging Face, safetensors 0.3): 8 bytes little-endian header length, that many bytes
  * of JSON { name: { dtype, shape, data_offsets }, "__metadata__": { text: text } }, then the bytes.
- * A header with holes, overlaps, duplicates or trailing bytes is an error, so that a file has only
- * one meaning.  Nothing in a file is executed; sizes are checked before memory is allocated.
+ * A header with gaps, overlaps, duplicates or trailing bytes is an error, so that a file is
+ * unambiguous.  Nothing in a file is executed; sizes are checked before memory is allocated.
  *
  *     td_tensors *t;
  *     TD_TRY(td_tensors_read("w.safetensors", &t));
@@ -33,7 +33,7 @@ typedef struct {
     td_dtype dtype;
     int rank;
     int64_t dim[TD_TENSOR_RANK_MAX];
-    const void *data; /* C order; 8-byte aligned at least */
+    const void *data; /* C order; at least 8-byte aligned */
     size_t n_bytes;
 } td_tensor;
 
@@ -47,8 +47,8 @@ void td_tensors_free(td_tensors *t);
  *
  *   TD_ENOTFOUND     no such file
  *   TD_EIO           unreadable, or not a regular file
- *   TD_EFORMAT       malformed: the message names the file, the tensor and the place; or its digest
- *                    (see td_tensors_write) does not match its content: "... was damaged"
+ *   TD_EFORMAT       malformed: the message names the file, the tensor and the position; or its
+ *                    digest (see td_tensors_write) does not match its content: "... was damaged"
  *   TD_ELIMIT        header above 100 MB or of millions of values; more than 8 dimensions
  *   TD_EUNSUPPORTED  a tensor of a type that td_dtype lacks (BOOL, I8, U64, F8_E4M3, ...)
  *   TD_ENOMEM
@@ -63,10 +63,9 @@ TD_CHECKED td_status td_tensors_parse(const void *bytes, size_t n_bytes, const c
                                       td_tensors **out);
 
 /**
- * The same without reading: tensors point into the mapped file where they are 8-byte aligned in
- * it.  For weights that are copied at once; saves three quarters of the time to a first result.
- * The file may change meanwhile: after copying, td_tensors_check tells whether all of it was
- * readable.
+ * The same without reading: tensors point into the mapped file if they are 8-byte aligned in it.
+ * For weights that are copied immediately; saves three quarters of the time to a first result. The
+ * file may change in the meantime: after copying, call td_tensors_check.
  */
 TD_CHECKED td_status td_tensors_map(const char *path, td_tensors **out);
 
@@ -85,7 +84,7 @@ const char *td_tensors_meta_key(const td_tensors *t, size_t i);
  *
  *   TD_EARG    the name exists already, empty, "__metadata__" or not UTF-8; no such type or
  *              shape; no data
- *   TD_ENOMEM  the set is unchanged, as after TD_EARG
+ *   TD_ENOMEM  the set is unchanged, like after TD_EARG
  */
 TD_CHECKED td_status td_tensors_add(td_tensors *t, const char *name, td_dtype dtype, int rank,
                                     const int64_t *dim, const void *data);
@@ -94,7 +93,7 @@ TD_CHECKED td_status td_tensors_add(td_tensors *t, const char *name, td_dtype dt
 TD_CHECKED td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, int rank,
                                         const int64_t *dim, void **data);
 
-/** Convert all f16 and bf16 tensors to f32, exactly.  On TD_ENOMEM some are converted. */
+/** Convert all f16 and bf16 tensors to f32, exactly.  On TD_ENOMEM some are already converted. */
 TD_CHECKED td_status td_tensors_widen(td_tensors *t);
 
 /** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the two digest keys. */

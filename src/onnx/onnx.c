@@ -1,8 +1,8 @@
 /*
  * onnx.c -- a model in memory; writes ONNX files
  *
- * Lengths precede their content, so the file is made of small texts and the tensors' own
- * bytes, whose sizes are added up before the first is written: no copy of the weights is made.
+ * Lengths precede their content, so the file is assembled from small texts and the tensors' bytes,
+ * whose sizes are added before the first is written: the weights are not copied.
  */
 #include "onnx/onnx.h"
 
@@ -74,7 +74,7 @@ td_dtype td_onnx_dtype_of(int64_t number)
 
 int td_onnx_ir_version(int opset)
 {
-    static const int version[] = { 7, 7, 8, 8, 8, 8, 9, 9, 10 }; /* of opsets 13 .. 21 */
+    static const int version[] = { 7, 7, 8, 8, 8, 8, 9, 9, 10 }; /* for opsets 13 .. 21 */
     TD_CHECK(opset >= TD_ONNX_OPSET_MIN && opset <= TD_ONNX_OPSET_MAX);
     return version[opset - TD_ONNX_OPSET_MIN];
 }
@@ -295,7 +295,7 @@ static void put_values(td_text *graph, int field, const td_onnx_values *list)
         put_value(graph, field, &list->at[i]);
 }
 
-/* everything of a tensor but its bytes, which follow */
+/* all fields of a tensor except its bytes, which follow */
 static void put_tensor_head(td_text *graph, const td_tensor *x)
 {
     td_text t = { 0 };
@@ -332,11 +332,11 @@ static void put_model_head(td_text *file, const td_onnx *m)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* | model's head, key and length of the graph | graph but its tensors | head, bytes | head, ... */
+/* | model's head, key and length of the graph | graph without tensors | head, bytes | head, ... */
 typedef struct {
     td_text head, graph;
-    td_text tensors; /* heads, concatenated */
-    size_t *end;     /* [n_tensors]: where each ends */
+    td_text tensors; /* concatenated heads */
+    size_t *end;     /* [n_tensors]: the end of each head */
 } parts;
 
 static td_status make_parts(const td_onnx *m, parts *p)

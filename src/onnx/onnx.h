@@ -1,19 +1,19 @@
 /*
- * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, independent of what nodes compute
+ * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, independent of the operators' meaning
  *
  *     ModelProto   ir_version, producer, opset_import, metadata_props, graph
  *     GraphProto   node[] in order, initializer[], input[], output[], value_info[]
  *
- * Written and read are inference graphs of one domain (ai.onnx) with all numbers inside the file:
+ * Writes and reads inference graphs of one domain (ai.onnx) with all tensor data inside the file:
  *
  *     td_onnx *m;  TD_TRY(td_onnx_new(&m));
  *     td_onnx_add_node(m, "Relu", "relu_1", 1, (const char *[]){ "x" }, "y");
  *     ...
  *     TD_OUT(td_onnx_write(m, "net.onnx", check, ctx));
  *
- * Adding records the first failure in m->st; later calls do nothing, and writing returns it.
- * Reading refuses what could reach outside the file or means more than one thing: external data,
- * subgraphs, functions, other domains, sparse tensors, numbers elsewhere than in raw_data.
+ * The functions that add record the first failure in m->st; later calls do nothing, and
+ * td_onnx_write returns it.  Reading rejects content that refers to other files or is ambiguous:
+ * external data, subgraphs, functions, other domains, sparse tensors, numbers outside raw_data.
  *
  * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
  */
@@ -32,8 +32,8 @@
 #define TD_ONNX_BYTES_MAX ((int64_t)INT32_MAX)
 
 typedef struct {
-    int64_t value;     /* -1: open */
-    const char *param; /* the name of an open dimension, "N"; NULL: none */
+    int64_t value;     /* -1: not fixed */
+    const char *param; /* the name of a dimension that is not fixed, "N"; NULL: none */
 } td_onnx_dim;
 
 /** The description of an edge: name, type, shape. */
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     const char *op, *name;
     int n_in, n_out, n_attr;
-    const char **in; /* "" where an operand is left out */
+    const char **in; /* "" if an operand is omitted */
     const char **out;
     td_onnx_attr *attr;
 } td_onnx_node;
@@ -80,17 +80,17 @@ typedef struct {
 
 typedef struct {
     td_arena arena; /* owns every text and array below but `file` */
-    td_status st;   /* of adding */
+    td_status st;   /* the first failure of adding */
     int64_t ir_version, opset;
     const char *producer, *producer_version, *graph_name;
     td_onnx_node *nodes;
     size_t n_nodes, cap_nodes;
-    td_tensor *tensors; /* initialisers; of a file read: not aligned */
+    td_tensor *tensors; /* initialisers; not aligned after reading */
     size_t n_tensors, cap_tensors;
-    td_onnx_values inputs, outputs, values; /* values: those in between */
+    td_onnx_values inputs, outputs, values; /* values: intermediate ones */
     td_onnx_meta *meta;
     size_t n_meta, cap_meta;
-    char *file; /* of a file read: its bytes */
+    char *file; /* the bytes of the file that was read */
 } td_onnx;
 
 td_status td_onnx_new(td_onnx **out) TD_CHECKED;
@@ -98,14 +98,14 @@ void td_onnx_free(td_onnx *m);
 
 /* --- building --------------------------------------------------------------------------------- */
 
-/** Texts are copied, tensors' data is borrowed.  `out` is the name of its result. */
+/** Append a node whose result is called `out`.  Texts are copied, tensors' data is borrowed. */
 void td_onnx_add_node(td_onnx *m, const char *op, const char *name, int n_in, const char *const *in,
                       const char *out);
 
-/** A second result of the node added last. */
+/** Add a second result to the last node. */
 void td_onnx_add_result(td_onnx *m, const char *out);
 
-/** Attributes of the node added last: at most 8. */
+/** Add attributes to the last node: at most 8. */
 void td_onnx_attr_int(td_onnx *m, const char *name, int64_t value);
 void td_onnx_attr_float(td_onnx *m, const char *name, float value);
 void td_onnx_attr_text(td_onnx *m, const char *name, const char *value);
@@ -119,32 +119,32 @@ void td_onnx_set_meta(td_onnx *m, const char *key, const char *value);
 /** A copy of `text` that lives as long as the model; "" after a failure. */
 const char *td_onnx_text(td_onnx *m, const char *text);
 
-/** ONNX's number of an element type, and back: 0 and TD_DT_NONE if there is none. */
+/** Convert a dtype to ONNX's number and back: 0 and TD_DT_NONE if there is none. */
 int td_onnx_dtype_number(td_dtype d);
 td_dtype td_onnx_dtype_of(int64_t number);
 
-/** The IR version that came with an opset. */
+/** The IR version that belongs to an opset. */
 int td_onnx_ir_version(int opset);
 
 /* --- files ------------------------------------------------------------------------------------ */
 
 /**
- * Write atomically.  `check`, or NULL, sees the path of the whole new file before it takes the
- * place of `path`; where it fails, `path` stays as it was.
+ * Write atomically.  `check`, unless NULL, is called with the path of the complete new file before
+ * it replaces `path`; if it fails, `path` is unchanged.
  *
  *   TD_ELIMIT  more than protobuf's 2 GiB
  *   TD_EIO     could not be written
- *   TD_ENOMEM  or what adding failed with
+ *   TD_ENOMEM  or the failure recorded while adding
  */
 td_status td_onnx_write(const td_onnx *m, const char *path,
                         td_status (*check)(void *ctx, const char *written), void *ctx) TD_CHECKED;
 
 /**
- * Read and check (td_onnx_check) a whole file.
+ * Read a whole file and check it (td_onnx_check).
  *
  *   TD_ENOTFOUND, TD_EIO
- *   TD_EFORMAT       malformed: the message names the place or the node
- *   TD_ELIMIT        more than 2 GiB, or than 1,000,000 nodes, tensors, names and numbers
+ *   TD_EFORMAT       malformed: the message gives the position or the node
+ *   TD_ELIMIT        more than 2 GiB, or more than 1,000,000 nodes, tensors, names and numbers
  *   TD_EUNSUPPORTED  external data, subgraphs, functions, other domains, opsets not 13 .. 21, ...
  *   TD_ENOMEM
  */
@@ -155,9 +155,9 @@ td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what,
                         td_onnx **out) TD_CHECKED;
 
 /**
- * Check that it is a valid graph: every operand is an input, a tensor or the result of an earlier
- * node, so that there is no cycle; no name is used twice; every tensor's size matches its type and
- * shape; attributes of a node differ in name; outputs exist and have a type.
+ * Check that the model is a valid graph: every operand is an input, a tensor or the result of an
+ * earlier node, so that there is no cycle; no name is used twice; every tensor's size matches its
+ * type and shape; attributes of a node differ in name; outputs exist and have a type.
  */
 td_status td_onnx_check(const td_onnx *m, const char *what) TD_CHECKED;
 

@@ -5,7 +5,7 @@
 
 #include "onnx/onnx.h"
 
-/* every name that a node may read so far -> itself */
+/* the names of all values defined so far -> themselves */
 typedef struct {
     const td_onnx *m;
     const char *what;
@@ -74,7 +74,7 @@ static td_status see(const checker *c, td_map *seen, const char *name, const cha
     return td_map_set(seen, name, seen);
 }
 
-/* nodes' names, which may be left out, are apart from those of values */
+/* node names are optional and have their own namespace */
 static td_status check_node_names(const checker *c)
 {
     td_map seen = { 0 };
@@ -96,8 +96,7 @@ static td_status check_list(const checker *c, const td_onnx_values *list, const 
     return st;
 }
 
-/* inputs and outputs have a type; what is said of a value in between is said of one that is there,
-   and once */
+/* outputs must exist and have a type; a declared type must belong to an existing value */
 static td_status check_values(checker *c)
 {
     const td_onnx *m = c->m;

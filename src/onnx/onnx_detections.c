@@ -5,15 +5,15 @@
  *   logits -- Slice, Sigmoid | Softmax, Slice ----------> scores [N, A, C]
  *
  * The arithmetic is that of boxes/decode.c, step by step.  NonMaxSuppression's result is one list
- * of variable length for the whole batch.  To get a fixed number per image, it is scattered back
- * and sorted:
+ * of variable length for the whole batch.  To get a fixed number per image, the scores are
+ * scattered back and sorted:
  *
  *   scores by class [N, C, A] -- NonMaxSuppression --> (image, class, anchor) [M, 3]
- *   zeros [N, C, A], with the scores of those M -- TopK of [N, C A] --> the best K, their places
- *   place / A is the class, the remainder the anchor, whose box is gathered
+ *   zeros [N, C, A], with the scores of those M -- TopK of [N, C A] --> the best K, their indices
+ *   index / A is the class, the remainder is the anchor, whose box is gathered
  *
- * TopK takes the lower place of equal scores: lower class, then lower anchor, as in boxes/nms.h.
- * There are no booleans: Sign selects values above 0.
+ * Of equal scores, TopK takes the lower index: lower class, then lower anchor, as in boxes/nms.h.
+ * No booleans are used: Sign selects values above 0.
  */
 #include "onnx/onnx_detections.h"
 
@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define OPEN  (-1) /* a dimension without a name */
-#define BATCH (-2) /* the batch's */
+#define BATCH (-2) /* the batch dimension */
 
 typedef struct {
     td_onnx *m;
@@ -31,7 +31,7 @@ typedef struct {
     bool is_320;
     td_onnx_dim batch;
     int64_t n_anchors, n_classes;
-    td_onnx_values *named; /* where results with a name of their own are declared */
+    td_onnx_values *named; /* receives the results that have their own name */
 } tail;
 
 /* --- nodes and constants ---------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static td_onnx_value type_of(const tail *t, td_dtype d, int rank, const int64_t 
     return v;
 }
 
-/* a result called "/label" is the node's, detections/label:0; one called "label" just that */
+/* declares a result: "/label" becomes "detections/label:0", "label" is used as it is */
 static const char *declare(tail *t, const char *label, const td_onnx_value *type)
 {
     char name[80];
@@ -102,7 +102,7 @@ static const char *ints(tail *t, const char *label, int n, const int64_t *values
     return constant(t, label, TD_DT_I64, 1, INTS(n), values);
 }
 
-/* one of the integers that slices are made with, made once */
+/* the constant tensor [i], an operand of Slice; created once for each i */
 static const char *column(tail *t, int i)
 {
     char label[16], name[32];
@@ -114,7 +114,7 @@ static const char *column(tail *t, int i)
     return ints(t, label, 1, INTS(i));
 }
 
-/* columns from .. end - 1 of x [N, A, ...] */
+/* slices columns from .. end - 1 of x [N, A, ...] */
 static const char *columns(tail *t, const char *label, const char *x, int from, int end)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, end - from);
@@ -123,7 +123,7 @@ static const char *columns(tail *t, const char *label, const char *x, int from, 
 
 /* --- boxes and scores ------------------------------------------------------------------------- */
 
-/* the anchors' centres or sizes, [A, 2], row before column */
+/* the anchors' centres or sizes, [A, 2], y before x */
 static const char *anchors(tail *t, const char *label, bool is_size)
 {
     const int64_t dim[2] = { t->n_anchors, 2 };
@@ -142,7 +142,7 @@ static const char *anchors(tail *t, const char *label, bool is_size)
     return name;
 }
 
-/* SSD300's deltas have the column before the row */
+/* SSD300's deltas have x before y: reorders them */
 static const char *row_first(tail *t)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
@@ -188,14 +188,14 @@ static const char *put_scores(tail *t)
 
 /* --- suppression ------------------------------------------------------------------------------ */
 
-/* zeros of the shape of scores by class */
+/* zeros with the shape of `like` */
 static const char *zeros(tail *t, const char *like, const td_onnx_value *type)
 {
     const td_onnx_value shape = TYPE(TD_DT_I64, 3);
     return PUT("ConstantOfShape", "/zeros", type, PUT("Shape", "/shape", &shape, like));
 }
 
-/* the second result of TopK, which is declared first: its node is the last one then */
+/* TopK; its second result is declared first, so that the node is the last one when it is added */
 static const char *top(tail *t, const char *label, const char *places, const char *x,
                        const td_onnx_value *type, int64_t k)
 {
@@ -209,7 +209,7 @@ static const char *top(tail *t, const char *label, const char *places, const cha
     return best;
 }
 
-/* a class's best `per_class` as they are, 0 in place of the others */
+/* keeps the best `per_class` scores of each class, sets the others to 0 */
 static const char *best_of_classes(tail *t, const char *x, const char *none,
                                    const td_onnx_value *type)
 {
@@ -222,14 +222,14 @@ static const char *best_of_classes(tail *t, const char *x, const char *none,
     return y;
 }
 
-/* SSD300 suppresses what overlaps by the limit itself, too */
+/* SSD300 also suppresses boxes whose overlap equals the limit */
 static float overlap(const tail *t)
 {
     const float iou = (float)t->nms->iou;
     return t->is_320 ? iou : nextafterf(iou, 0);
 }
 
-/* the scores of what is not suppressed, 0 elsewhere, [N, C, A] */
+/* the scores of boxes that are not suppressed, otherwise 0: [N, C, A] */
 static const char *put_survivors(tail *t, const char *boxes, const char *scores)
 {
     const td_onnx_value all = TYPE(TD_DT_F32, BATCH, t->n_classes, t->n_anchors);
@@ -247,7 +247,7 @@ static const char *put_survivors(tail *t, const char *boxes, const char *scores)
                PUT("GatherND", "/kept_scores", &of_found, x, at));
 }
 
-/* of boxes clipped to the image: 1 if the area is positive, otherwise 0, [N, 1, A] */
+/* for boxes clipped to the image: 1 if the area is positive, otherwise 0: [N, 1, A] */
 static const char *put_insides(tail *t, const char *boxes)
 {
     const td_onnx_value one = TYPE(TD_DT_F32, BATCH, t->n_anchors, 1);
@@ -301,9 +301,9 @@ static void put_detections(tail *t, const char *boxes, const char *scores)
     td_onnx_attr_int(t->m, "keepdims", 0);
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- entry point ------------------------------------------------------------------------------ */
 
-/* boxes come before scores, which were made first */
+/* puts the output boxes before scores, which was created first */
 static void order_outputs(td_onnx *m)
 {
     if (m->st != TD_OK)
@@ -320,7 +320,7 @@ static void take_outputs(td_onnx *m)
     m->outputs.n = 0;
 }
 
-/* deltas [N, A, 4], then logits [N, A, C + 1] */
+/* checks the model's outputs: deltas [N, A, 4], then logits [N, A, C + 1], which it returns */
 static const td_onnx_value *logits_of(const td_onnx *m)
 {
     TD_CHECK(m->st != TD_OK || (m->outputs.n == 2 && m->outputs.at[1].rank == 3));

@@ -2,7 +2,7 @@
  * onnx_eval.c -- evaluates nodes of an ONNX model
  *
  * One function for each operator, one row of `rows` each.  Operands are looked up by name; `result`
- * makes the results, which the evaluation owns.  All indices are checked.
+ * allocates the results, which the evaluation owns.  All indices are checked.
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -19,11 +19,11 @@ struct td_onnx_eval {
     const td_onnx *m;
     const char *what;
     int batch;
-    td_map tensors, declared; /* of the model, by name */
+    td_map tensors, declared; /* the model's, by name */
     td_map arrays;            /* name -> td_onnx_array */
     td_onnx_array **owned;
     size_t n_owned, cap_owned;
-    const td_onnx_node *node; /* in hand */
+    const td_onnx_node *node; /* the current node */
 };
 
 typedef td_onnx_array array;
@@ -52,7 +52,7 @@ static int64_t count_of(const array *a)
 static td_status new_array(td_onnx_eval *e, const char *name, td_dtype dtype, int rank,
                            const int64_t *dim, array **out)
 {
-    int64_t n = 1; /* of any part, too, where a dimension is 0 */
+    int64_t n = 1; /* for a part of the dimensions, too, even if another one is 0 */
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 0 || (dim[i] && n > COUNT_MAX / dim[i]))
             return td_error(TD_ELIMIT, "'%s': '%s' has too many elements", e->what, name);
@@ -82,7 +82,7 @@ static td_status from_tensor(td_onnx_eval *e, const td_tensor *t, array **out)
     return TD_OK;
 }
 
-/* operand i of the given type; TD_DT_NONE: any */
+/* operand i, which must have the given type; TD_DT_NONE: any */
 static td_status operand(td_onnx_eval *e, int i, td_dtype dtype, array **out)
 {
     const char *name = i < e->node->n_in ? e->node->in[i] : "";
@@ -97,7 +97,7 @@ static td_status operand(td_onnx_eval *e, int i, td_dtype dtype, array **out)
     return TD_OK;
 }
 
-/* result k */
+/* allocates result k */
 static td_status result(td_onnx_eval *e, int k, td_dtype dtype, int rank, const int64_t *dim,
                         array **out)
 {
@@ -118,7 +118,7 @@ static int64_t attr_int(const td_onnx_eval *e, const char *name, int64_t otherwi
     return a && a->kind == TD_ONNX_INT ? a->i : otherwise;
 }
 
-/* an axis, counted from the end where it is negative */
+/* an axis, counted from the end if negative */
 static td_status axis_of(const td_onnx_eval *e, int64_t axis, int rank, int *out)
 {
     *out = (int)(axis < 0 ? axis + rank : axis);
@@ -162,7 +162,7 @@ static td_status run_sign(td_onnx_eval *e)
     return run_each(e, sign_of);
 }
 
-/* numpy's rule; by[d] is how far x goes when y goes one on in dimension d */
+/* numpy's rule; by[d] is the step in x for a step of one in dimension d of y */
 static td_status broadcast(const td_onnx_eval *e, const array *a, const array *b, array *y,
                            int64_t (*by)[2])
 {
@@ -188,7 +188,7 @@ static float float_of(char op, float a, float b)
 
 static td_status int_of(const td_onnx_eval *e, char op, int64_t a, int64_t b, int64_t *y)
 {
-    const int64_t most = (int64_t)1 << 31; /* of what is written here; products fit then */
+    const int64_t most = (int64_t)1 << 31; /* limit of operands: products fit then */
     if (a > most || a < -most || b > most || b < -most || (op == 'D' && b == 0))
         return wrong(e, "integer overflow, or a division by zero");
     *y = op == 'A' ? a + b : op == 'S' ? a - b : op == 'M' ? a * b : a / b;
@@ -247,7 +247,7 @@ static td_status run_cast(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* of the last axis */
+/* over the last axis */
 static td_status run_softmax(td_onnx_eval *e)
 {
     array *x, *y;
@@ -272,7 +272,7 @@ static td_status run_softmax(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* --- moving ----------------------------------------------------------------------------------- */
+/* --- moving data ------------------------------------------------------------------------------ */
 
 static td_status run_slice(td_onnx_eval *e)
 {
@@ -358,7 +358,7 @@ static td_status run_transpose(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* 0 copies a dimension, -1 is what remains */
+/* 0 copies a dimension, -1 is computed from the number of elements */
 static td_status run_reshape(td_onnx_eval *e)
 {
     array *x, *to, *y, shape = { 0 };
@@ -405,7 +405,7 @@ static td_status run_zeros(td_onnx_eval *e)
     return result(e, 0, TD_DT_F32, (int)shape->dim[0], shape->i, &y);
 }
 
-/* over one axis, which goes */
+/* reduces one axis, which is removed */
 static td_status run_reduce(td_onnx_eval *e)
 {
     array *x, *axes, *y, shape;
@@ -426,9 +426,10 @@ static td_status run_reduce(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* --- by index --------------------------------------------------------------------------------- */
+/* --- indexing --------------------------------------------------------------------------------- */
 
-/* offset of the part of x selected by `at` [n], dimensions from `first` on; x is not empty */
+/* the offset of the part of x that `at` [n] selects, as indices of the dimensions from `first` on;
+   x is not empty */
 static td_status place_of(const td_onnx_eval *e, const array *x, int first, const int64_t *at,
                           int n, int64_t *out)
 {
@@ -474,7 +475,7 @@ static td_status run_gather_nd(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* single elements: at [M, rank] */
+/* only for single elements: at [M, rank] */
 static td_status run_scatter_nd(td_onnx_eval *e)
 {
     array *x, *at, *by, *y;
@@ -493,7 +494,7 @@ static td_status run_scatter_nd(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* along the last axis */
+/* only along the last axis */
 static td_status run_scatter(td_onnx_eval *e)
 {
     array *x, *at, *by, *y;
@@ -517,7 +518,7 @@ static td_status run_scatter(td_onnx_eval *e)
     return TD_OK;
 }
 
-/* the k largest of a row, falling; of equal ones the first */
+/* the k largest of a row in decreasing order; of equal ones the first */
 static void top_of_row(const float *x, int64_t n, int64_t k, float *best, int64_t *at)
 {
     int64_t have = 0;
@@ -581,7 +582,7 @@ static td_status run_nms(td_onnx_eval *e)
 /* clang-format off */
 static const struct {
     const char *op;
-    const char *attr;     /* that is known here */
+    const char *attr;     /* the attributes supported here */
     int n_in, n_out;      /* n_in 0: any number */
     td_status (*run)(td_onnx_eval *e);
 } rows[] = {
@@ -612,7 +613,7 @@ static const struct {
 
 #define N_ROWS (sizeof rows / sizeof *rows)
 
-/* N_ROWS: it is not known here */
+/* N_ROWS: the operator is not supported here */
 static size_t row_of(const td_onnx_node *n)
 {
     size_t i = 0;
@@ -631,7 +632,7 @@ bool td_onnx_eval_knows(const td_onnx_node *n)
     return row_of(n) < N_ROWS;
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- entry points ----------------------------------------------------------------------------- */
 
 static td_status check_declared(const td_onnx_eval *e, const char *name)
 {

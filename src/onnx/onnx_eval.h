@@ -1,12 +1,13 @@
 /*
- * onnx/onnx_eval.h -- evaluates nodes of an ONNX model with plain loops, by ONNX's definitions
+ * onnx/onnx_eval.h -- evaluates nodes of an ONNX model with plain loops, following ONNX's
+ * definitions
  *
  * For the nodes after a network: box decoding, suppression, sorting.  Not optimised, independent of
  * the exporter, and limited to arrays of f32 and i64.
  *
  *     td_onnx_eval *e;
  *     TD_TRY(td_onnx_eval_new(m, "the file", batch, &e));
- *     TD_OUT(td_onnx_eval_set(e, "deltas", &array));          an existing value; copied
+ *     TD_OUT(td_onnx_eval_set(e, "codes", &array));           a value of the model; copied
  *     TD_OUT(td_onnx_eval_run(e, first));                      nodes from `first` on
  *     td_onnx_eval_get(e, "boxes")                             valid until td_onnx_eval_free
  */
@@ -28,7 +29,8 @@ typedef struct {
 
 typedef struct td_onnx_eval td_onnx_eval;
 
-/** `m` and `what`, its name in messages, are borrowed.  `batch` is the value of "N". */
+/** Start an evaluation.  `m` and `what`, its name in messages, are borrowed.  `batch` is the value
+    of "N". */
 td_status td_onnx_eval_new(const td_onnx *m, const char *what, int batch,
                            td_onnx_eval **out) TD_CHECKED;
 void td_onnx_eval_free(td_onnx_eval *e);
@@ -36,10 +38,11 @@ void td_onnx_eval_free(td_onnx_eval *e);
 td_status td_onnx_eval_set(td_onnx_eval *e, const char *name, const td_onnx_array *a) TD_CHECKED;
 
 /**
- * Every node from `first` on, in order.  A result's type is compared with the declared one.
+ * Evaluate every node from `first` on, in order.  Each result's type is compared with the declared
+ * one.
  *
- *   TD_EFORMAT       operands that do not fit, places outside of an array, another type
- *   TD_EUNSUPPORTED  an operator or an attribute that is not known here
+ *   TD_EFORMAT       operands that do not match, indices outside an array, another type
+ *   TD_EUNSUPPORTED  an operator or an attribute that is not supported here
  *   TD_ELIMIT        an array of more than 2^31 elements
  *   TD_ENOMEM
  */

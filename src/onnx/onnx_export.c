@@ -1,9 +1,9 @@
 /*
  * onnx_export.c -- exports a graph as an ONNX model: input, ops, outputs
  *
- * Tensors keep the names of the weights, nodes are named LAYER/OPERATOR, results NODE:0.  An open
- * batch dimension is found by comparing two graphs, one for an image more than the other:
- * dimensions that differ by one, like the batch, are "N"; others that differ have no name.
+ * Tensors keep the names of the weights, nodes are named LAYER/OPERATOR, results NODE:0.  To find
+ * the dimensions that depend on the batch, two graphs are compared whose batches differ by one
+ * image: dimensions that differ by one are "N"; others that differ have no name.
  */
 #include "onnx/onnx_export.h"
 
@@ -30,7 +30,7 @@ const td_norm *td_onnx_norm(const td_model_opts *model)
     return td_model_detector(model) == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
 }
 
-/* (pixel - mean) / std, and the conversion before it */
+/* converts bytes to (pixel - mean) / std */
 static void put_images(td_onnx_writer *e, const td_node *n)
 {
     const td_norm *norm = td_onnx_norm(&e->o->model);
@@ -53,7 +53,7 @@ static void put_images(td_onnx_writer *e, const td_node *n)
     }
     if (e->o->input != TD_ONNX_IN_NORMALISED) {
         v = per_channel(e, n, "Sub", "/mean", norm->mean, v, &plain);
-        if (norm != &td_norm_vgg) /* which has only means */
+        if (norm != &td_norm_vgg) /* that one has only means */
             v = per_channel(e, n, "Div", "/std", norm->std, v, &plain);
     }
     td_writer_result(e, n, v);
@@ -66,7 +66,7 @@ static void rename_output(td_onnx_writer *e, const char *from, const char *to)
     td_onnx_values *between = &m->values;
     for (size_t i = 0; i < m->n_nodes; i++)
         for (int k = 0; k < m->nodes[i].n_in + m->nodes[i].n_out; k++)
-            if (strcmp(m->nodes[i].in[k], from) == 0) /* results follow operands */
+            if (strcmp(m->nodes[i].in[k], from) == 0) /* in[] also has the results, at its end */
                 m->nodes[i].in[k] = to;
     for (size_t i = 0; i < between->n; i++)
         if (strcmp(between->at[i].name, from) == 0) {
@@ -80,7 +80,7 @@ static void rename_output(td_onnx_writer *e, const char *from, const char *to)
         }
 }
 
-/* the model's name of a graph output; NULL: not exported */
+/* a graph output's name in the model; NULL: not exported */
 static const char *output_name(const td_onnx_writer *e, const char *output)
 {
     bool is_detector = !td_graph_output_value(e->g, "logits");
@@ -109,9 +109,9 @@ static void put_output(td_onnx_writer *e, const char *output)
     e->name[v->id] = to;
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- entry point ------------------------------------------------------------------------------ */
 
-/* nodes that outputs depend on */
+/* marks the nodes that outputs depend on */
 static void mark(td_onnx_writer *e)
 {
     for (int i = 0; i < e->g->n_outputs; i++)
@@ -122,7 +122,7 @@ static void mark(td_onnx_writer *e)
             e->wanted[e->g->nodes[i]->in[k]->producer->id] = true;
 }
 
-/* convolutions that a bias is added to take it as an operand */
+/* finds the biases that become operands of their convolutions */
 static void find_biases(td_onnx_writer *e)
 {
     for (int i = 0; i < e->g->n_nodes; i++) {
@@ -149,7 +149,7 @@ static void put_all(td_onnx_writer *e)
 {
     mark(e);
     find_biases(e);
-    /* outputs' names are promised */
+    /* reserve the names of outputs */
     for (int i = 0; i < e->g->n_outputs && td_writer_is_ok(e); i++)
         if (output_name(e, e->g->outputs[i].name))
             td_writer_stop(e, td_map_set(&e->used, output_name(e, e->g->outputs[i].name), e));

@@ -1,12 +1,12 @@
 /*
- * onnx_import.c -- makes a graph from an ONNX model, by ONNX's definitions of its operators
+ * onnx_import.c -- makes a graph from an ONNX model, following ONNX's definitions of its operators
  *
  * The import is independent of the exporter.  Nodes before the network that convert bytes to floats
- * (Cast, Transpose, Sub, Div) are kept apart and computed in plain loops (td_onnx_prepare).  So are
- * all nodes after the network, from the first operator without an op of ours on (onnx_eval.h): a
- * detector's post-processing.  The values they read from the network are outputs of the graph,
- * behind.0, behind.1 ... in the order of reading.
- * Every result's type is compared with the one the file declares for it.
+ * (Cast, Transpose, Sub, Div) do not become part of the graph; td_onnx_prepare computes them in
+ * plain loops.  Neither do the nodes from the first operator that no op of ours corresponds to
+ * (onnx_eval.h): a detector's post-processing.  The values that these read from the network are
+ * outputs of the graph, behind.0, behind.1 ... in the order of reading.
+ * Every result's type is compared with its declaration in the file.
  *
  * There is no transpose op, but join_heads of one head without a bias moves channels last.
  *
@@ -21,7 +21,7 @@
 #include "onnx/prepost.h"
 #include "ops/ops.h"
 
-#define PREPARED_MAX 8 /* nodes in front of the network */
+#define PREPARED_MAX 8 /* limit for nodes before the network */
 
 typedef struct {
     const td_onnx *m;
@@ -31,7 +31,7 @@ typedef struct {
     td_map values;            /* name -> td_value */
     td_map tensors;           /* name -> td_tensor */
     td_map declared;          /* name -> td_onnx_value */
-    const td_onnx_node *node; /* in hand */
+    const td_onnx_node *node; /* the current node */
 } importer;
 
 static td_status refuse(const importer *im, const char *what)
@@ -77,7 +77,8 @@ static td_status check_declared(const importer *im, const char *name, const td_t
 
 /* --- operands and attributes ------------------------------------------------------------------ */
 
-/* a parameter; half ones are f32 and cast, since programs take theirs in f32 */
+/* adds a parameter; half tensors become f32 parameters and a cast, since programs take parameters
+   as f32 */
 static td_status leaf_of(importer *im, const td_tensor *t, td_value **out)
 {
     td_type type = td_type_of(td_dtype_is_half(t->dtype) ? TD_DT_F32 : t->dtype, 0, NULL);
@@ -143,7 +144,7 @@ static td_status attr_int(const importer *im, const char *name, int64_t otherwis
     return a && a->kind != TD_ONNX_INT ? wrong(im, "an attribute is not an integer") : TD_OK;
 }
 
-/* all numbers of a list the same, of which there must be n; left out: `otherwise` */
+/* a list of n equal numbers; `otherwise` if the attribute is absent */
 static td_status attr_same(const importer *im, const char *name, int n, int otherwise, int *out)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
@@ -159,7 +160,8 @@ static td_status attr_same(const importer *im, const char *name, int n, int othe
     return TD_OK;
 }
 
-/* top, left, bottom, right: the same in height and width, and behind as many as before or more */
+/* top, left, bottom, right: must be equal in height and width, and at the end not less than at the
+   start */
 static td_status attr_pads(const importer *im, int *pad, int *extra)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, "pads");
@@ -431,7 +433,7 @@ static td_status get_transpose(importer *im, td_value **y)
     return TD_OK;
 }
 
-/* x, no region, scales [1, 1, a, b] of whole numbers */
+/* operands: x, no region, scales [1, 1, a, b] that are whole numbers */
 static td_status get_resize(importer *im, td_value **y)
 {
     td_value *x;
@@ -456,7 +458,7 @@ static td_status get_resize(importer *im, td_value **y)
     return TD_OK;
 }
 
-/* rows or columns floor(i * from / to) are a resize to `to` */
+/* a Gather of rows or columns floor(i * from / to) is a resize to `to` */
 static td_status get_gather(importer *im, td_value **y)
 {
     td_value *x;
@@ -506,7 +508,7 @@ static td_status get_softmax(importer *im, td_value **y)
 /* clang-format off */
 static const struct {
     const char *op;
-    const char *attrs; /* that are known here, each followed by a space */
+    const char *attrs; /* supported attributes, each followed by a space */
     td_status (*get)(importer *im, td_value **y);
 } rows[] = {
     { "Conv",               "kernel_shape strides pads dilations group ", get_conv },
@@ -560,7 +562,7 @@ static td_status get_node(importer *im, const td_onnx_node *n)
             return refuse(im, "more than one result is not supported");
         TD_TRY(rows[i].get(im, &y));
         if (!td_build_ok(im->b))
-            return TD_EFORMAT; /* the builder has the sentence */
+            return TD_EFORMAT; /* the builder has set the message */
         const td_type t = td_value_type(y);
         TD_TRY(check_declared(im, n->out[0], &t));
         return td_map_set(&im->values, n->out[0], y);
@@ -604,7 +606,7 @@ static td_status get_behind(importer *im, size_t first)
     return td_onnx_each_behind(im->m, first, leave, im);
 }
 
-/* --- what is done to images first ----------------------------------------------------------- */
+/* --- preparation of images ------------------------------------------------------------------ */
 
 static td_status input_type(const importer *im, td_type *t)
 {
@@ -644,7 +646,7 @@ static td_status get_images(importer *im, td_onnx_graph *out)
     return td_map_set(&im->values, out->images, td_input(im->b, "images", t));
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- entry point ------------------------------------------------------------------------------ */
 
 static td_status index_names(importer *im)
 {
@@ -682,7 +684,7 @@ static td_status get_all(importer *im, const char *const *also, td_onnx_graph *o
         const char *name = im->m->outputs.at[i].name;
         td_value *v = td_map_get(&im->values, name);
         if (!v && out->behind < im->m->n_nodes)
-            continue; /* made after the network */
+            continue; /* a result of post-processing */
         if (!v)
             return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);
         td_output(im->b, name, v);
@@ -713,7 +715,7 @@ void td_onnx_graph_release(td_onnx_graph *g)
     *g = (td_onnx_graph){ 0 };
 }
 
-/* a tensor's numbers, aligned, half ones as f32; for td_free */
+/* an aligned copy of a tensor's data, half types as f32; release with td_free */
 static void *numbers_of(const td_tensor *t)
 {
     bool is_half = td_dtype_is_half(t->dtype);

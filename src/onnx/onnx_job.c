@@ -3,11 +3,11 @@
  *
  *     weights -> program -> ONNX model -> OUT.onnx.tmp.PID -> rename
  *                   |                            |
- *                   |        read back, checked, made a graph of our own again, compiled
- *                   +---- the same images ---- + : the same logits, or nothing is renamed
+ *                   |        read back, checked, imported as a graph, compiled
+ *                   +---- the same images ---- + : renamed only if the logits are equal
  *
- * For a detector: the same deltas and logits, then the same boxes and scores; the result of
- * suppression must equal that of boxes/nms.h, to the bit.
+ * For a detector, deltas and logits are compared, then boxes and scores; the result of suppression
+ * must be bit-equal to that of boxes/nms.h.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,10 +35,10 @@
 #include "options/field.h"
 #include "pass/amp.h"
 
-#define CHECK_BATCH 2    /* images of a file whose batch is open */
-#define TOLERANCE   1e-4 /* of the largest logit: kernels and their order of sums differ, no more */
+#define CHECK_BATCH 2    /* images if the batch size is not fixed */
+#define TOLERANCE   1e-4 /* relative to the largest logit: kernels add in different orders */
 
-#define TOLERANCE_BEHIND 1e-6 /* of the same numbers, by the same arithmetic */
+#define TOLERANCE_BEHIND 1e-6 /* the same arithmetic on the same numbers */
 
 static const char *const input_names[] = { "normalised", "float", "bytes", NULL };
 static const char *const se_names[] = { "conv", "linear", NULL };
@@ -97,7 +97,7 @@ typedef struct {
     td_graph *graph;
     td_program *program;
     td_onnx *model;
-    td_anchors *anchors; /* for a detector; otherwise NULL */
+    td_anchors *anchors; /* NULL for a classifier */
     td_nms_opts nms;
     int batch;
     td_onnx_result *r;
@@ -105,7 +105,7 @@ typedef struct {
 
 /* --- the output's name ------------------------------------------------------------------------ */
 
-/* the base name, its ending replaced by .onnx */
+/* the base name of the weights, with the extension .onnx */
 static td_status output_name(const char *weights, char *out, size_t room)
 {
     static const char *const endings[] = { ".pth.tar", ".safetensors", ".pth", ".pt" };
@@ -130,7 +130,7 @@ static td_status compile(job *j, const td_graph *g, const char *skip, td_program
     return td_compile(g, j->dev, &(td_compile_opts){ .amp = &float32, .skip = skip }, out);
 }
 
-/* do the options go with the network, and with each other? */
+/* checks that the options apply to the network and are compatible with each other */
 static td_status check_options(const job *j, const char *weights)
 {
     char room[TD_OPTION_NAME];
@@ -156,7 +156,7 @@ static td_status open_detector(job *j)
     return td_anchors_new(kind, model->image_size, &j->anchors);
 }
 
-/* weights that are trained, and what an image takes */
+/* counts the trained weights, and the operations for an image */
 static void count(job *j)
 {
     const td_graph *g = j->graph;
@@ -173,7 +173,7 @@ static td_status open_network(job *j, const char *weights)
 {
     td_model_opts *model = &j->o.model;
     TD_TRY(td_weight_file_open_as(weights, j->o.use_ema, &j->weights));
-    /* of PyTorch's file the averages were read instead, ours has both */
+    /* from a PyTorch file only the averages were read; our files have both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_metadata_apply(j->weights, td_model_is_default(model), model);
     TD_TRY(td_model_image_size(model, &model->image_size));
@@ -246,7 +246,7 @@ out:
     return st == TD_OK ? j->model->st : st;
 }
 
-/* --- the proof -------------------------------------------------------------------------------- */
+/* --- verification ----------------------------------------------------------------------------- */
 
 /* The same images in the formats of the file and of the program. */
 typedef struct {
@@ -275,7 +275,8 @@ static void fill(const job *j, images *p)
     }
 }
 
-/* numbers of ours and of the file's: how far apart, in units of the largest */
+/* compares the network's numbers with the file's; *relative: the largest difference, divided by the
+   largest number */
 static td_status compare(const char *name, const float *a, const float *b, int64_t n, double most,
                          double *relative)
 {
@@ -294,7 +295,7 @@ static td_status compare(const char *name, const float *a, const float *b, int64
     return TD_OK;
 }
 
-/* an output of the network, which has this name, too, in the file */
+/* compares an output of the network with output `name` of the file */
 static td_status compare_output(const job *j, const char *output, const td_program *back,
                                 const char *name)
 {
@@ -320,7 +321,7 @@ static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, imag
     return td_program_run(back);
 }
 
-/* --- of detectors ----------------------------------------------------------------------------- */
+/* --- detectors -------------------------------------------------------------------------------- */
 
 /* logits [N, A, C + 1] -> scores [N, A, C] */
 static void scores_of(const job *j, const float *logits, int64_t n, int n_columns, float *scores)
@@ -349,7 +350,7 @@ static const td_onnx_array *value_of(const td_onnx_eval *e, const char *name, td
     return NULL;
 }
 
-/* boxes and scores of the file, and what we make of its deltas and logits */
+/* compares the file's boxes and scores with those that we compute from its deltas and logits */
 static td_status compare_boxes(const job *j, const td_program *back, const td_onnx_eval *e)
 {
     td_status st = TD_OK;
@@ -395,7 +396,7 @@ static td_status get_detections(const td_onnx_eval *e, detections *d)
     return is_there ? TD_OK : TD_EFORMAT;
 }
 
-/* are these image i's?  To the bit. */
+/* are the file's detections for image i bit-equal to `own`? */
 static bool same_detections(const detections *d, int i, const td_detection *own, int n)
 {
     const int64_t k = d->score->dim[1];
@@ -411,8 +412,8 @@ static bool same_detections(const detections *d, int i, const td_detection *own,
     return same;
 }
 
-/* SSD300's rule has a box without an area, or with an infinite one, drop others like it, which
-   NonMaxSuppression does not: weights that were never trained give such boxes */
+/* By SSD300's rule a box with zero or infinite area suppresses others like it, which
+   NonMaxSuppression does not do.  Untrained weights give such boxes */
 static bool is_comparable(const job *j, const td_rect *boxes)
 {
     bool is_sound = true;
@@ -432,7 +433,7 @@ static td_status compare_image(const job *j, td_nms *nms, const detections *d, i
                i);
         return TD_OK;
     }
-    for (int64_t r = 0; r < a; r++) /* column 0 is the background's */
+    for (int64_t r = 0; r < a; r++) /* column 0 is the background */
         memcpy(columns + r * (classes + 1) + 1, d->scores->f + (i * a + r) * classes,
                (size_t)classes * sizeof *columns);
     TD_TRY(td_nms_run_scores(nms, &j->nms, boxes, columns, own, &n));
@@ -442,7 +443,7 @@ static td_status compare_image(const job *j, td_nms *nms, const detections *d, i
                           "the file's detections for image %d differ from the network's", i);
 }
 
-/* the best of the file's boxes, and what we take for the best of them */
+/* compares the file's detections with those that we select from its boxes and scores */
 static td_status compare_detections(const job *j, const td_onnx_eval *e)
 {
     td_status st = TD_OK;
@@ -466,7 +467,7 @@ out:
     return st;
 }
 
-/* --- either ----------------------------------------------------------------------------------- */
+/* --- classifiers and detectors ---------------------------------------------------------------- */
 
 static td_status compare_all(job *j, const td_onnx_graph *g, const td_program *back)
 {
@@ -541,7 +542,7 @@ td_status td_onnx_export(const char *weights, const char *out_path, const td_onn
     }
     TD_OUT(td_output_check(j.out_path));
     TD_OUT(open_network(&j, weights));
-    TD_OUT(td_output_check_new(j.out_path, j.o.overwrite)); /* after what is wrong with options */
+    TD_OUT(td_output_check_new(j.out_path, j.o.overwrite)); /* after the checks of the options */
     TD_OUT(make_model(&j));
     TD_OUT(td_onnx_write(j.model, j.out_path, j.o.verify ? verify : NULL, &j));
     if (stat(j.out_path, &file) == 0)

@@ -1,5 +1,6 @@
 /*
- * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sorts, compares with kept boxes
+ * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sorts the boxes and compares each with
+ * the kept boxes
  *
  * Among equal scores the lower box comes first, as in ONNX Runtime.
  */
@@ -23,7 +24,7 @@ static int by_score(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* corners [2, 2] of a diagonal, in any order */
+/* a, b: two opposite corners [2, 2], in any order */
 static float overlap(const float *a, const float *b)
 {
     float common = 1, area[2] = { 1, 1 };
@@ -49,7 +50,7 @@ static td_status keep(td_onnx_selection *s, int64_t image, int64_t label, int64_
 }
 
 typedef struct {
-    const float *boxes, *scores; /* of an image [A, 4], of its class [A] */
+    const float *boxes, *scores; /* boxes of an image [A, 4], scores of a class [A] */
     int64_t n, image, label;
     td_onnx_nms_limits limits;
 } suppression;

@@ -7,12 +7,12 @@
 #include "onnx/onnx_eval.h"
 
 typedef struct {
-    int64_t most;         /* most boxes of a class in an image */
-    float iou, score_min; /* a larger overlap suppresses; a score must be larger */
+    int64_t most;         /* maximum boxes per class and image */
+    float iou, score_min; /* a larger overlap suppresses; scores must be larger */
 } td_onnx_nms_limits;
 
 typedef struct {
-    int64_t *at; /* [n, 3]: image, class, box; for td_free, after a failure too */
+    int64_t *at; /* [n, 3]: image, class, box; call td_free, also after a failure */
     size_t n, cap;
 } td_onnx_selection;
 

@@ -4,12 +4,12 @@
  *     conv2d             Conv                    linear        Gemm, transB
  *     batch_norm_infer   BatchNormalization      relu6         Clip 0 .. 6
  *     global_avg_pool    GlobalAveragePool, Flatten
- *     resize_nearest     Resize where sides grow by whole factors, or Gather of rows and columns:
- *                        indices are exact, scales as float32 are not
- *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or with Gemm between
- *                        Flatten and Reshape
+ *     resize_nearest     Resize if sides grow by whole factors, otherwise Gather of rows and
+ *     columns: indices are exact, unlike float32 scales
+ *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or Gemm between Flatten
+ *     and Reshape
  *     bias_add           the third operand of its Conv, or Add
- *     join_heads         of each head Transpose and Reshape; Concat
+ *     join_heads         Transpose and Reshape of each head; Concat
  */
 #include "onnx/onnx_write.h"
 
@@ -17,7 +17,7 @@
 
 #include "ops/ops.h"
 
-/* [N, c, h, w], or [N, c] with h 0, N as in x */
+/* the type [N, c, h, w], or [N, c] if h is 0, with x's N */
 static td_onnx_value shape_like(const td_onnx_value *x, int64_t c, int64_t h, int64_t w)
 {
     td_onnx_value t = { .dtype = x->dtype, .rank = h ? 4 : 2 };
@@ -28,7 +28,7 @@ static td_onnx_value shape_like(const td_onnx_value *x, int64_t c, int64_t h, in
     return t;
 }
 
-/* operands as they are, one node, no attributes */
+/* one node with the same operands and no attributes */
 static void put_same(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const char *in[TD_IN_MAX];
@@ -99,7 +99,7 @@ static void put_norm(td_onnx_writer *e, const td_node *n, const char *op)
     put_relu_if(e, n, n->op != &td_op_batch_norm_infer, a->relu6, v);
 }
 
-/* operand i, [N, C, H, W], plus operand i + 1, [C] */
+/* operand i, [N, C, H, W], plus the bias, operand i + 1, [C] */
 static const char *biased(td_onnx_writer *e, const td_node *n, int i)
 {
     const char *x = td_writer_operand(e, n, i);
@@ -246,7 +246,7 @@ static void put_slice(td_onnx_writer *e, const td_node *n, const char *op)
                                    td_writer_ints(e, n, "/axes", 1, &axis)));
 }
 
-/* 0 copies a dimension of x, -1 is what remains */
+/* 0 copies a dimension of x, -1 is computed from the number of elements */
 static void put_reshape(td_onnx_writer *e, const td_node *n, const char *op)
 {
     int n_open = 0;
@@ -327,7 +327,7 @@ static void put_squeeze_excite(td_onnx_writer *e, const td_node *n, const char *
     const char *layer = is_conv ? "Conv" : "Gemm";
     const char *v = put_means(e, n);
     if (!is_conv)
-        v = TD_WRITER_ADD(e, "Flatten", n, &gate, v); /* axis 1 unless said otherwise */
+        v = TD_WRITER_ADD(e, "Flatten", n, &gate, v); /* its axis is 1 by default */
     v = TD_WRITER_ADD(e, layer, n, &hidden, v, td_writer_weight(e, n, 1, rank),
                       td_writer_operand(e, n, 2));
     if (!is_conv)
@@ -350,7 +350,7 @@ static void put_squeeze_excite(td_onnx_writer *e, const td_node *n, const char *
 /* clang-format off */
 static const struct {
     const td_op *op;
-    const char *onnx; /* the operator, of several the last */
+    const char *onnx; /* the operator, the last one if there are several */
     void (*put)(td_onnx_writer *e, const td_node *n, const char *onnx);
 } rows[] = {
     { &td_op_conv2d,                    "Conv",               put_conv },

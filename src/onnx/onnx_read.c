@@ -1,8 +1,9 @@
 /*
  * onnx_read.c -- parses an ONNX file; shares only the table of types with the writer
  *
- * One function per message.  A message with arrays in it is read twice: counted, then filled.  All
- * counts are charged to one budget, so that memory is bounded by the file and by the budget.
+ * One function per message.  A message that contains arrays is read twice: first to count, then to
+ * fill them.  All counts are charged to one budget, so that memory is bounded by the file's size
+ * and by the budget.
  */
 #include <string.h>
 
@@ -10,12 +11,12 @@
 #include "io/protobuf.h"
 #include "onnx/onnx.h"
 
-#define ITEMS_MAX 1000000 /* nodes, tensors, names, attributes and numbers of a file, together */
+#define ITEMS_MAX 1000000 /* total of nodes, tensors, names, attributes and numbers */
 
 typedef struct {
     td_onnx *m;
     const char *what;
-    int64_t n_left; /* of ITEMS_MAX */
+    int64_t n_left; /* what remains of ITEMS_MAX */
     bool has_graph, has_opset;
 } reader;
 

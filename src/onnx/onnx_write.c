@@ -1,6 +1,6 @@
 /*
- * onnx_write.c -- names, nodes and tensors of a model that is being written; parameters become
- * tensors when they are first read
+ * onnx_write.c -- adds names, nodes and tensors to a model; parameters become tensors when they are
+ * first read
  */
 #include "onnx/onnx_write.h"
 
@@ -36,7 +36,7 @@ const char *td_writer_name(td_onnx_writer *e, const char *a, const char *b)
     return td_onnx_text(e->m, name);
 }
 
-/* "layer1.0.conv1", or the op's name where the node has no parameters */
+/* "layer1.0.conv1", or the op's name if the node has no parameters */
 static void label_of(const td_node *n, char out[300])
 {
     const char *label = td_node_label(n);
@@ -59,7 +59,7 @@ td_onnx_value td_writer_shape(const td_onnx_writer *e, const td_value *v)
 
 /* --- nodes and tensors ------------------------------------------------------------------------ */
 
-/* append a node; its result's name.  Attributes go to the node added last. */
+/* append a node and return its result's name */
 const char *td_writer_add(td_onnx_writer *e, const char *op, const td_node *n,
                           const td_onnx_value *type, int n_in, const char *const *in)
 {
@@ -74,7 +74,7 @@ const char *td_writer_add(td_onnx_writer *e, const char *op, const td_node *n,
     return v.name;
 }
 
-/* a tensor that belongs to a node: a shape, a scalar */
+/* add a tensor that belongs to a node: a shape, a scalar */
 const char *td_writer_constant(td_onnx_writer *e, const td_node *n, const char *what,
                                td_dtype dtype, int rank, const int64_t *dim, const void *data,
                                size_t n_bytes)
@@ -99,7 +99,7 @@ const char *td_writer_ints(td_onnx_writer *e, const td_node *n, const char *what
                               (size_t)count * sizeof *values);
 }
 
-/* one element; false for a type that has no such numbers here */
+/* stores x as an element of dtype d; false if d is not supported */
 static bool element(td_dtype d, double x, unsigned char out[8])
 {
     float f = (float)x;
@@ -132,7 +132,7 @@ const char *td_writer_scalar(td_onnx_writer *e, const td_node *n, const char *wh
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-/* fp16 in the file, cast back; the program gets the same rounded numbers */
+/* stores an fp16 tensor and a cast back; the program gets the same rounded numbers */
 static const char *add_half(td_onnx_writer *e, const td_value *v, const char *name, int rank,
                             float *data)
 {
@@ -204,7 +204,7 @@ const char *td_writer_operand(td_onnx_writer *e, const td_node *n, int i)
     return td_writer_value(e, n->in[i]);
 }
 
-/* the same as a tensor of 2 or 4 dimensions, [A, B] or [A, B, 1, 1] */
+/* the same, as a tensor with 2 or 4 dimensions, [A, B] or [A, B, 1, 1] */
 const char *td_writer_weight(td_onnx_writer *e, const td_node *n, int i, int rank)
 {
     td_value v = *n->in[i];

@@ -4,10 +4,10 @@
  *     stack   [ a ][ b ] (mark) [ c ][ d ]     TUPLE pops c, d and the mark, pushes (c, d)
  *     memo    number -> value                  BINPUT 7 stores the top, BINGET 7 pushes it again
  *
- * Opcodes of protocols 2 to 4 that PyTorch writes have a function; others at most a name for the
- * message.  An opcode without a function ends the reading, so INST, OBJ, EXT1, BUILD of anything
- * that could run code, and opcodes of later Pythons, have no effect.  BUILD's state is dropped: it
- * is the `_metadata` of a state_dict, or the content of an opaque value.
+ * The opcodes of protocols 2 to 4 that PyTorch writes have a function; others have at most a name
+ * for the message.  An opcode without a function is an error, so INST, OBJ, EXT1, BUILD of anything
+ * that could run code, and opcodes of later Python versions, have no effect.  BUILD's state is
+ * dropped: it is the `_metadata` of a state_dict, or the content of an opaque value.
  *
  * Source: CPython, Lib/pickletools.py (opcodes and their arguments).
  */
@@ -24,7 +24,7 @@ enum {
     VALUES_MAX = 1000000, /* a ResNet-152 with its optimiser has about 60,000 */
     STACK_MAX = 100000,
     MEMO_MAX = 1000000,
-    LINE_MAX = 256, /* a module or a name */
+    LINE_MAX = 256, /* maximum length of a module or a name */
 };
 
 struct td_pickle {
@@ -44,14 +44,14 @@ typedef struct {
     bool is_done;
     td_pvalue **stack; /* [n_stack] */
     size_t n_stack, cap_stack;
-    size_t *marks; /* heights of the stack */
+    size_t *marks; /* stack heights at the marks */
     size_t n_marks, cap_marks;
     td_pvalue **memo; /* [n_memo]; NULL: not set */
     size_t n_memo, cap_memo;
     td_pickle *p;
 } machine;
 
-/* an opcode's argument */
+/* the form of an opcode's argument */
 typedef struct {
     int64_t whole;
     double real;
@@ -67,7 +67,7 @@ typedef enum {
     ARG_U64,
     ARG_F64,    /* big-endian */
     ARG_LONG1,  /* a length byte, then a little-endian number */
-    ARG_BYTES8, /* a text after its length in 1, 4, 8 bytes */
+    ARG_BYTES8, /* a text, preceded by its length in 1, 4 or 8 bytes */
     ARG_BYTES32,
     ARG_BYTES64,
     ARG_LINES, /* two lines */
@@ -88,7 +88,7 @@ const char *td_pickle_kind_name(td_pickle_kind kind)
     return names[kind];
 }
 
-/* --- errors: all with the byte offset --------------------------------------------------------- */
+/* --- errors, all with the byte offset --------------------------------------------------------- */
 
 static td_status refuse(const machine *m, td_status st, const char *why)
 {
@@ -100,7 +100,7 @@ static td_status cut_off(const machine *m)
     return refuse(m, TD_EFORMAT, "the pickle is truncated");
 }
 
-/* a foreign text for a message: printable or '?' */
+/* formats a text from the file for a message; unprintable characters become '?' */
 static void print_safe(td_ptext t, char *out, size_t room)
 {
     size_t n = t.len < room - 1 ? t.len : room - 1;
@@ -202,7 +202,7 @@ static td_status run_proto(machine *m, const arg *a, int param)
     return TD_OK;
 }
 
-/* frames only give the size to read ahead */
+/* ignored: a frame only gives the size to read ahead */
 static td_status run_nothing(machine *m, const arg *a, int param)
 {
     (void)m, (void)a, (void)param;
@@ -267,7 +267,7 @@ static td_status run_long(machine *m, const arg *a, int param)
 {
     td_pvalue *v;
     (void)param;
-    /* for example a seed of 128 bits: not needed here */
+    /* for example a 128-bit seed, which is not needed */
     TD_TRY(push_new(m, a->text.len > 8 ? TD_PICKLE_OPAQUE : TD_PICKLE_INT, &v));
     if (v->kind == TD_PICKLE_INT)
         v->whole = a->whole;
@@ -403,7 +403,7 @@ static td_status run_set(machine *m, const arg *a, int param)
     return run_add(m, TD_PICKLE_DICT, (size_t)param);
 }
 
-/* ("storage", class, key, device, elements): a storage outside of the pickle */
+/* ("storage", class, key, device, elements): a storage outside the pickle */
 static td_status run_persistent(machine *m, const arg *a, int param)
 {
     td_pvalue *v;
@@ -423,7 +423,7 @@ static td_status run_persistent(machine *m, const arg *a, int param)
     return TD_OK;
 }
 
-/* `callee` and its arguments, the two topmost values */
+/* checks that the two topmost values are a callee and its arguments */
 static td_status need_call(machine *m, const td_pvalue **callee, const td_pvalue **args)
 {
     TD_TRY(need(m, 2));
@@ -527,7 +527,7 @@ static const opcode opcodes[256] = {
     [0x81] = { "NEWOBJ",           ARG_NONE,    run_new_object, 0 },
     ['b']  = { "BUILD",            ARG_NONE,    run_build, 0 },
 
-    /* errors; listed for their names */
+    /* these are errors; listed for their names */
     ['i']  = { .name = "INST" },      ['o']  = { .name = "OBJ" },
     [0x82] = { .name = "EXT1" },      [0x83] = { .name = "EXT2" },
     [0x84] = { .name = "EXT4" },      [0x92] = { .name = "NEWOBJ_EX" },
@@ -595,7 +595,7 @@ static td_status read_real(machine *m, double *out)
     return TD_OK;
 }
 
-/* two's complement of text.len bytes; only up to 8 of them make a number */
+/* two's complement with text.len bytes; only up to 8 bytes become a number */
 static td_status read_long(machine *m, arg *a)
 {
     uint64_t x = 0;
@@ -634,7 +634,7 @@ static td_status read_arg(machine *m, arg_kind kind, arg *a)
     return TD_OK;
 }
 
-/* --- the loop --------------------------------------------------------------------------------- */
+/* --- the main loop ---------------------------------------------------------------------------- */
 
 static td_status step(machine *m)
 {

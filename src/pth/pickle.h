@@ -2,9 +2,9 @@
  * pth/pickle.h -- reads the subset of Python's pickles used by PyTorch's weight files
  *
  * A pickle is a program for a machine with a stack and a memo; Python's reader calls any function
- * that it names.  This one has a fixed table of opcodes and a fixed table of names
- * (pickle_names.c), and calls nothing: every opcode and every name only makes a value of the kinds
- * below.  Anything else is an error with its name and byte offset.
+ * that it names.  This reader has a fixed table of opcodes and a fixed table of names
+ * (pickle_names.c), and calls nothing: opcodes and names only create values of the kinds below.
+ * Anything else is an error with its name and byte offset.
  *
  *     td_pickle *p;
  *     TD_TRY(td_pickle_load(bytes, n, 0, "w.pth", &p));
@@ -34,10 +34,10 @@ typedef enum {
     TD_PICKLE_TUPLE,
     TD_PICKLE_LIST,
     TD_PICKLE_DICT,
-    TD_PICKLE_NAME,    /* of the table: a class or a function */
+    TD_PICKLE_NAME,    /* a class or a function in the table */
     TD_PICKLE_STORAGE, /* where a tensor's elements are */
     TD_PICKLE_TENSOR,
-    TD_PICKLE_OPAQUE, /* known by name only: a numpy scalar, a device, ... */
+    TD_PICKLE_OPAQUE, /* only its type is known: a numpy scalar, a device, ... */
 } td_pickle_kind;
 
 typedef struct td_pvalue td_pvalue;
@@ -49,7 +49,7 @@ typedef struct {
 } td_ptext;
 
 typedef struct {
-    td_pvalue **at; /* of a dict: key, value, key, value */
+    td_pvalue **at; /* in a dict: key, value, key, value */
     size_t n, cap;
 } td_plist;
 
@@ -72,10 +72,10 @@ typedef struct {
 
 struct td_pvalue {
     td_pickle_kind kind;
-    td_pvalue *next;       /* links all values of a pickle */
-    td_pvalue *attributes; /* of a DICT: its __dict__, set by BUILD; NULL: none */
+    td_pvalue *next;       /* list of all values of the pickle */
+    td_pvalue *attributes; /* DICT only: its __dict__, set by BUILD; NULL: none */
     union {
-        int64_t whole; /* and BOOL */
+        int64_t whole; /* INT and BOOL */
         double real;
         td_ptext text;
         td_plist list; /* TUPLE, LIST, DICT */
@@ -101,13 +101,14 @@ TD_CHECKED td_status td_pickle_load(const void *bytes, size_t n_bytes, size_t at
 void td_pickle_free(td_pickle *p);
 
 const td_pvalue *td_pickle_root(const td_pickle *p);
-const td_pvalue *td_pickle_values(const td_pickle *p); /* all of them, by ->next */
-size_t td_pickle_end(const td_pickle *p);              /* the byte after it */
+const td_pvalue *td_pickle_values(const td_pickle *p); /* all values, linked by ->next */
+size_t td_pickle_end(const td_pickle *p);              /* offset of the byte after the pickle */
 
-/** Value of a text key in a dict, the last when there are several; NULL: no dict, or absent. */
+/** The value of a text key in a dict, the last one if there are several; NULL: not a dict, or
+    absent. */
 const td_pvalue *td_pickle_get(const td_pvalue *dict, const char *key);
 
-/** Is it this text? */
+/** Is the value this text? */
 bool td_pvalue_is(const td_pvalue *v, const char *text);
 
 /** "a tuple", "a tensor" */

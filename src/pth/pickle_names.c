@@ -2,7 +2,7 @@
  * pickle_names.c -- the allowed names, and tensors made from their arguments
  *
  * A tensor is a view of a storage: offset, sizes, strides.  They come from the file, so they are
- * checked here, including for overflow: the farthest element must be inside the storage.
+ * checked here, including for overflow: the last element must be inside the storage.
  *
  * Source: PyTorch 2, torch/_utils.py (_rebuild_*), torch/storage.py; the list of names is a part of
  * torch/_weights_only_unpickler.py.
@@ -59,7 +59,7 @@ static td_status read_ints(const td_pvalue *v, const char *what, int64_t out[TD_
     return TD_OK;
 }
 
-/* number of elements, and the index of the farthest one; false when either overflows */
+/* computes the number of elements, and the index of the last one; false if either overflows */
 static bool measure(const td_ptensor *t, int64_t *n, int64_t *last)
 {
     size_t count = 1, at = (size_t)t->offset, step;
@@ -112,7 +112,7 @@ static td_status call_tensor(const td_plist *args, td_pvalue *out)
     return TD_OK;
 }
 
-/* types without a storage class: td_dtype has none of them, so they are not measured */
+/* types without a storage class: td_dtype lacks them, so their size is not computed */
 static td_status call_tensor_v3(const td_plist *args, td_pvalue *out)
 {
     if (args->n < 7 || !is_kind(args, 0, TD_PICKLE_STORAGE) || !is_kind(args, 6, TD_PICKLE_NAME))
@@ -156,7 +156,7 @@ static const td_pickle_name names[] = {
     STORAGE("Long",         8,  TD_DT_I64),
     STORAGE("Int",          4,  TD_DT_I32),
     STORAGE("Byte",         1,  TD_DT_U8),
-    STORAGE("Bool",         1,  TD_DT_U8), /* a byte each, 0 or 1 */
+    STORAGE("Bool",         1,  TD_DT_U8), /* one byte per element, 0 or 1 */
     STORAGE("Short",        2,  TD_DT_NONE),
     STORAGE("Char",         1,  TD_DT_NONE),
     STORAGE("ComplexFloat", 8,  TD_DT_NONE),

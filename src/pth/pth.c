@@ -9,8 +9,8 @@
  *               for each KEY: i64 number of elements, the bytes | end of file
  *
  * The object is read first, then the state_dict is chosen from it, and only its tensors' bytes are
- * read.  A tensor that covers its storage in order is read directly; others (transposed, parts of a
- * larger storage) are gathered from a storage that is kept until the end.
+ * read.  A tensor that covers its storage in order is read directly; other tensors (transposed,
+ * parts of a larger storage) are gathered from a copy of the storage, which is kept until the end.
  *
  * From a training checkpoint the optimizer's state_dict is read as well:
  *
@@ -36,12 +36,12 @@
 #include "pth/pth_metadata.h"
 #include "pth/zip.h"
 
-#define NAME       "%.200s" /* a foreign name in a message */
+#define NAME       "%.200s" /* a name from the file, in a message */
 #define PICKLE_MAX (64u << 20)
 #define KEY_MAX    256
 #define SLACK      (16u << 20) /* allowance beyond four times the file's size for all tensors */
-/* of an optimizer: limits of the walk over values, which a pickle may share */
-#define GROUPS_MAX 2      /* what the reference's main.py makes, and plain SGD(net.parameters()) */
+/* limits for an optimizer's state, since a pickle may contain the same value many times */
+#define GROUPS_MAX 2      /* the reference's main.py has 2, plain SGD(net.parameters()) 1 */
 #define PARAMS_MAX 100000 /* an SE-ResNeXt-101 has 446 */
 #define STATE_MAX  16     /* entries of one parameter's state; RMSprop has 3 */
 
@@ -49,10 +49,10 @@
 static const unsigned char magic[15] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
                                          0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e };
 
-/* a storage of the file */
+/* a storage in the file */
 typedef struct {
-    size_t entry;     /* zip */
-    uint64_t at;      /* legacy */
+    size_t entry;     /* zip: index of its entry */
+    uint64_t at;      /* legacy: file offset */
     uint64_t n_bytes; /* available */
     void *data;       /* loaded when first gathered from; owned */
 } storage;
@@ -103,7 +103,7 @@ static td_status read_storage(reader *r, const storage *s, void *to)
     return td_blob_read(&r->blob, s->at, (size_t)s->n_bytes, to);
 }
 
-/* copies a text for a message or a key; false when it does not fit or has a NUL */
+/* copies a text for a message or a key; false if it does not fit or has a NUL */
 static bool copy_text(td_ptext t, char *out, size_t room)
 {
     size_t n = t.len < room - 1 ? t.len : room - 1;
@@ -146,7 +146,7 @@ static bool is_in_order(const td_ptensor *x)
     return true;
 }
 
-/* a strided view to C order; x->n > 0 */
+/* copies a strided view to C order; x->n > 0 */
 static void gather(const td_ptensor *x, const unsigned char *from, unsigned char *to)
 {
     const size_t each = td_dtype_bytes(x->dtype);
@@ -236,7 +236,7 @@ static td_status add_tensors(reader *r, const char *prefix, const td_plist *dict
     return TD_OK;
 }
 
-/* --- which dict ------------------------------------------------------------------------------- */
+/* --- choosing the dict ------------------------------------------------------------------------ */
 
 static bool has_tensors(const td_pvalue *v)
 {
@@ -285,7 +285,7 @@ static td_status choose(const reader *r, const td_pvalue *root, const td_pvalue 
 
 /* --- other entries of a checkpoint ------------------------------------------------------------ */
 
-/* a number, or a tensor of one */
+/* reads a number, or a tensor with one element */
 static td_status read_real(reader *r, const td_pvalue *v, const char *name, bool *is_there,
                            double *out)
 {
@@ -340,7 +340,7 @@ static td_status note_arch(reader *r, const td_pvalue *root)
     return td_tensors_set_meta(r->t, "torch.arch", text);
 }
 
-/* what a file that `convert` wrote says about its network */
+/* reads the network's metadata that `tandem convert` wrote */
 static td_status note_network(reader *r, const td_pvalue *from)
 {
     const td_pvalue *own = from ? td_pickle_get(from, TD_PTH_METADATA_KEY) : NULL;
@@ -579,7 +579,7 @@ static td_status load_zip(reader *r)
 
 /* --- the legacy container --------------------------------------------------------------------- */
 
-/* loads the pickle at *at and advances *at; also when it is larger than what was read */
+/* loads the pickle at *at and advances *at; reads more of the file if necessary */
 static td_status load_next(const reader *r, size_t *at, td_pickle **out)
 {
     td_status st = td_pickle_load(r->text, r->n_text, *at, r->what, out);
@@ -590,7 +590,7 @@ static td_status load_next(const reader *r, size_t *at, td_pickle **out)
     return st;
 }
 
-/* 1001, and {"little_endian": True, ...} */
+/* checks the pickles 1001 and {"little_endian": True, ...} */
 static td_status check_prologue(const reader *r, size_t *at)
 {
     td_status st = TD_OK;
@@ -609,7 +609,7 @@ out:
     return st;
 }
 
-/* key -> the storage that the object's pickle names by it */
+/* builds a map from key to the storage in the object's pickle */
 static td_status index_storages(const reader *r, td_map *named)
 {
     char key[KEY_MAX];

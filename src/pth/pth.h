@@ -13,8 +13,8 @@
  *     torch.container   "zip" or "legacy"
  *     torch.section     the entry that was read, "state_dict"; absent for a bare state_dict
  *     torch.epoch       a whole number
- *     torch.best_prec1  the best accuracy, as the trainer counted it
- *     torch.arch        the architecture's name in the trainer's words
+ *     torch.best_prec1  the best accuracy, in the trainer's units
+ *     torch.arch        the architecture's name in the trainer
  *
  *     tandem.*          metadata on the network written by `tandem convert`: pth/pth_metadata.h
  *
@@ -29,7 +29,7 @@
 
 #define TD_PTH_HEAD_BYTES 16
 
-/** Do the first bytes of a file, up to TD_PTH_HEAD_BYTES of them, look like PyTorch's? */
+/** Do the first bytes of a file (up to TD_PTH_HEAD_BYTES) look like a PyTorch file? */
 bool td_pth_is(const void *head, size_t n_bytes);
 
 /**
@@ -37,7 +37,7 @@ bool td_pth_is(const void *head, size_t n_bytes);
  *
  *   TD_ENOTFOUND     no such file
  *   TD_EIO           unreadable, or not a regular file
- *   TD_EFORMAT       malformed or damaged: the message names the file and the place
+ *   TD_EFORMAT       malformed or damaged: the message names the file and the position
  *   TD_EUNSUPPORTED  an opcode, a name, a type or a byte order that is not supported
  *   TD_ELIMIT        larger than the limits of pth/pickle.h; or the tensors together have more
  *                    than four times the file's bytes
@@ -53,8 +53,8 @@ TD_CHECKED td_status td_pth_parse(const void *bytes, size_t n_bytes, const char 
  * Read a training checkpoint: besides the tensors of its state_dict
  *
  *     ema.NAME                      tensors of state_dict_ema, if it has one
- *     optimizer.I.momentum_buffer   the optimizer's state of parameter I, if any;
- *     optimizer.I.square_avg        step counts are left out
+ *     optimizer.I.momentum_buffer   the optimizer's state for parameter I, if any;
+ *     optimizer.I.square_avg        step counts are ignored
  *
  * and metadata "torch.param_groups", a JSON array of the one or two groups of parameters:
  *

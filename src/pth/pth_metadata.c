@@ -1,8 +1,9 @@
 /*
- * pth_metadata.c -- the dict "tandem", written and read
+ * pth_metadata.c -- writes and reads the dict "tandem"
  *
- * Values come from a foreign file.  Their kinds, ranges and lengths are checked here; what they
- * mean (a network's name, a graph) is checked by those who read the same metadata of .safetensors.
+ * Values come from an untrusted file.  Their kinds, ranges and lengths are checked here; their
+ * meaning (a network's name, a graph) is checked by the code that reads the same metadata from
+ * .safetensors files.
  */
 #include "pth/pth_metadata.h"
 
@@ -17,9 +18,9 @@
 #define PREFIX "tandem."
 
 enum {
-    NUMBER_MAX = 1 << 24, /* as of td_weight_metadata_apply */
+    NUMBER_MAX = 1 << 24, /* as in td_weight_metadata_apply */
     LIST_MAX = 1 << 20,
-    BYTES_MAX = 64 << 20, /* of all texts; a pickle may name one text many times */
+    BYTES_MAX = 64 << 20, /* total of all texts; a pickle may refer to one text many times */
     KEY_ROOM = 64
 };
 
@@ -134,7 +135,7 @@ td_status td_pth_metadata_write(const td_tensors *t, const char *what, td_pth_wr
 
 typedef struct {
     const char *what, *key;
-    size_t n_bytes; /* of texts taken so far */
+    size_t n_bytes; /* bytes of texts copied so far */
 } source;
 
 static td_status refuse(const source *s, const td_pvalue *v, const char *wanted)
@@ -144,7 +145,8 @@ static td_status refuse(const source *s, const td_pvalue *v, const char *wanted)
                     td_pickle_kind_name(v->kind), s->key, wanted);
 }
 
-/* terminated, for td_free; NULL in `out` after a failure */
+/* copies a text with a terminating NUL, to be released with td_free; *out is NULL after a
+   failure */
 static td_status copy_text(source *s, const td_pvalue *v, char **out)
 {
     *out = NULL;

@@ -40,7 +40,7 @@ static void put(td_pth_writer *w, const char *opcodes)
     td_text_add_bytes(&w->pickle, opcodes, strlen(opcodes));
 }
 
-/* an opcode and a number of n bytes, lowest first */
+/* an opcode and a number of n bytes, lowest byte first */
 static void put_number(td_pth_writer *w, char opcode, uint64_t value, int n)
 {
     unsigned char bytes[9] = { (unsigned char)opcode };
@@ -189,7 +189,7 @@ void td_pth_writer_release(td_pth_writer *w)
 typedef struct {
     td_atomic *file;
     uint64_t at;       /* bytes written */
-    td_text directory; /* rows of the entries written */
+    td_text directory; /* directory rows of the entries written */
     int n_entries;
 } archive;
 
@@ -237,7 +237,7 @@ static td_status put_entry(archive *a, const char *name, const void *bytes, size
     TD_TRY(append(a, bytes, n_bytes));
 
     (void)td_put_le(row, 0x02014b50, 4);
-    (void)td_put_le(row + 4, VERSION_NEEDED, 2); /* made by */
+    (void)td_put_le(row + 4, VERSION_NEEDED, 2); /* version made by */
     put_common(row + 6, crc, n_bytes, n_name, 0);
     (void)td_put_le(row + 42, begin, 4);
     td_text_add_bytes(&a->directory, (const char *)row, sizeof row);

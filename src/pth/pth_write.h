@@ -26,19 +26,21 @@
 #include "base/text.h"
 #include "io/safetensors.h"
 
-/** All zero is a valid empty writer. */
+/** Zero-initialise for an empty writer. */
 typedef struct {
     td_text pickle;
-    td_tensor *storages; /* [n] their data is borrowed */
+    td_tensor *storages; /* [n]; their data is borrowed */
     size_t n, cap;
     td_status st;
 } td_pth_writer;
 
-/** The calls up to its end fill a dict or a list; in a dict, keys and values alternate. */
+/** Begin and end dicts and lists; calls in between add items.  In a dict, keys and values
+    alternate. */
 void td_pth_dict(td_pth_writer *w);
 void td_pth_ordered_dict(td_pth_writer *w);
 void td_pth_end_dict(td_pth_writer *w);
-/** The dict that was ended last becomes the attributes of the ordered dict ended before it. */
+/** Set the attributes of an ordered dict: write it, then the dict with its attributes, then call
+    this. */
 void td_pth_attributes(td_pth_writer *w);
 void td_pth_list(td_pth_writer *w);
 void td_pth_end_list(td_pth_writer *w);

@@ -12,10 +12,10 @@
 #include "base/map.h"
 #include "pth/zip_layout.h"
 
-#define NAME "%.200s" /* a foreign name in a message */
+#define NAME "%.200s" /* a name from the file, in a message */
 
 typedef struct {
-    const char *name; /* the map's */
+    const char *name; /* owned by the map */
     uint64_t n_bytes;
 } entry;
 
@@ -73,7 +73,7 @@ static td_status open_archive(td_zip *z)
     return st;
 }
 
-/* relative, without "..", with one kind of separator */
+/* is the name relative, without "..", with '/' as separator? */
 static bool is_plain_name(const char *name)
 {
     if (!*name || *name == '/' || strchr(name, '\\'))

@@ -1,16 +1,16 @@
 /*
  * pth/zip.h -- reads uncompressed entries of a zip archive
  *
- * libzip reads the directory and the entries; before that, the layout is checked here: the
- * directory ends where its end record says, and no two entries share a byte of the file, which
- * libzip does not check.  Compressed or encrypted entries are an error, so that an archive never
- * yields more bytes than it has.  So are names that leave the folder, and duplicate names.
+ * libzip reads the directory and the entries.  Before that this module checks the layout, which
+ * libzip does not: the directory must end where its end record says, and no two entries may share a
+ * byte of the file.  Compressed or encrypted entries are an error, so that an archive never yields
+ * more bytes than it has.  So are duplicate names and names that lead out of the folder.
  *
  *     td_zip *z;
  *     TD_TRY(td_zip_open(&blob, &z));
  *     size_t i;
  *     if (td_zip_find(z, "archive/data.pkl", &i))
- *         TD_OUT(td_zip_read(z, i, to));        td_zip_bytes(z, i) of them
+ *         TD_OUT(td_zip_read(z, i, to));        reads td_zip_bytes(z, i) bytes
  *     td_zip_close(z);
  */
 #ifndef TD_PTH_ZIP_H
@@ -25,7 +25,7 @@ typedef struct td_zip td_zip;
 /**
  * `b` is borrowed until td_zip_close.
  *
- *   TD_EFORMAT       malformed, overlapping, a name twice, a name with ".."
+ *   TD_EFORMAT       malformed, overlapping entries, a duplicate name, a name with ".."
  *   TD_EUNSUPPORTED  an entry is compressed or encrypted
  *   TD_ELIMIT        more than 100,000 entries
  *   TD_EIO, TD_ENOMEM

@@ -5,8 +5,8 @@
  *       ^ offset of entry 0                       ^ cd                             22 + comment
  *
  * Each row of the directory gives an entry's offset and size; its local header gives the lengths of
- * name and extra field, so that the entry's span in the file is known.  Sorted by offset, spans
- * must not overlap and must end before the directory.  Gaps are allowed: writers pad.
+ * name and extra field, so that the entry's position and size in the file are known.  Sorted by
+ * offset, spans must not overlap and must end before the directory.  Gaps are allowed: writers pad.
  *
  * Source: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 to 4.3.16, 4.5.3.
  */
@@ -40,7 +40,7 @@ enum {
 /* the content of the end records */
 typedef struct {
     uint64_t n_entries, cd_at, cd_bytes;
-    uint64_t end_at; /* of the first of them: where the directory must end */
+    uint64_t end_at; /* start of the first end record: the directory must end there */
 } ending;
 
 typedef struct {
@@ -77,7 +77,7 @@ static td_status read_end64(const td_blob *b, uint64_t end_at, bool is_saturated
     return TD_OK;
 }
 
-/* the last end record whose comment reaches the end of the file */
+/* finds the last end record whose comment ends at the end of the file */
 static td_status find_end(const td_blob *b, const unsigned char *tail, size_t n_tail, size_t *at)
 {
     for (size_t i = n_tail - END_BYTES + 1; i-- > 0;)
