@@ -39,7 +39,7 @@ static int word_index(const char *const *words, int n, const char *text)
 
 /* --- switches --------------------------------------------------------------------------------- */
 
-/* TensorFlow's reading of a boolean: an unknown value counts as not set. */
+/* Parses a boolean like TensorFlow: an unknown value counts as not set. */
 static td_amp_switch tf_switch(const source *s, const char *name)
 {
     static const char *const words[] = { "0", "false", "1", "true" };
@@ -115,7 +115,7 @@ static td_status read_rule(const source *s, td_amp_env *e)
 
 /* clang-format off */
 static const struct {
-    size_t offset; /* of the td_amp_edit */
+    size_t offset; /* offset of the td_amp_edit */
     const char *own, *newer, *older; /* older: NULL for the clear list */
 } edits[] = {
     { offsetof(td_amp_env, allow), "ALLOW", "ALLOWLIST", "WHITELIST" },

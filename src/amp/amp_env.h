@@ -5,7 +5,7 @@
  *     TD_TRY(td_amp_env_read(NULL, NULL, &e));
  *     if (e.amp == TD_AMP_ON) ...
  *
- * Tandem's variables; other values than these are errors:
+ * Tandem's variables; values other than these are errors:
  *
  *   TANDEM_AMP                       0 off, 1 on, bf16 or fp16: on with this half type
  *   TANDEM_AMP_LEVEL                 default, tensor_cores_only, unsafe_force_all,
@@ -15,15 +15,15 @@
  *                                    op names, Tandem's or TensorFlow's, separated by commas
  *   TANDEM_AMP_LOG_PATH              folder for graphs and lists
  *
- * TensorFlow's, used where Tandem's is not set (an empty variable counts as not set).  P stands for
- * TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE:
+ * TensorFlow's variables, used if Tandem's is not set (an empty variable counts as not set).  P
+ * stands for TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE:
  *
  *   TF_ENABLE_AUTO_MIXED_PRECISION                 rewrite and loss scaling: 0, 1, false, true
- *   TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE   the rewrite alone; wins over the one above
- *   TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING    loss scaling alone; wins likewise
+ *   TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE   the rewrite alone; overrides the one above
+ *   TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING    loss scaling alone; overrides likewise
  *   P_{ALLOW,INFER,DENY,CLEAR}LIST_{ADD,REMOVE}    applied first
  *   P_{WHITE,GRAY,BLACK}LIST_{ADD,REMOVE}          the older spelling, applied after them
- *   P_LEVEL                                        an unknown level is the default, as there
+ *   P_LEVEL                                        an unknown level is the default
  *   P_LOG_PATH
  *   P_EMULATE_FP16                                 half on the CPU with float32 kernels; default on
  *
@@ -40,7 +40,8 @@
 
 typedef enum { TD_AMP_UNSAID, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
 
-/* All zero: no variable is set.  Texts are the environment's own, valid while it is not changed. */
+/* All zero: no variable is set.  Texts point into the environment, and are valid until it is
+   changed. */
 typedef struct {
     td_amp_switch amp;          /* run the rewrite */
     td_amp_switch loss_scaling; /* by TensorFlow's variables only */
@@ -53,10 +54,11 @@ typedef struct {
     td_amp_switch emulate;
 } td_amp_env;
 
-/** A variable's value, or NULL. */
+/** Returns a variable's value, or NULL. */
 typedef const char *(*td_amp_getenv)(void *ctx, const char *name);
 
-/** Read the variables through `get`; NULL: the process's.  TD_EUSAGE: a malformed TANDEM_ value. */
+/** Read the variables with `get`; NULL: the process's environment.  TD_EUSAGE: a malformed TANDEM_
+    value. */
 TD_CHECKED td_status td_amp_env_read(td_amp_getenv get, void *ctx, td_amp_env *out);
 
 #endif

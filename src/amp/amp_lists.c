@@ -2,9 +2,9 @@
  * amp_lists.c -- builds the four lists: a column of the table, then the edits, then a search for
  * duplicates
  *
- * The order is TensorFlow's: level tensor_cores_only empties three lists before the edits, so that
- * edits of those are ignored; treat_infer_as_deny applies after them, so that it changes the
- * meaning of a class and not the contents of the lists.
+ * The order is TensorFlow's: level tensor_cores_only skips three lists, so that edits of those are
+ * ignored; treat_infer_as_deny applies after the edits, so that it changes the meaning of a class
+ * and not the contents of the lists.
  */
 #include "amp/amp_lists.h"
 
@@ -28,7 +28,7 @@ struct td_amp_lists {
 };
 
 static const char *const list_names[N_LISTS] = { "allow", "infer", "deny", "clear" };
-static const char letters[] = "AIDC"; /* the same in the table */
+static const char letters[] = "AIDC"; /* the letters of these in the table */
 
 /* clang-format off */
 static const struct {
@@ -44,7 +44,7 @@ static const struct {
 
 #define N_TABLE (sizeof table / sizeof table[0])
 
-/* Half on the CPU by the vector library: infer ops in addition to the half column's. */
+/* Half on the CPU by the vector library: infer ops in addition to those in the half column. */
 static const char *const infer_on_cpu[] = { "Rsqrt", "Square", "SquaredDifference" };
 
 static int list_index(td_amp c)
@@ -67,7 +67,7 @@ static char letter_of(size_t row, const td_amp_list_opts *o)
 {
     bool is_current = o->rule == TD_AMP_RULE_CURRENT;
     if (o->mode == TD_AMP_MODE_BF16)
-        return table[row].bfloat16[is_current]; /* the classic rule uses 2.15's */
+        return table[row].bfloat16[is_current]; /* the classic rule uses the list of 2.15 */
     if (o->mode == TD_AMP_MODE_FP16_CPU)
         for (size_t i = 0; i < sizeof infer_on_cpu / sizeof infer_on_cpu[0]; i++)
             if (strcmp(table[row].name, infer_on_cpu[i]) == 0)
@@ -196,7 +196,7 @@ static td_status fill(td_amp_lists *ls, const td_amp_list_opts *o)
     return find_conflicts(ls);
 }
 
-/* --- the header's functions ------------------------------------------------------------------- */
+/* --- public functions ------------------------------------------------------------------------- */
 
 td_status td_amp_lists_new(const td_amp_list_opts *opts, td_amp_lists **out)
 {

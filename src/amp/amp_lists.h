@@ -9,7 +9,7 @@
  *
  * Names are TensorFlow's.  Edits are texts of names separated by commas; as in TensorFlow they are
  * not trimmed ("Abs, Relu" names "Abs" and " Relu"), and they are applied in the order add[0],
- * remove[0], add[1], remove[1], so that the older spelling of a variable can bring back what the
+ * remove[0], add[1], remove[1], so that the older spelling of a variable can add again what the
  * newer one removed.
  */
 #ifndef TD_AMP_AMP_LISTS_H
@@ -40,13 +40,13 @@ typedef struct {
     td_amp_mode mode;
     td_amp_level level;
     td_amp_edit allow, infer, deny, clear;
-    const char *(*resolve)(const char *name); /* an edit's name -> TensorFlow's; NULL: as it is */
+    const char *(*resolve)(const char *name); /* an edit's name -> TensorFlow's; NULL: unchanged */
 } td_amp_list_opts;
 
 typedef struct td_amp_lists td_amp_lists;
 
 /**
- * Make the lists; the caller frees *out.  TD_ENOMEM.  An op in two lists is no error here: the
+ * Make the lists; the caller frees *out.  TD_ENOMEM.  An op in two lists is not an error here: the
  * rewrite reports it (td_amp_opts.conflict), other callers use td_amp_lists_check.
  */
 TD_CHECKED td_status td_amp_lists_new(const td_amp_list_opts *opts, td_amp_lists **out);
@@ -61,7 +61,7 @@ td_amp td_amp_lists_class(const td_amp_lists *l, const char *op);
 /** The names in a list, sorted, before the level merges infer into deny; borrowed. */
 const char *const *td_amp_lists_names(const td_amp_lists *l, td_amp list, int *n);
 
-/** Ops in more than one list, sorted, each as often as it is listed; borrowed. */
+/** Ops in more than one list, sorted, each repeated for every list; borrowed. */
 const char *const *td_amp_lists_conflicts(const td_amp_lists *l, int *n);
 
 /** "allow", "infer", "deny", "clear"; "unlisted" for TD_AMP_NONE. */

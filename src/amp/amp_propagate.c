@@ -2,15 +2,15 @@
  * amp_propagate.c -- type propagation: each step floods the type graph or sweeps it in order
  *
  *   allow --> infer --> clear --> allow       everything between two allow ops becomes half,
- *   deny  --> infer --> clear --> infer       unless denial reaches it the same way
+ *   deny  --> infer --> clear --> infer       unless deny reaches it on the same path
  *
  * A flood starts at vertices of one kind and enters neighbours that have all bits in `need` and
  * none in `avoid`.  A vertex is entered once, so each step is linear in the edges.
  *
  * Source: TensorFlow's auto_mixed_precision, releases 1.15, 2.15 and 2.21: same classes, steps and
  * order.  Omitted on purpose: a cast whose float32 result is an output is not retargeted; the
- * statistics of a batch norm never follow (no type test passes for them); emulation does not
- * depend on the order of nodes; 1.15's own rule for stacks and tensor arrays.
+ * statistics of a batch norm never follow (they fail the type test); emulation does not depend on
+ * the order of nodes; the rule of 1.15 for stacks and tensor arrays is missing.
  */
 #include "amp/amp_propagate.h"
 
@@ -55,9 +55,9 @@ static void take_back(td_amp_propagation *p, int v, td_amp_step step, int source
 
 typedef struct {
     bool up, down;
-    uint32_t need, avoid; /* to enter a vertex */
-    uint32_t set;         /* on the root and all entered; also avoided */
-    char letter;          /* 0: only the bits */
+    uint32_t need, avoid; /* bits required and excluded to enter a vertex */
+    uint32_t set;         /* bits set on the root and all entered vertices; also avoided */
+    char letter;          /* colour to set; 0: only the bits */
     td_amp_step step;
 } flood;
 
@@ -95,7 +95,7 @@ static void flood_from(td_amp_propagation *p, const flood *f, int root)
     }
 }
 
-/* From every vertex with the bits `have` and without `lack`. */
+/* Floods from every vertex with the bits `have` and without `lack`. */
 static void flood_all(td_amp_propagation *p, const flood *f, uint32_t have, uint32_t lack)
 {
     for (int v = 0; v < p->g->n_vertices; v++)
@@ -112,7 +112,7 @@ static bool is_forced(const td_amp_propagation *p, int v)
            !(p->g->nodes[p->g->vertices[v].node].flags & never);
 }
 
-/* Before type checks: integers too.  True when anything was painted. */
+/* Before type checks, so integers are included.  True if any vertex was changed. */
 static bool allow_ops(td_amp_propagation *p)
 {
     bool any = false;
@@ -126,7 +126,7 @@ static bool allow_ops(td_amp_propagation *p)
 
 /* --- deny ------------------------------------------------------------------------------------- */
 
-/* Denial flows down, but not into a tail of clear ops that no infer or deny op follows. */
+/* Deny spreads downstream, but not into trailing clear ops that no infer or deny op follows. */
 static void spread_denial(td_amp_propagation *p)
 {
     const flood judged = { .up = true, .need = BIT_CLEAR_OP, .set = BIT_JUDGED };
@@ -152,7 +152,7 @@ static void fill_between(td_amp_propagation *p)
     flood_all(p, &between, BIT_ALLOW_OP | BIT_ELIGIBLE, BIT_BETWEEN);
 }
 
-/* The first half input, or -1; -1 also where an input is denied. */
+/* The first half input, or -1; also -1 if an input is denied. */
 static int half_input(const td_amp_propagation *p, int v)
 {
     int found = -1;
@@ -166,7 +166,7 @@ static int half_input(const td_amp_propagation *p, int v)
     return found;
 }
 
-/* One sweep in graph order: a vertex painted now can be followed by a later one. */
+/* One sweep in graph order: a later vertex can follow one changed in the same sweep. */
 static void follow(td_amp_propagation *p)
 {
     const uint32_t need = BIT_INFER_OP | BIT_ELIGIBLE | BIT_F32 | BIT_TYPE; /* no kernel test */
@@ -251,7 +251,7 @@ static void deny_unsafe_lists(td_amp_propagation *p)
                 deny(p, p->members[i], TD_AMP_STEP_LIST, -1);
 }
 
-/* A vertex of a next-iteration and the merges it feeds: all half or none. */
+/* Makes a next-iteration vertex and the merges it feeds all half or all float32. */
 static void match_loop(td_amp_propagation *p, int v)
 {
     int not_half = -1, half = -1;
@@ -284,7 +284,7 @@ static void match_loops(td_amp_propagation *p)
 
 /* --- existing casts --------------------------------------------------------------------------- */
 
-/* The first user of a vertex all of whose users are half; -1: none, or some are not. */
+/* The first user of a vertex if all its users are half; otherwise, or without users, -1. */
 static int half_user(const td_amp_propagation *p, int v)
 {
     for (int i = p->out.start[v]; i < p->out.start[v + 1]; i++)
@@ -296,7 +296,7 @@ static int half_user(const td_amp_propagation *p, int v)
 static void retarget_casts(td_amp_propagation *p)
 {
     if (p->o->is_emulated)
-        return; /* types do not change there */
+        return; /* types do not change under emulation */
     const uint32_t need = BIT_F32 | BIT_ELIGIBLE;
     for (int v = 0; v < p->g->n_vertices; v++) {
         if (!(p->g->nodes[p->g->vertices[v].node].flags & TD_AMP_IS_CAST) ||
@@ -308,7 +308,7 @@ static void retarget_casts(td_amp_propagation *p)
     }
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- entry point ------------------------------------------------------------------------------ */
 
 static td_status give_up(td_amp_propagation *p, const char *code, const char *why)
 {
@@ -345,7 +345,7 @@ static void run_steps(td_amp_propagation *p)
     retarget_casts(p);
 }
 
-/* Which vertices change; a half one of a fixed type cannot, and fails the rewrite. */
+/* Determines the vertices that change; a half vertex with a fixed type fails the rewrite. */
 static td_status resolve(td_amp_propagation *p)
 {
     bool is_failed = false;

@@ -1,6 +1,6 @@
 /*
  * amp/amp_propagate.h -- type propagation of mixed precision: decides which values are half, and
- * where casts go
+ * where casts are inserted
  *
  * The whole analysis of TensorFlow's auto_mixed_precision, without any rewriting.  It does not
  * depend on our graph: the amp pass and the golden tests describe theirs in three arrays.
@@ -17,8 +17,8 @@
  *         if (r.is_half[v]) ...
  *     td_amp_propagate_release(&r);
  *
- * Deterministic; time and memory are linear in vertices and edges (tensor lists apart: each of
- * their readers looks up all its writers); never recursive.
+ * Deterministic; time and memory are linear in vertices and edges (except for tensor lists: each
+ * reader looks up all its writers); no recursion.
  */
 #ifndef TD_AMP_AMP_PAINT_H
 #define TD_AMP_AMP_PAINT_H
@@ -29,20 +29,20 @@
 #include "amp/amp_lists.h"
 #include "base/arena.h"
 
-/* What a node is, beyond its class. */
+/* Properties of a node in addition to its class. */
 enum {
     TD_AMP_IS_CONST = 1 << 0,    /* casts of it are not counted; never forced */
     TD_AMP_IS_VARIABLE = 1 << 1, /* a parameter, a variable, a resource read: casts not counted */
     TD_AMP_IS_REF_VARIABLE = 1 << 2, /* a variable whose Identity is its read: see IDENTITY */
     TD_AMP_IS_IDENTITY = 1 << 3,     /* directly after a REF_VARIABLE it is unchanged */
-    TD_AMP_IS_ENTER = 1 << 4,        /* so is an enter after such an identity or enter */
+    TD_AMP_IS_ENTER = 1 << 4,        /* likewise an enter after such an identity or enter */
     TD_AMP_IS_MERGE = 1 << 5,
     TD_AMP_IS_NEXT_ITERATION = 1 << 6, /* has the same type as the merges it feeds */
-    TD_AMP_IS_CAST = 1 << 7,           /* its f32 result may become half at once */
-    TD_AMP_IS_LIST_OP = 1 << 8,        /* of a tensor list: has its cluster's type */
+    TD_AMP_IS_CAST = 1 << 7,           /* its f32 result may become half directly */
+    TD_AMP_IS_LIST_OP = 1 << 8,        /* an op of a tensor list: has its cluster's type */
     TD_AMP_IS_LIST_READER = 1 << 9,    /* takes elements out */
     TD_AMP_IS_LIST_WRITER = 1 << 10,   /* puts elements in */
-    TD_AMP_IS_HANDLE_END = 1 << 11,    /* lists come from or go to unknown places */
+    TD_AMP_IS_HANDLE_END = 1 << 11,    /* its lists come from or go to unknown ops */
     TD_AMP_IS_UNFORCED = 1 << 12 /* stateful, reference typed, unregistered, dense cross-entropy */
 };
 
@@ -65,8 +65,8 @@ typedef struct {
     int node;
     td_amp_type type; /* before the rewrite */
     bool type_ok;     /* the op's definition allows half here (no: a batch norm's statistics) */
-    bool kernel_ok;   /* and a kernel exists for it with all other types unchanged */
-    bool is_fixed;    /* ports of one fixed type: making it half fails the rewrite */
+    bool kernel_ok;   /* a half kernel exists, with all other types unchanged */
+    bool is_fixed;    /* has a fixed type: making it half fails the rewrite */
 } td_amp_vertex;
 
 typedef struct {
@@ -82,10 +82,10 @@ typedef struct {
     int n_nodes, n_vertices, n_edges;
 } td_amp_graph;
 
-/* All zero: TensorFlow's defaults, fp16. */
+/* Zero-initialise for TensorFlow's defaults, fp16. */
 typedef struct {
     td_amp_rule rule;
-    td_amp_mode mode; /* for names and messages; and the follow pass of 2.15 */
+    td_amp_mode mode; /* for names, messages and the follow step of 2.15 */
     td_amp_level level;
     bool is_emulated;            /* float32 kernels between casts; for TD_AMP_MODE_CPU */
     const char *const *conflict; /* ops in two lists: the rewrite fails (td_amp_lists_conflicts) */
@@ -95,15 +95,15 @@ typedef struct {
 /* The step that decided a vertex. */
 typedef enum {
     TD_AMP_STEP_NONE,      /* unchanged: float32 */
-    TD_AMP_STEP_ALLOW,     /* of an allow op (or forced) */
-    TD_AMP_STEP_DENY,      /* deny op, or denial reached it from `source` */
+    TD_AMP_STEP_ALLOW,     /* an allow op (or forced) */
+    TD_AMP_STEP_DENY,      /* a deny op, or deny spread to it from `source` */
     TD_AMP_STEP_FILL,      /* on a path from an allow op to `source`, an allow op */
     TD_AMP_STEP_FOLLOW,    /* an infer op after `source`, which is half */
     TD_AMP_STEP_CLEAR,     /* only clear ops between it and `source`, which is half */
-    TD_AMP_STEP_LIST,      /* as its tensor list: `source` decided */
-    TD_AMP_STEP_LOOP,      /* as its loop: `source` decided */
+    TD_AMP_STEP_LIST,      /* same type as its tensor list: `source` decided */
+    TD_AMP_STEP_LOOP,      /* same type as its loop: `source` decided */
     TD_AMP_STEP_RETARGET,  /* an existing cast, all of whose users (`source` the first) are half */
-    TD_AMP_STEP_FORCE_DOWN /* half as an allow op, reverted: the type test failed */
+    TD_AMP_STEP_FORCE_DOWN /* was half as an allow op, reverted: failed the type test */
 } td_amp_step;
 
 /* A value: a port of a node, or a cast's result where cast >= 0 (then node is -1, port 0). */
@@ -115,10 +115,10 @@ typedef struct {
 typedef struct {
     char *name; /* "conv-0-CastToFp16-0-AutoMixedPrecision" */
     td_amp_end from;
-    int vertex;      /* that types the original port */
+    int vertex;      /* the vertex that types the original port */
     bool is_to_half; /* otherwise to float32 */
     bool is_counted; /* in n_casts: to half, not after a constant or variable */
-    td_amp_end *to;  /* its consumers, input ports */
+    td_amp_end *to;  /* its consumers: input ports */
     int n_to;
 } td_amp_cast;
 
@@ -126,14 +126,14 @@ typedef struct {
     /* Per vertex.  Colours: - not float32, . left alone, D denied, A allow list, B fill, F follow,
        C clear, L list or loop, K retargeted cast; lower case: later reverted. */
     char *colour;      /* NUL after the last */
-    bool *is_half;     /* of float32 vertices: half after the rewrite */
+    bool *is_half;     /* float32 vertices: half after the rewrite? */
     td_amp_step *step; /* what decided the colour */
     int *source;       /* the vertex that caused it; -1: none */
 
     td_amp_cast *casts; /* in order of producer and port; all of one port together */
     int n_casts;
     int n_converted;     /* X: vertices that change their type; 0 under emulation */
-    int n_casts_counted; /* N: casts to half, without those after constants and variables */
+    int n_casts_counted; /* N: casts to half, except after constants and variables */
     char **messages;     /* [n_messages], the last is the statistics line or why nothing changed */
     int n_messages;
     bool is_failed; /* the rewrite failed: the graph is unchanged */

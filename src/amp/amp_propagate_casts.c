@@ -58,7 +58,7 @@ static char *format_in(td_arena *a, const char *fmt, ...)
 td_status td_amp_log(td_amp_propagation *p, const char *fmt, ...)
 {
     td_amp_propagate_result *r = p->r;
-    if (!r->messages) /* running, one per conflict, and why it ended */
+    if (!r->messages) /* start, one per conflict, and the reason for the end */
         r->messages =
             td_arena_alloc(&r->memory, (size_t)p->o->n_conflicts + 2, sizeof *r->messages);
     if (!r->messages)
@@ -94,7 +94,7 @@ static const char *label(const placer *w, bool to_half)
     return !to_half ? "Fp32" : w->p->o->mode == TD_AMP_MODE_BF16 ? "Bf16" : "Fp16";
 }
 
-/* The first free name from *k on; *k becomes the next number.  NULL: no memory. */
+/* The first unused name, numbered from *k on; *k becomes the next number.  NULL: no memory. */
 static char *name_cast(placer *w, const char *node, int port, bool to_half, int *k)
 {
     td_arena *a = &w->p->r->memory;
@@ -147,7 +147,7 @@ static bool is_cached(const placer *w, int vertex)
            td_amp_reads_variable(w->p, node);
 }
 
-/* A new cast with space for n_to consumers, none yet; NULL: no memory. */
+/* Adds a cast with space for n_to consumers, but without consumers; NULL: no memory. */
 static td_amp_cast *add_cast(placer *w, const port_uses *u, bool to_half, int n_to)
 {
     td_amp_propagate_result *r = w->p->r;
@@ -177,7 +177,7 @@ static const char *node_name(const placer *w, int vertex)
     return w->p->g->nodes[w->p->g->vertices[vertex].node].name;
 }
 
-/* The one cast of a port, for consumers of the other type. */
+/* Adds the one cast of a port, for consumers of the other type. */
 static td_status cast_port(placer *w, const port_uses *u)
 {
     bool is_half = w->p->r->is_half[u->vertex];
@@ -192,7 +192,7 @@ static td_status cast_port(placer *w, const port_uses *u)
     return c->name ? TD_OK : TD_ENOMEM;
 }
 
-/* A cast to float32 after cast `rounded`, for n consumers that the caller adds. */
+/* Adds a cast to float32 after cast `rounded`, for n consumers that the caller adds. */
 static td_amp_cast *widen(placer *w, const port_uses *u, int rounded, int n, int *k)
 {
     td_amp_cast *c = add_cast(w, u, false, n);
@@ -237,7 +237,8 @@ static td_status emulate_port(placer *w, const port_uses *u)
     return TD_OK;
 }
 
-/* All ports of a vertex; temporary edges, whose port is -1, come first and are skipped. */
+/* Adds the casts of all ports of a vertex; temporary edges, whose port is -1, come first and are
+   skipped. */
 static td_status cast_vertex(placer *w, int v)
 {
     const td_amp_sorted *out = &w->p->out;

@@ -61,7 +61,8 @@ td_status td_amp_graph_check(const td_amp_graph *g)
 
 /* --- sorted edges ----------------------------------------------------------------------------- */
 
-/* One stable counting sort: from[] in the order of key(edge), which is below n_keys, to to[]. */
+/* A stable counting sort: copies from[] to to[] in the order of key(edge), which is below
+   n_keys. */
 static void counting_sort(const int *from, int n, const int *key, int *start, int n_keys, int *to)
 {
     memset(start, 0, ((size_t)n_keys + 1) * sizeof *start);

@@ -8,7 +8,7 @@
  * A cluster is all list ops with a float element type that handles connect, in either direction.
  * Elements pass from writers to readers without an edge, so each writer gets temporary edges to the
  * readers downstream of it, which propagate types.  A cluster whose handles come from or go to an
- * unknown place, or that has an op that may not change, is unsafe: it is denied.
+ * unknown op, or that has an op that may not change, is unsafe: it is denied.
  */
 #include "amp/amp_propagate_parts.h"
 

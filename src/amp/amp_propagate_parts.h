@@ -1,7 +1,7 @@
 /*
  * amp_propagate_parts.h -- internals of amp_propagate: the state of one propagation
  *
- *   amp_propagate_graph.c   checks the description, sorts edges, properties of each vertex as bits
+ *   amp_propagate_graph.c   checks the description, sorts edges, sets each vertex's property bits
  *   amp_propagate_lists.c   clusters of tensor-list ops
  *   amp_propagate.c         the steps, each a flood or a sweep over the bits
  *   amp_propagate_casts.c   placement of casts, their names, the messages
@@ -22,10 +22,10 @@ enum {
     BIT_F32 = 1 << 6,
     BIT_TYPE = 1 << 7,   /* passes the type test */
     BIT_KERNEL = 1 << 8, /* passes the kernel test */
-    BIT_READ = 1 << 9,   /* of a node that reads a reference variable */
+    BIT_READ = 1 << 9,   /* its node reads a reference variable */
     BIT_ALLOWED = 1 << 11,
     BIT_DENIED = 1 << 12,
-    BIT_JUDGED = 1 << 13, /* denial may pass */
+    BIT_JUDGED = 1 << 13, /* deny may spread through it */
     BIT_BELOW = 1 << 14,  /* downstream of an allow op */
     BIT_BETWEEN = 1 << 15,
     BIT_CAN_CHANGE = BIT_ELIGIBLE | BIT_F32 | BIT_TYPE | BIT_KERNEL
@@ -38,8 +38,8 @@ typedef struct {
 } td_amp_sorted;
 
 typedef struct {
-    int first, n;   /* into list_members */
-    bool is_unsafe; /* some of its lists come from or go to unknown places */
+    int first, n;   /* range of members */
+    bool is_unsafe; /* some of its lists come from or go to unknown ops */
 } td_amp_cluster;
 
 typedef struct {
@@ -48,7 +48,7 @@ typedef struct {
     td_amp_propagate_result *r;
     td_arena scratch;
     uint32_t *bits;     /* [n_vertices] */
-    td_amp_edge *edges; /* the graph's, then temporary ones, whose ports are -1 */
+    td_amp_edge *edges; /* the graph's edges, then temporary ones, whose ports are -1 */
     int n_edges;
     td_amp_sorted out, in; /* out: also by port within a vertex */
     int *stack;            /* [n_vertices] */
@@ -60,7 +60,7 @@ typedef struct {
 /** TD_EARG when the description is inconsistent. */
 TD_CHECKED td_status td_amp_graph_check(const td_amp_graph *g);
 
-/** Arrays, bits and sorted edges. */
+/** Allocate arrays, set the property bits and sort the edges. */
 TD_CHECKED td_status td_amp_propagation_begin(td_amp_propagation *p);
 
 /** Sort p->edges again. */
@@ -72,7 +72,7 @@ TD_CHECKED td_status td_amp_find_clusters(td_amp_propagation *p);
 /** Does the node read a reference variable (an identity after one, an enter after that)? */
 bool td_amp_reads_variable(const td_amp_propagation *p, int node);
 
-/** Casts and the counts. */
+/** Place the casts and count them. */
 TD_CHECKED td_status td_amp_place_casts(td_amp_propagation *p);
 
 /** "auto_mixed_precision", ... */

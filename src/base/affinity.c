@@ -34,7 +34,7 @@ td_status td_affinity_parse(const char *name, td_affinity *out)
                     name);
 }
 
-/* --- the machine ------------------------------------------------------------------------------ */
+/* --- topology --------------------------------------------------------------------------------- */
 
 static int topology_number(int cpu, const char *file)
 {
@@ -155,7 +155,7 @@ td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, 
                         at.of, n_cores);
     const int share = n_cores / (at.of > 0 ? at.of : 1);
     switch (mode) {
-    case TD_AFFINITY_AUTO: /* the caller's to choose */
+    case TD_AFFINITY_AUTO: /* the caller resolves it */
     case TD_AFFINITY_NONE:
         for (int i = 0; i < t->n; i++)
             cpus[(*n)++] = t->cpu[i];

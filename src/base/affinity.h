@@ -1,5 +1,5 @@
 /*
- * base/affinity.h -- chooses the processors that each rank of a machine runs on
+ * base/affinity.h -- chooses the processors for each rank on a machine
  *
  *                                   two sockets of cores 0 1 2 3 | 4 5 6 7, ranks 0 1 | 2 3
  *     socket                        all of the rank's socket       0123 0123 4567 4567
@@ -10,7 +10,7 @@
  *
  * Ranks are spread over the sockets in order.  The multi-core modes use all threads of each core;
  * the `single` modes use one processor.  Only processors that this process may run on count.  The
- * names are those of the reference's --gpu-affinity, which means the GPU's socket.
+ * names are those of the reference's --gpu-affinity, where socket means that of the GPU.
  */
 #ifndef TD_BASE_AFFINITY_H
 #define TD_BASE_AFFINITY_H
@@ -26,13 +26,14 @@ enum { TD_CPUS_MAX = 1024 };
 /** Names of td_affinity, each followed by its aliases; ends with NULL. */
 extern const char *const td_affinity_choices[];
 
-/** By name, without "auto".  TD_EUSAGE when the name is unknown; the message lists the names. */
+/** Parse a name; "auto" is not one.  TD_EUSAGE if the name is unknown; the message lists the
+    names. */
 TD_CHECKED td_status td_affinity_parse(const char *name, td_affinity *out);
 
 typedef struct {
     int n;
     int cpu[TD_CPUS_MAX];
-    int socket[TD_CPUS_MAX], core[TD_CPUS_MAX]; /* of each processor, in the system's numbering */
+    int socket[TD_CPUS_MAX], core[TD_CPUS_MAX]; /* per processor, in the system's numbering */
 } td_topology;
 
 /** The processors this process may run on; without topology data, all form one socket. */

@@ -2,7 +2,7 @@
  * arena.c -- the only caller of malloc
  *
  * Every block carries a 64-byte header with its size, so that live bytes can be counted and blocks
- * resized while staying aligned.  The counters are atomic; fail_at is the tests' switch.
+ * resized while staying aligned.  The counters are atomic; fail_at makes allocations fail in tests.
  */
 #include "base/arena.h"
 
@@ -15,7 +15,7 @@ typedef struct {
 } block_head;
 
 #define HEAD_BYTES TD_HOST_ALIGN
-#define MOST_BYTES ((size_t)1 << 39) /* half a TiB in one block is a broken size, not a request */
+#define MOST_BYTES ((size_t)1 << 39) /* a block of half a TiB can only be an invalid size */
 _Static_assert(sizeof(block_head) <= HEAD_BYTES, "header fits before the block");
 
 static atomic_int_least64_t n_calls, n_live, n_bytes, fail_at;
@@ -167,7 +167,7 @@ struct td_arena_chunk {
     size_t bytes;
 };
 
-#define CHUNK_BYTES ((size_t)64 << 10) /* a whole graph of ResNet-50 takes a dozen of them */
+#define CHUNK_BYTES ((size_t)64 << 10) /* a graph of ResNet-50 takes a dozen chunks */
 #define CHUNK_HEAD  ((sizeof(td_arena_chunk) + 15) & ~(size_t)15)
 
 void td_arena_init(td_arena *a)

@@ -1,5 +1,5 @@
 /*
- * base/arena.h -- all memory: checked allocation, arenas, and the failing allocator of the tests
+ * base/arena.h -- memory: checked allocation, arenas, and simulated failures for tests
  *
  * Plain blocks:  T *p = td_alloc(n, sizeof *p);  if (!p) return TD_ENOMEM;   ... td_free(p);
  * Memory comes zeroed and 64-byte aligned.  A failed call has already set the error message, so
@@ -22,14 +22,14 @@
 
 #define TD_HOST_ALIGN 64 /* a cache line, and the widest vector load there is */
 
-/** n * each zeroed bytes, 64-byte aligned; NULL, with the message set, when that fails. */
+/** n * each zeroed bytes, 64-byte aligned; NULL, with the message set, on failure. */
 void *td_alloc(size_t n, size_t each) TD_CHECKED;
 
 #define TD_NEW(T) ((T *)td_alloc(1, sizeof(T)))
 
 /**
  * Grow or shrink a block of td_alloc to n * each bytes; the old content is kept, new bytes are NOT
- * zeroed.  On failure NULL is returned and the old block is untouched.
+ * zeroed.  On failure NULL is returned and the old block is unchanged.
  */
 void *td_resize(void *p, size_t n, size_t each) TD_CHECKED;
 
@@ -55,10 +55,10 @@ static inline size_t td_round_up(size_t n, size_t to)
 
 typedef struct td_arena_chunk td_arena_chunk;
 
-/** All zero is a valid empty arena. */
+/** Zero-initialise for an empty arena. */
 typedef struct td_arena {
     td_arena_chunk *head;
-    size_t used_bytes; /* in head */
+    size_t used_bytes; /* used bytes of `head` */
 } td_arena;
 
 void td_arena_init(td_arena *a);
@@ -70,7 +70,7 @@ char *td_arena_text(td_arena *a, const char *text) TD_CHECKED;
 
 /* --- for other allocators (base/machine.c, base/json.c) --------------------------------------- */
 
-/** Count one allocation; true when a test makes it fail. */
+/** Count one allocation; true if a test makes it fail. */
 bool td_alloc_refused(void);
 
 /** Add to the live counts below: memory that did not come from td_alloc. */
@@ -78,7 +78,7 @@ void td_alloc_note(int64_t blocks, int64_t bytes);
 
 /**
  * Record that a library ran out of memory, and read that count: for callers of hooks that can only
- * return "no", such as a kernel that refuses a node.
+ * return false, such as a kernel that rejects a node.
  */
 void td_alloc_note_failed(void);
 int64_t td_alloc_failed_count(void);
@@ -89,7 +89,7 @@ void td_system_free(void *p);
 
 /* --- for tests ------------------------------------------------------------------------------- */
 
-/** The `n`-th allocation from now (1 = the next) and all after it fail; 0 switches that off. */
+/** Make the `n`-th allocation from now (1 = the next) and all later ones fail; 0 turns this off. */
 TD_API void td_alloc_fail_at(int64_t n);
 
 /** Allocations so far in this process, failed ones included. */

@@ -18,7 +18,7 @@ static inline uint64_t td_get_le(const unsigned char *p, int n_bytes)
     return x;
 }
 
-/** The lowest n_bytes of x; returns the address after them. */
+/** Store the lowest n_bytes of x; returns the address after them. */
 static inline unsigned char *td_put_le(unsigned char *p, uint64_t x, int n_bytes)
 {
     for (int i = 0; i < n_bytes; i++)

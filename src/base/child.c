@@ -37,7 +37,7 @@ static bool send_all(int fd, const void *bytes, size_t n)
 static _Noreturn void be_child(int fd, td_status (*work)(void *ctx, td_text *out), void *ctx)
 {
     td_text text = { 0 };
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the parent has gone: stop */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* end when the parent ends */
     td_status st = work(ctx, &text);
     if (st == TD_OK)
         st = td_text_status(&text);

@@ -1,8 +1,8 @@
 /*
  * file_io.c -- reads and writes whole files, lists folders
  *
- * Files are opened without blocking and looked at before they are read, so that a fifo or a device
- * named by mistake is an error and not a hang.
+ * Files are opened without blocking and checked before they are read, so that a fifo or a device
+ * given by mistake is an error instead of a hang.
  */
 #include "base/file_io.h"
 
@@ -63,7 +63,7 @@ static td_status read_all(int fd, const char *path, size_t max_bytes, char **buf
 {
     size_t n = 0;
     for (;;) {
-        if (n + 1 >= *cap) /* one byte more than the NUL, so that the end is seen without growing */
+        if (n + 1 >= *cap) /* one byte more than the NUL, to detect the end without growing */
             TD_TRY(td_reserve(buf, cap, n + 2, 1));
         ssize_t got = read(fd, *buf + n, *cap - 1 - n);
         if (got < 0 && errno == EINTR)
@@ -156,7 +156,7 @@ td_status td_file_write(const char *path, const void *bytes, size_t n_bytes)
 
 /* --- folders --------------------------------------------------------------------------------- */
 
-/* A folder being read: all names in one text, separated by their offsets. */
+/* The state of reading a folder: all names in one text, and their offsets. */
 typedef struct {
     size_t offset;
     bool is_folder;

@@ -21,7 +21,7 @@ TD_CHECKED td_status td_file_read(const char *path, size_t max_bytes, char **out
 /** Read up to `max` bytes of a regular file; 0 when it is unreadable or not a regular file. */
 size_t td_file_head(const char *path, void *out, size_t max);
 
-/** As td_file_read, into a reused buffer that grows (td_resize): for readers of many files. */
+/** Like td_file_read, into a reused buffer that grows (td_resize): for reading many files. */
 TD_CHECKED td_status td_file_read_into(const char *path, size_t max_bytes, char **buf, size_t *cap,
                                        size_t *n_bytes);
 
@@ -41,7 +41,7 @@ void td_listing_release(td_listing *l);
 int td_terminal_columns(void);
 
 /**
- * Open /dev/null where descriptors 0, 1 or 2 are closed, so that no file opened later gets one of
+ * Open /dev/null for each closed descriptor of 0, 1 and 2, so that no file opened later gets one of
  * these numbers and receives log lines or results.  Reading from such a descriptor 0 returns end of
  * file; writing to such a descriptor 1 fails, as before.
  */

@@ -7,8 +7,8 @@
  *   fp16       1      5         10      exponent bias 15, subnormals below 2^-14
  *
  * Arrays: bf16 uses the same integer arithmetic in loops that the compiler vectorizes, one copy for
- * each instruction set; fp16 has its own instructions (F16C, AVX-512), which round and treat NaN as
- * the functions here do.  vcvtneps2bf16 is not used: it flushes subnormals to zero.
+ * each instruction set; fp16 has its own instructions (F16C, AVX-512), which round and treat NaN
+ * like the functions here.  vcvtneps2bf16 is not used: it flushes subnormals to zero.
  */
 #include "base/half.h"
 
@@ -101,7 +101,7 @@ float td_f16_to_f32(uint16_t x)
     return float_of(sign | bits_of(tiny));
 }
 
-/* --- many at once ----------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 /* td_f32_to_bf16 without a branch */
 static inline uint16_t round_to_bf16(uint32_t u)
@@ -196,10 +196,10 @@ BF16_LOOPS(avx512, AVX512)
 SIMD(avx512)
 
 /* not every compiler's __builtin_cpu_supports knows "f16c"; CPUID is slow on a virtual machine, so
-   its answer is kept */
+   its answer is cached */
 static bool has_f16c(void)
 {
-    static _Atomic int known; /* 0: not asked yet, 1: no, 2: yes */
+    static _Atomic int known; /* 0: not yet queried, 1: no, 2: yes */
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
     if (!answer) {
         unsigned a, b, c = 0, d;

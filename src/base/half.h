@@ -20,8 +20,8 @@ float td_f16_to_f32(uint16_t x);
 float td_f32_round_tf32(float x);
 
 /**
- * Convert `n` elements, bit for bit as the functions above, with the widest instructions of this
- * processor.  No alignment beyond the types'; src and dst must not overlap.
+ * Convert `n` elements, bit-equal to the functions above, with the widest instructions of this
+ * processor.  Only the types' alignment is required; src and dst must not overlap.
  */
 void td_f32_to_bf16_n(const float *src, size_t n, uint16_t *dst);
 void td_bf16_to_f32_n(const uint16_t *src, size_t n, float *dst);

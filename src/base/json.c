@@ -1,9 +1,10 @@
 /*
  * json.c -- parses with jansson and copies the result into an arena-allocated tree
  *
- * A copied node knows its parent, so that a message can name its path, and takes 32 bytes, since a
- * data set's annotations are tens of millions of numbers.  Objects with many members also carry an
- * index of their members sorted by key.  jansson's tree is allocated in an arena freed at once.
+ * A copied node has a pointer to its parent, so that a message can name its path, and takes only 32
+ * bytes, since a data set's annotations are tens of millions of numbers.  Objects with many members
+ * also have an index of their members sorted by key.  jansson's tree is allocated in an arena that
+ * is freed as a whole.
  *
  *     document { arena, what, root { children: [ node, node, ... ] } }
  *
@@ -55,7 +56,8 @@ static const char *const kind_names[] = { "null",     "true or false", "an integ
 static _Thread_local td_arena *pool;
 static _Thread_local bool is_out_of_memory;
 
-/* jansson's allocator hooks are process-wide: outside our parsing they serve other callers */
+/* jansson's allocator hooks are process-wide: outside our parsing they are called for other users
+   of jansson */
 static void *allocate(size_t bytes)
 {
     if (!pool)
@@ -121,7 +123,7 @@ static td_status load(const char *text, size_t n, const char *what, td_arena *a,
     return td_error(TD_EFORMAT, "%s: line %d, column %d: %s", what, err.line, err.column, err.text);
 }
 
-/* --- our tree -------------------------------------------------------------------------------- */
+/* --- copying to our tree --------------------------------------------------------------------- */
 
 static uint32_t *order_of(const td_json *object)
 {
@@ -184,14 +186,14 @@ static td_status copy_object(td_arena *a, td_json *j, json_t *from)
     return TD_OK;
 }
 
-/* as deep as check_depth allows */
+/* recursive; check_depth limits the depth */
 static td_status copy_node(td_arena *a, td_json *j, const json_t *from)
 {
     switch (json_typeof(from)) {
     case JSON_ARRAY:
         return copy_array(a, j, from);
     case JSON_OBJECT:
-        return copy_object(a, j, (json_t *)(uintptr_t)from); /* its iterators want no const */
+        return copy_object(a, j, (json_t *)(uintptr_t)from); /* its iterators are not const */
     case JSON_STRING:
         j->kind = TD_JSON_TEXT;
         j->as.text = td_arena_text(a, json_string_value(from));

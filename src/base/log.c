@@ -1,7 +1,7 @@
 /*
  * log.c -- log levels, the sink and the progress line under one lock
  *
- * A line is put together before the lock is taken and written with one call, so lines of several
+ * A line is formatted before the lock is taken and written with one call, so lines of several
  * threads never mix.  The sink runs under the lock: it must not log.
  */
 #include "base/log.h"
@@ -20,7 +20,7 @@
 
 #define MODULE_BYTES   24
 #define MAX_RULES      32
-#define LINE_BYTES     1024 /* longer texts go through the heap */
+#define LINE_BYTES     1024 /* longer texts are allocated */
 #define PROGRESS_BYTES 512
 #define CLEAR_LINE     "\r\033[K"
 
@@ -115,7 +115,7 @@ bool td_log_wants(td_log_level level, const char *module)
     td_log_level wanted = l->level;
     for (int i = 0; module && i < l->n_rules; i++)
         if (strcmp(l->rules[i].module, module) == 0)
-            wanted = l->rules[i].level; /* the last rule counts */
+            wanted = l->rules[i].level; /* the last matching rule counts */
     pthread_mutex_unlock(&logger.lock);
     return level <= wanted;
 }
@@ -205,7 +205,7 @@ void td_log(td_log_level level, const char *module, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(small, sizeof small, fmt, ap);
     va_end(ap);
-    if (n >= (int)sizeof small && (heap = td_alloc((size_t)n + 1, 1))) { /* or truncate it */
+    if (n >= (int)sizeof small && (heap = td_alloc((size_t)n + 1, 1))) { /* or truncate */
         va_start(ap, fmt);
         vsnprintf(heap, (size_t)n + 1, fmt, ap);
         va_end(ap);

@@ -17,8 +17,8 @@
 typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRACE } td_log_level;
 
 /**
- * "info" or "warn,pass=debug,data=trace": the default level and levels of single modules.  NULL
- * changes nothing.
+ * Set log levels: "info" or "warn,pass=debug,data=trace", a default level and the levels of single
+ * modules.  NULL changes nothing.
  */
 TD_CHECKED td_status td_log_configure(const char *spec);
 

@@ -183,7 +183,7 @@ int64_t td_memory_peak_bytes(void)
     int64_t bytes = status_bytes("\nVmHWM:");
     if (bytes > 0)
         return bytes;
-    struct rusage usage; /* a fallback: it includes the peak of a program run before exec */
+    struct rusage usage; /* fallback: includes the peak before exec */
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 

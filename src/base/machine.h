@@ -14,17 +14,18 @@
 /** Nanoseconds since this process was started, from /proc; 0: unknown. */
 int64_t td_since_start_ns(void);
 
-int td_cpu_count(void);        /* that this process may run on: affinity and cgroup quota */
+int td_cpu_count(void);        /* usable processors: by affinity and cgroup quota */
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
 const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
 int64_t td_memory_total_bytes(void);
 int64_t td_memory_peak_bytes(void); /* this process's peak resident set */
 int64_t td_memory_now_bytes(void);
 
-/** Give freed memory that the C library holds back to the system; takes milliseconds. */
+/** Return freed memory that the C library retains to the system; takes milliseconds. */
 void td_memory_trim(void);
 
-/** Zeroed pages from the system, for large buffers.  One allocation for td_alloc_fail_at. */
+/** Zeroed pages from the system, for large buffers.  Counts as one allocation for
+    td_alloc_fail_at. */
 void *td_pages_alloc(size_t bytes) TD_CHECKED;
 void td_pages_free(void *p, size_t bytes);
 

@@ -1,8 +1,8 @@
 /*
  * map.c -- hash map: open addressing over indices, linear probing, at most half full
  *
- * The entries are kept in insertion order in one array; the slots hold index + 1.  Nothing is ever
- * removed, so there are no tombstones.  FNV-1a: Fowler, Noll, Vo, 64-bit constants.
+ * The entries are kept in insertion order in one array; the slots hold index + 1.  Entries are
+ * never removed, so there are no tombstones.  FNV-1a: Fowler, Noll, Vo, 64-bit constants.
  */
 #include "base/map.h"
 
@@ -29,7 +29,7 @@ void td_map_release(td_map *m)
     *m = (td_map){ 0 };
 }
 
-/* the slot that holds key, or the free one where it belongs */
+/* the slot of the key, or the free slot to store it in */
 static size_t slot_of(const td_map *m, const uint32_t *slots, size_t n_slots, const char *key)
 {
     size_t i = (size_t)td_hash_text(key) & (n_slots - 1);

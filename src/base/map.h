@@ -15,7 +15,7 @@ typedef struct {
     void *value;
 } td_map_entry;
 
-/** All zero is a valid empty map.  entries[0 .. n-1] are in insertion order. */
+/** Zero-initialise for an empty map.  entries[0 .. n-1] are in insertion order. */
 typedef struct {
     td_map_entry *entries;
     size_t n, cap;

@@ -24,12 +24,12 @@ TD_CHECKED td_status td_make_new_folder(const char *path, bool *is_new);
 /** "a/b", td_alloc'ed; `b` alone when it is absolute or `a` is "".  NULL: no memory. */
 char *td_path_join(const char *a, const char *b) TD_CHECKED;
 
-/** "folder/name" in the arena, without looking at either.  NULL: no memory. */
+/** "folder/name" in the arena, without checking either.  NULL: no memory. */
 char *td_path_append(td_arena *a, const char *folder, const char *name) TD_CHECKED;
 
 /**
- * Do two paths name one file?  Existing files are compared by device and inode, through links; for
- * others, the folders and the names are compared.
+ * Do two paths name the same file?  Existing files are compared by device and inode, following
+ * links; for others, the folders and the names are compared.
  */
 bool td_path_is_same(const char *a, const char *b);
 

@@ -1,7 +1,7 @@
 /*
  * rng.c -- Philox4x32-10 and the distributions built on it
  *
- * How (seed, purpose, a, b) fill key and counter:
+ * How key and counter are made from (seed, purpose, a, b):
  *
  *   key[0]  seed, low word     (and b's bits 56..63, always 0 for indices)
  *   key[1]  seed, high word    xor a's high word (0 for epochs; a name's hash fills it)
@@ -61,7 +61,7 @@ uint32_t td_rng_u32(td_rng *r)
     if (r->n_left == 0) {
         td_philox4x32(r->ctr, r->key, r->out);
         r->ctr[0]++;
-        TD_CHECK(r->ctr[0] != 0); /* 2^34 words: no stream is that long */
+        TD_CHECK(r->ctr[0] != 0); /* after 2^34 words: no stream is that long */
         r->n_left = 4;
     }
     return r->out[4 - r->n_left--];

@@ -1,5 +1,5 @@
 /*
- * base/rule.h -- a requirement on a metric, as --require takes it
+ * base/rule.h -- a requirement on a metric, for --require
  */
 #ifndef TD_BASE_RULE_H
 #define TD_BASE_RULE_H
@@ -15,7 +15,7 @@ typedef struct {
     double limit;
 } td_rule;
 
-/** TD_EUSAGE: not a rule; the message shows `like` as an example. */
+/** TD_EUSAGE: not a rule; the message gives `like` as an example. */
 td_status td_rule_parse(const char *rule, const char *like, td_rule *out) TD_CHECKED;
 
 #endif

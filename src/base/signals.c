@@ -32,7 +32,7 @@ void td_signals_catch(void)
     sigaction(SIGTERM, &catch, NULL);
     sigaction(SIGUSR1, &catch, NULL);
     struct sigaction hangup;
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* not under nohup */
         sigaction(SIGHUP, &catch, NULL);
     ignore(SIGPIPE);
     td_signals_ignore_file_limit();

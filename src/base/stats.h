@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/** The indices of the k largest of n, best first; ties to the lower index. */
+/** The indices of the k largest of n numbers, largest first; of equal ones, the lower index
+    first. */
 void td_top_k(const float *x, int n, int k, int *out);
 
 /** Value at quantile q of n sorted numbers, nearest rank; 0 when n is 0.  Sorts x. */
@@ -15,7 +16,7 @@ double td_quantile(double *x, int n, double q);
 /** The middle value of n, for an even n the mean of the middle two; 0 when n is 0.  Sorts x. */
 double td_median(double *x, int64_t n);
 
-/** As td_quantile, but interpolates between the two nearest ranks, as numpy.percentile. */
+/** Like td_quantile, but interpolates between the two nearest ranks, like numpy.percentile. */
 double td_quantile_linear(double *x, int n, double q);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * status.c -- the per-thread error message
  *
- * Fixed storage, so that reporting "out of memory" needs none.
+ * The storage is fixed, so that reporting "out of memory" needs no memory.
  */
 #include "base/status.h"
 
@@ -15,7 +15,7 @@
 #undef td_error_errno
 #undef td_error_context
 
-#define MESSAGE_BYTES 1024 /* two paths of 255 bytes and a sentence */
+#define MESSAGE_BYTES 1024 /* room for two paths of 255 bytes and a sentence */
 
 static _Thread_local char message[MESSAGE_BYTES];
 

@@ -8,8 +8,8 @@
  *         TD_TRY_MSG(check(f), "header of '%s'", path);   -> "header of 'x': <inner sentence>"
  *     }
  *
- * Three macros change control flow, and no others do.  Use TD_TRY and TD_TRY_MSG only in functions
- * that own nothing yet; TD_OUT needs a local `td_status st` and a label `out:` below it.
+ * Only three macros change control flow.  Use TD_TRY and TD_TRY_MSG only in functions that own
+ * nothing yet; TD_OUT needs a local `td_status st` and a label `out:` below it.
  */
 #ifndef TD_BASE_STATUS_H
 #define TD_BASE_STATUS_H
@@ -52,8 +52,8 @@ td_status td_error_errno(td_status st, const char *fmt, ...) TD_PRINTF(2, 3);
 td_status td_error_context(td_status st, const char *fmt, ...) TD_PRINTF(2, 3);
 
 /*
- * An error is never TD_OK.  The compiler cannot see that in another file and would warn of
- * variables that only a success sets, so the macros above tell it at the call.
+ * An error is never TD_OK.  The compiler cannot see that across files and would warn of variables
+ * that are set only on success, so the macros above state it at the call.
  */
 static inline td_status td_failed(td_status st)
 {

@@ -62,7 +62,7 @@ void td_text_add(td_text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
-/* length of a valid UTF-8 sequence at s, 0 when it is invalid */
+/* length of the UTF-8 sequence at s, 0 if it is invalid */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80   ? 1
@@ -104,7 +104,7 @@ static unsigned utf8_value(const unsigned char *s, size_t n)
     return c;
 }
 
-/* C1 controls, which some terminals obey; bidirectional controls; line separators */
+/* C1 controls, which some terminals execute; bidirectional controls; line separators */
 static bool is_deceptive(unsigned c)
 {
     return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
@@ -136,7 +136,7 @@ static void json_name(td_text *t, const char *name)
 void td_json_add(td_text *t, const char *name, double value)
 {
     json_name(t, name);
-    if (isfinite(value)) /* whole numbers in full: counts, bytes */
+    if (isfinite(value)) /* whole numbers with all digits: counts, bytes */
         td_text_add(t, value == floor(value) && fabs(value) < 1e15 ? "%.0f" : "%.10g", value);
     else
         td_text_add(t, "null");
@@ -248,7 +248,7 @@ bool td_text_in_list(const char *list, const char *word)
     return false;
 }
 
-#define DISTANCE_MAX 64 /* longer words are never a near miss */
+#define DISTANCE_MAX 64 /* longer words are never similar */
 
 int td_text_distance(const char *a, const char *b)
 {

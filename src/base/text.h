@@ -18,9 +18,9 @@
 
 #include "base/status.h"
 
-/** All zero is a valid empty text. */
+/** Zero-initialise for an empty text. */
 typedef struct {
-    char *data; /* NUL-terminated once anything was added, or NULL */
+    char *data; /* NUL-terminated; NULL if nothing was added */
     size_t len; /* without the NUL */
     size_t cap;
     td_status st;
@@ -34,9 +34,9 @@ void td_text_add_bytes(td_text *t, const char *bytes, size_t n);
 void td_text_add_json(td_text *t, const char *s);
 
 /**
- * Add `s` for people, for example a file name in a message: escape what a terminal would obey or
- * hide.  Control bytes and bytes that are not UTF-8 become \x1b, a line end \n (kept as it is with
- * `keeps_lines`), controls and direction marks beyond ASCII \u202e.
+ * Add `s` for display, for example a file name in a message: escape characters that a terminal
+ * would execute or hide.  Control bytes and bytes that are not UTF-8 become \x1b, a line end \n
+ * (kept as it is with `keeps_lines`), controls and direction marks beyond ASCII \u202e.
  */
 void td_text_add_visible(td_text *t, const char *s, bool keeps_lines);
 
@@ -54,7 +54,7 @@ td_status td_text_status(const td_text *t) TD_CHECKED;
 
 /**
  * Move the text to *out (the caller frees it), unless `st`, the status of the work on it, or the
- * text's own status is a failure: then release it, leave *out unchanged and return the failure.
+ * text's status is a failure: then release it, leave *out unchanged and return the failure.
  */
 td_status td_text_take(td_text *t, td_status st, char **out) TD_CHECKED;
 
@@ -71,8 +71,8 @@ bool td_text_ends(const char *s, const char *suffix);
 bool td_text_is_utf8(const char *s);
 
 /**
- * Replace with '?' what a terminal could obey: control characters, C1 in UTF-8 included, and, if
- * `s` is not UTF-8, every byte above 126.  For text from another process or machine.
+ * Replace characters that a terminal could execute by '?': control characters, including C1 in
+ * UTF-8, and, if `s` is not UTF-8, every byte above 126.  For text from another process or machine.
  */
 void td_text_make_printable(char *s);
 
@@ -87,7 +87,7 @@ bool td_text_to_int(const char *s, int64_t *out);
 
 enum { TD_REAL_WORD = 32 };
 
-/** The number with `decimals` (0 .. 9) digits for people, or "not a number", "infinite". */
+/** The number for display, with `decimals` (0 .. 9) digits, or "not a number", "infinite". */
 const char *td_real_word(double x, int decimals, char room[TD_REAL_WORD]);
 
 /** Parse a finite or infinite decimal number with nothing after it; independent of the locale. */

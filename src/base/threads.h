@@ -1,5 +1,5 @@
 /*
- * base/threads.h -- threads, and the bounded queue that they exchange items by
+ * base/threads.h -- threads, and a bounded queue to exchange items
  *
  *     td_queue *q;  TD_TRY(td_queue_new(8, &q));
  *     producer:  if (!td_queue_push(q, item)) break;       blocks while full; false once closed
@@ -21,7 +21,8 @@ typedef struct {
     bool is_running;
 } td_thread;
 
-/** All signals are blocked in the new thread.  `name` (15 bytes at most) shows in top and gdb. */
+/** All signals are blocked in the new thread.  `name` (at most 15 bytes) is shown in top and
+    gdb. */
 TD_CHECKED td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *),
                                      void *ctx);
 
@@ -37,17 +38,17 @@ TD_CHECKED td_status td_queue_new(size_t capacity, td_queue **out);
 bool td_queue_push(td_queue *q, void *item);
 void *td_queue_pop(td_queue *q);
 
-/** As td_queue_pop, but NULL at once when it is empty. */
+/** Like td_queue_pop, but returns NULL at once if it is empty. */
 void *td_queue_try_pop(td_queue *q);
 
-/** As td_queue_pop, but also NULL when td_now_ns() reaches `until_ns`. */
+/** Like td_queue_pop, but also returns NULL when td_now_ns() reaches `until_ns`. */
 void *td_queue_pop_until(td_queue *q, int64_t until_ns);
 
-/** Refuse further pushes and wake waiting threads. */
+/** Make further pushes fail and wake waiting threads. */
 void td_queue_close(td_queue *q);
 size_t td_queue_length(td_queue *q);
 
-/** Only after every user has been joined.  NULL is fine. */
+/** Call only after every user has been joined.  `q` may be NULL. */
 void td_queue_free(td_queue *q);
 
 #endif

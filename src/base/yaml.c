@@ -2,8 +2,8 @@
  * yaml.c -- builds a tree in one arena from libyaml's events
  *
  * Aliases are pointers, so a document of a few lines may expand to billions of nodes ("billion
- * laughs").  Every node therefore carries its weight, the number of nodes when written out; it is
- * known when the node closes, and parsing fails when it exceeds WEIGHT_MAX.
+ * laughs").  Every node therefore has a weight, its number of nodes after expansion; it is known
+ * when the node closes, and parsing fails if it exceeds WEIGHT_MAX.
  */
 #include "base/yaml.h"
 
@@ -34,7 +34,7 @@ struct td_yaml {
     const char *text;
     member *members;
     size_t n, cap;
-    td_arena *arena; /* the document's, in its root */
+    td_arena *arena; /* the document's arena, which is in its root */
 };
 
 typedef struct anchor {
@@ -47,12 +47,12 @@ typedef struct {
     const char *what;
     td_arena *arena;
     td_yaml *root;
-    anchor *anchors; /* latest first */
+    anchor *anchors; /* the latest first */
     td_yaml *stack[DEPTH_MAX];
-    const char *key[DEPTH_MAX]; /* of the map at that depth, waiting for its value */
+    const char *key[DEPTH_MAX]; /* key of the map at that depth that has no value yet */
     int key_line[DEPTH_MAX];
     int depth;
-    size_t n_copied; /* members that merges have copied, in all */
+    size_t n_copied; /* total of members copied by merges */
 } builder;
 
 static td_status bad(const builder *b, int line, const char *problem, const char *word)
@@ -83,7 +83,7 @@ static td_yaml *new_node(builder *b, td_yaml_kind kind, int line)
     return node;
 }
 
-/* makes room for one more; an arena cannot resize, so doubling wastes as much as is used */
+/* makes room for one more; an arena cannot resize, so the old array stays allocated */
 static td_status grow(builder *b, td_yaml *parent)
 {
     if (parent->n < parent->cap)
@@ -136,7 +136,7 @@ static td_status merge_map(builder *b, td_yaml *into, const td_yaml *from, int l
     return TD_OK;
 }
 
-/* called when the map's own members are complete */
+/* applies the merges of a map whose own members are complete */
 static td_status merge(builder *b, td_yaml *map)
 {
     size_t at = find(map, "<<");

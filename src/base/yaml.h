@@ -7,7 +7,7 @@
  *         ... td_yaml_key(m, i), td_yaml_member(m, i), td_yaml_line(td_yaml_member(m, i)) ...
  *     td_yaml_free(doc);
  *
- * One document of maps, lists and scalars; JSON is a subset.  A scalar stays a text: the caller
+ * One document of maps, lists and scalars; JSON is a subset.  A scalar remains a text: the caller
  * knows its type.  Rejected: text that is not UTF-8, duplicate and composed keys, tags beyond the
  * core schema, an alias inside the node it names, a second document, nesting beyond 32, maps of
  * more than 1000 members, texts beyond 1 MiB, and aliases that expand to over 100000 nodes.

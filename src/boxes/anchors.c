@@ -1,7 +1,7 @@
 /*
  * anchors.c -- makes the anchor boxes of both detectors
  *
- * The two references round at different places: one computes in float32 throughout, the other in
+ * The two references round at different steps: one computes in float32 throughout, the other in
  * double and rounds the centre form once.  Both are reproduced bit for bit.
  */
 #include "boxes/anchors.h"

@@ -25,17 +25,17 @@ typedef struct {
     int image_size; /* side of the square image, px */
     int n;          /* anchors */
     td_rect *corner;
-    td_centre *centre; /* what deltas are relative to */
+    td_centre *centre; /* deltas are relative to these */
 
     /* the corners as separate arrays, and the areas: for matching */
     float *ymin, *xmin, *ymax, *xmax, *area;
 } td_anchors;
 
-/** The number of anchors, without making them; 0 when the detector does not support this size. */
+/** The number of anchors, without allocating them; 0 if the detector does not support this size. */
 int td_anchors_count(td_detector kind, int image_size);
 
 /**
- * SSD320 takes any multiple of 32 from 32 to 4096, SSD300 only 300; other sizes are TD_EARG.
+ * SSD320 supports multiples of 32 from 32 to 4096, SSD300 only 300; TD_EARG for other sizes.
  * TD_ENOMEM.
  */
 TD_CHECKED td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out);

@@ -1,9 +1,9 @@
 /*
  * boxes/box.h -- rectangles, ground truths, and the overlap of two rectangles
  *
- * Coordinates are normalised by the image's height and width unless a function says pixels.
- * All arithmetic here is float32 in the order written, without fused multiply-adds: matching
- * breaks exact ties, which are common, and one bit decides which anchor a ground truth gets.
+ * Coordinates are normalised by the image's height and width unless a comment says pixels.
+ * All arithmetic here is float32 in the order written, without fused multiply-adds: exact ties are
+ * common in matching, so that one bit may decide which anchor a ground truth gets.
  */
 #ifndef TD_BOXES_BOX_H
 #define TD_BOXES_BOX_H
@@ -16,7 +16,7 @@ typedef struct {
     float ymin, xmin, ymax, xmax;
 } td_rect;
 
-/** Centre form of the same. */
+/** The same in centre form. */
 typedef struct {
     float y, x, h, w;
 } td_centre;

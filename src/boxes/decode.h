@@ -6,7 +6,7 @@
  *   SSD300   tx, ty, tw, th   (x - xa) / wa / 0.1, ..., ln(w / wa) / 0.2, ...
  *
  * The order of the four deltas follows each reference, so that its weights fit.
- * Decoded boxes are not clipped.  NaN or huge deltas give NaN or infinite corners, nothing worse.
+ * Decoded boxes are not clipped.  NaN or huge deltas only give NaN or infinite corners.
  */
 #ifndef TD_BOXES_DECODE_H
 #define TD_BOXES_DECODE_H

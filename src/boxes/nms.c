@@ -1,5 +1,5 @@
 /*
- * nms.c -- non-maximum suppression: exact always, and memory-bound in the usual case
+ * nms.c -- non-maximum suppression: always exact, and memory-bound in the usual case
  *
  * Both references sort and suppress class by class and then merge.  Taking all candidates of all
  * classes in the order of the merged list, and comparing each with the boxes its class has kept so
@@ -9,9 +9,9 @@
  *     heap        by score, class, anchor; by score, since different logits may have equal scores
  *     take        decode the box, compare, keep; until there are `total`
  *
- * A candidate whose score equals that of the smallest logit picked may tie with values that were
- * not picked; it is taken only when all were picked.  If too few detections result, more candidates
- * are picked and the search starts again.
+ * A candidate whose score equals that of the smallest picked logit may tie with values that were
+ * not picked; it is taken only if all were picked.  If there are too few detections, more
+ * candidates are picked and the search is repeated.
  */
 #include "boxes/nms.h"
 
@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct {
     int32_t first;     /* newest of its boxes, or -1 */
-    int32_t n_counted; /* towards per_class */
+    int32_t n_counted; /* number of boxes that count for per_class */
 } class_state;
 
 struct td_nms {
@@ -46,10 +46,10 @@ struct td_nms {
     size_t n_kept, kept_cap;
     class_state *classes; /* [n_columns] */
 
-    /* of the current image */
+    /* for the current image */
     const td_nms_opts *opts;
     const float *deltas;
-    const td_rect *boxes; /* instead of deltas, or NULL */
+    const td_rect *boxes; /* boxes instead of deltas, or NULL */
     bool is_320;          /* true: SSD320's rules, false: SSD300's */
 };
 

@@ -18,7 +18,7 @@
  *   order            score falling; equal scores: lower class, then lower anchor (both)
  *
  * Suppression compares boxes before they are clipped.  SSD300's reference returns its list in
- * reverse, worst first; here an option does that.
+ * reverse, worst first; worst_first does that here.
  * A NaN in the deltas or in a logit drops that box, or that row.
  */
 #ifndef TD_BOXES_NMS_H
@@ -43,10 +43,11 @@ typedef struct {
     bool worst_first;
 } td_nms_opts;
 
-/** What the references evaluate with: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200, 200. */
+/** The values that the references use in evaluation: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200,
+    200. */
 td_nms_opts td_nms_defaults(td_detector kind);
 
-/** Working memory of one thread; grows as images need it. */
+/** The working memory of one thread; it grows as necessary. */
 typedef struct td_nms td_nms;
 
 /** `anchors` is borrowed until td_nms_free; n_columns = classes + 1.  TD_EARG, TD_ENOMEM. */
@@ -61,7 +62,7 @@ TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float 
                                 const float *logits, td_detection *found, int *n);
 
 /**
- * As td_nms_run, from boxes [A] and scores [A, n_columns] in place of deltas and logits; column 0
+ * Like td_nms_run, from boxes [A] and scores [A, n_columns] instead of deltas and logits; column 0
  * is ignored.
  */
 TD_CHECKED td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,

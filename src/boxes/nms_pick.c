@@ -3,10 +3,11 @@
  *
  *   sample   every 64th run of 64 numbers: its quantile is where to begin
  *   sample   every 64th run of 64 numbers: its quantile is the initial threshold `least`
- *   pass     64 numbers at a time are compared with `least`; mostly none of them is as large
- *   full     when far too many were picked, the smallest are dropped and `least` rises
+ *   pass     64 numbers at a time are compared with `least`; usually none of them is as large
+ *   full     if far too many were picked, the smallest are dropped and `least` is raised
  *
- * `least` never falls during a pass, so that every skipped value is below the final one: the result
+ * `least` never decreases during a pass, so that every skipped value is below the final one: the
+ * result
  */
 #include "boxes/nms_pick.h"
 
@@ -87,9 +88,9 @@ static float median_of_three(float a, float b, float c)
 }
 
 /*
- * Hoare's selection: the k-th largest value, k from 0.  [lo, hi] closes in on it; every round moves
+ * Hoare's selection: the k-th largest value, k from 0.  [lo, hi] converges to it; every round moves
  * larger values before it and smaller ones after it, and equal ones to both sides, so that ties do
- * no harm.
+ * not slow it down.
  */
 static float select_value(td_pick *v, size_t n, size_t k)
 {
@@ -132,7 +133,7 @@ static void cut(td_picks *p, size_t wanted)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* Makes room for another run.  When ties keep a cut from helping, the limit doubles. */
+/* Makes room for another run.  If a cut drops too few because of ties, the limit is doubled. */
 static td_status make_room(td_picks *p, size_t wanted)
 {
     if (p->n + RUN > p->limit && p->n > wanted) {

@@ -22,9 +22,9 @@ typedef struct {
 typedef struct {
     td_pick *at; /* in no order */
     size_t n, cap;
-    size_t limit; /* at this count the smallest are dropped */
+    size_t limit; /* when n reaches it, the smallest are dropped */
     float least;
-    bool is_all; /* nothing at or above the floor was left out */
+    bool is_all; /* all numbers at or above the floor were picked */
 } td_picks;
 
 /**

@@ -20,9 +20,9 @@
 #define ENOUGH 0.5F
 
 typedef struct {
-    float *iou;     /* [n] of the current ground truth */
-    float *best;    /* [n] of all ground truths so far */
-    int32_t *claim; /* [n] ground truth that claims this anchor, or -1 */
+    float *iou;     /* [n] IoU with the current ground truth */
+    float *best;    /* [n] best IoU so far */
+    int32_t *claim; /* [n] ground truth that claims the anchor, or -1 */
 } matcher;
 
 static size_t padded(int n)

@@ -4,8 +4,8 @@
  *     void *scratch = td_alloc(1, td_targets_scratch_bytes(anchors));           once per thread
  *     td_targets_assign(anchors, ground_truths, n, scratch, labels, deltas);    per image
  *
- * Every anchor takes the ground truth it overlaps most if the overlap suffices; then every ground
- * truth claims the anchor that overlaps it most.
+ * Every anchor takes the ground truth with the largest overlap if that is sufficient; then every
+ * ground truth claims the anchor with the largest overlap.
  *
  *                               SSD320                    SSD300
  *   sufficient overlap          IoU >= 0.5                IoU > 0.5
@@ -44,7 +44,7 @@ int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths,
 /**
  * The rule of SSD320 on a matrix of overlaps [n, n_anchors], none negative or NaN: each column gets
  * its best row if that is 0.5 or more, and each row with `valid[row]` (NULL: all) claims its best
- * column.  `scratch` as for that many anchors.
+ * column.  `scratch` has the size for that many anchors.
  */
 void td_targets_argmax(const float *iou, const bool *valid, int n, int n_anchors, void *scratch,
                        int32_t *match);

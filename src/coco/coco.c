@@ -169,14 +169,14 @@ static td_status want(td_coco_reading *r, const td_coco_subject *about, const me
     return td_coco_list(r, about, "'%s' is %s, wanted %s", name, m->found, wanted);
 }
 
-/* the same for an optional member */
+/* the same for an optional member, which may be absent */
 static td_status want_if_there(td_coco_reading *r, const td_coco_subject *about, const member *m,
                                const char *name, const char *wanted, bool *is_good)
 {
     return m->is_there ? want(r, about, m, name, wanted, is_good) : TD_OK;
 }
 
-/* messages name the id once it is known */
+/* messages name the id if it is known */
 static td_coco_subject subject(const char *kind, const member *id, int64_t number, td_coco_place at)
 {
     bool has_id = id->is_there && !id->is_wrong && id->whole >= 0;
@@ -189,7 +189,7 @@ static td_coco_subject subject(const char *kind, const member *id, int64_t numbe
 /* Read one entry, which has been entered; `number` counts the section's entries. */
 typedef td_status entry_fn(td_coco_reading *r, td_tokens *t, int64_t number, td_coco_place at);
 
-/* a name below a folder: not absolute, without ".." */
+/* does the name stay inside its folder: relative, without ".."? */
 static bool is_inside(const char *name)
 {
     if (!*name || *name == '/')

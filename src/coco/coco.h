@@ -9,7 +9,7 @@
  * The sections come in any order; other members (polygons, licences, ...) are skipped and not
  * stored, so memory grows with the boxes and not with the file: some 100 bytes per box.
  *
- * An invalid image, category or annotation is left out and listed with a sentence; an invalid file
+ * An invalid image, category or annotation is dropped and listed with a sentence; an invalid file
  * is an error.  Source: cocodataset.org, "Data format".
  */
 #ifndef TD_COCO_COCO_H
@@ -32,7 +32,7 @@ typedef struct {
 
 typedef struct {
     int64_t id;
-    const char *name; /* unique: a second "cat" of id 7 becomes "cat (7)" */
+    const char *name; /* unique: a second "cat" with id 7 becomes "cat (7)" */
 } td_coco_category;
 
 typedef struct {
@@ -43,7 +43,7 @@ typedef struct {
     bool is_crowd;
 } td_coco_annotation;
 
-/** Why something was left out. */
+/** The reason why an entry was dropped. */
 typedef struct {
     const char *text; /* "annotation 17: its box is 0 x 12 pixels (byte 10233, line 1)" */
     int64_t id;       /* -1: it has none */
@@ -67,7 +67,7 @@ typedef struct {
 
 typedef struct {
     bool is_strict; /* the first bad entry is an error */
-    /* As pycocotools: keep boxes without area or outside their image; an image needs only an id
+    /* Like pycocotools: keep boxes without area or outside their image; an image needs only an id
        (size 0, name ""), and so does a category, whose name is its id. */
     bool keeps_odd;
 } td_coco_opts;
@@ -76,9 +76,10 @@ typedef struct {
  * Read a file.
  *
  *   TD_ENOTFOUND, TD_EIO  no such file, unreadable
- *   TD_EFORMAT  not JSON, cut off; no list of images, categories or annotations, or two of one; no
- *               image or no category left; with is_strict, the first bad entry
- *   TD_ELIMIT   nested deeper than 64, names of more than 1 MiB, more than 2^31 - 1 of a kind
+ *   TD_EFORMAT  not JSON, truncated; no list of images, categories or annotations, or two of one
+ *               kind; no valid image or category; with is_strict, the first bad entry
+ *   TD_ELIMIT   nested deeper than 64, names of more than 1 MiB, more than 2^31 - 1 entries of one
+ *               kind
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_coco_read(const char *path, const td_coco_opts *opts, td_coco **out);
@@ -87,7 +88,7 @@ TD_CHECKED td_status td_coco_read(const char *path, const td_coco_opts *opts, td
 TD_CHECKED td_status td_coco_parse(const void *bytes, size_t n_bytes, const char *what,
                                    const td_coco_opts *opts, td_coco **out);
 
-/** NULL is fine. */
+/** `c` may be NULL. */
 void td_coco_free(td_coco *c);
 
 #endif

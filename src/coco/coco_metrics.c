@@ -8,9 +8,9 @@
  *     all images, by score     running counts of true and false positives -> precision at recalls
  *                              0, 0.01, .. 1, and the final recall
  *
- * A match is a bit for each threshold: `matched` it found a ground truth, `ignored` it counts
- * neither way.  All arithmetic is float64 in the order of pycocotools, because sums hit the grid of
- * recalls exactly: 29 of 100 found is a recall of 0.29 and not a little less.
+ * A match has a bit for each threshold: `matched`: it found a ground truth; `ignored`: it counts
+ * neither as true nor as false.  All arithmetic is float64 in the order of pycocotools, because
+ * recalls must equal grid points exactly: 29 of 100 is a recall of 0.29 and not slightly less.
  *
  * Source: Lin et al. 2014, "Microsoft COCO"; agrees with pycocotools 2.0.11, cocoeval.py.
  */
@@ -25,7 +25,7 @@
 
 enum { AREAS = 4, THRESHOLDS = 10, RECALLS = 101, MAX_DETECTIONS = 100 };
 
-#define LARGEST 1e15 /* so that products of two stay finite */
+#define LARGEST 1e15 /* so that products of two are finite */
 
 static const struct {
     double low, high; /* both inclusive */
@@ -35,11 +35,11 @@ static const struct {
 static const struct {
     const char *key, *log_name;
     bool is_recall;
-    int threshold;  /* its number; -1: all */
+    int threshold;  /* index of the IoU threshold; -1: all */
     const char *iou;
-    int area;       /* in area_ranges */
+    int area;       /* index into area_ranges */
     const char *area_name;
-    int cap;        /* detections an image and class */
+    int cap;        /* maximum detections per image and class */
 } rows[TD_COCO_VALUES] = {
     { "AP",    "DetectionBoxes_Precision/mAP",          false, -1, "0.50:0.95", 0, "all",    100 },
     { "AP50",  "DetectionBoxes_Precision/mAP@.50IOU",   false,  0, "0.50",      0, "all",    100 },
@@ -60,18 +60,18 @@ static const struct {
 typedef struct {
     int64_t category, image;
     double score; /* 0 for ground truths */
-    size_t at;    /* in the caller's array */
+    size_t at;    /* index in the caller's array */
 } place;
 
 /* The result of matching a detection; bit t is threshold t. */
 typedef struct {
-    int rank; /* within its image and class */
+    int rank; /* rank within its image and class */
     uint16_t matched[AREAS], ignored[AREAS];
 } match;
 
 typedef struct {
     double score;
-    size_t at; /* in matches */
+    size_t at; /* index into matches */
 } ranked;
 
 /* Precision at the recalls and the last recall of one class, area range and cap. */
@@ -97,8 +97,8 @@ typedef struct {
 
     /* one class in one image; its ground truths are numbered from 0 */
     double *iou;     /* [ground truths] of the current detection with each */
-    uint16_t *taken; /* [AREAS, ground truths] bit t: at threshold t */
-    size_t *walk;    /* [AREAS, ground truths] matching order: those that count, then the ignored */
+    uint16_t *taken; /* [AREAS, ground truths] bit t: matched at threshold t */
+    size_t *walk;    /* [AREAS, ground truths] matching order: first those that count */
     size_t n_counting[AREAS];
     size_t iou_cap, taken_cap, walk_cap;
 } work;

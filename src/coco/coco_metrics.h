@@ -27,7 +27,7 @@ typedef struct {
     int64_t image, category; /* ids, any numbers */
     double box[4];           /* x, y, width, height in pixels of the image */
     double area;             /* in pixels; decides whether it is small, medium or large */
-    bool is_crowd;           /* matching it counts neither way, and several detections may match */
+    bool is_crowd;           /* a match is neither true nor false; it may have several */
 } td_coco_ground_truth;
 
 /** A detection.  Among equal scores the lower image comes first, then the earlier. */
@@ -37,7 +37,7 @@ typedef struct {
     double score;
 } td_coco_detection;
 
-/** All zero is a valid default. */
+/** Zero-initialise for the defaults. */
 typedef struct {
     bool box_areas; /* ground truths have their box's area, as in TensorFlow's SSD320 evaluation */
     /*
@@ -53,7 +53,7 @@ typedef enum {
     TD_COCO_AP50, /* at IoU 0.50 */
     TD_COCO_AP75,
     TD_COCO_APS, /* areas up to 32 x 32 */
-    TD_COCO_APM, /* from there up to 96 x 96 */
+    TD_COCO_APM, /* areas from 32 x 32 up to 96 x 96 */
     TD_COCO_APL,
     TD_COCO_AR1, /* recall with one detection per image and class, mean over IoU and classes */
     TD_COCO_AR10,
@@ -83,7 +83,7 @@ typedef struct {
  *   TD_ENUMERIC  a box, area or score is not a finite number, or beyond 1e15 either way
  *   TD_ENOMEM
  *
- * On failure *out is empty; releasing it is fine.
+ * On failure *out is empty and may be released.
  */
 TD_CHECKED td_status td_coco_metrics_compute(const td_coco_ground_truth *ground_truths,
                                              size_t n_ground_truths,

@@ -9,7 +9,7 @@
 
 #include "coco/coco.h"
 
-/** Where something began in the file. */
+/** The position of an entry in the file. */
 typedef struct {
     int64_t byte, line;
 } td_coco_place;

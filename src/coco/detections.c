@@ -15,7 +15,7 @@
 
 enum { WRITE_BYTES = 1 << 16, NUMBER_BYTES = 48 };
 
-#define LARGEST_ID 9007199254740992.0 /* 2^53: beyond, 1e16 and its neighbours are one number */
+#define LARGEST_ID 9007199254740992.0 /* 2^53: larger integers are not exact in double */
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
@@ -154,7 +154,7 @@ static td_status read_all(reading *r)
     return td_tokens_end(r->t);
 }
 
-/* Takes ownership of `t`. */
+/* Reads all detections; takes ownership of `t`. */
 static td_status read_from(td_tokens *t, td_detections *out)
 {
     reading r = { .t = t };

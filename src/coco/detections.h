@@ -21,7 +21,7 @@
 #include "base/status.h"
 #include "coco/coco_metrics.h"
 
-/** All of a file. */
+/** All detections in a file. */
 typedef struct {
     td_coco_detection *items; /* [n], in the order of the file */
     size_t n;
@@ -31,9 +31,9 @@ typedef struct {
  * Read a file.  Other members of an entry are skipped.  On failure *out is empty.
  *
  *   TD_ENOTFOUND, TD_EIO  no such file, unreadable
- *   TD_EFORMAT  not JSON, cut off; no list of objects; an entry without image_id, category_id, bbox
- *               or score, with one of them twice, with another kind of value, or with a number that
- *               is not finite.  The message has the entry's number, from 0, and the place
+ *   TD_EFORMAT  not JSON, truncated; no list of objects; an entry without image_id, category_id,
+ *               bbox or score, with one of them twice, with another kind of value, or with a number
+ *               that is not finite.  The message has the entry's number, from 0, and the position
  *   TD_ELIMIT   nested deeper than 64
  *   TD_ENOMEM
  */
@@ -59,7 +59,7 @@ TD_CHECKED td_status td_detections_add(td_detections_file *f, const td_coco_dete
 /** Commit it atomically.  TD_EIO, TD_ENOMEM. */
 TD_CHECKED td_status td_detections_commit(td_detections_file *f);
 
-/** Close; removes the file if it was not committed.  NULL is fine. */
+/** Close; removes the file if it was not committed.  `f` may be NULL. */
 void td_detections_close(td_detections_file *f);
 
 #endif

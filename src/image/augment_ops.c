@@ -16,7 +16,7 @@
 #include "image/image.h"
 
 #ifdef __clang__
-#pragma STDC FP_CONTRACT OFF /* a fused multiply-add would move a value now and then */
+#pragma STDC FP_CONTRACT OFF /* a fused multiply-add would change some values */
 #endif
 
 enum { GREY = 128 };
@@ -71,7 +71,7 @@ static void leave(uint8_t to[256])
         to[i] = (uint8_t)i;
 }
 
-/* equalizes the histogram; the last occurring value does not count */
+/* equalizes the histogram; the largest value that occurs does not count */
 static void equal_table(const uint32_t n[256], uint8_t to[256])
 {
     int last = 255, first = 0;
@@ -94,7 +94,7 @@ static void equal_table(const uint32_t n[256], uint8_t to[256])
     }
 }
 
-/* the darkest occurring value becomes 0, the brightest 255 */
+/* the darkest value that occurs becomes 0, the brightest 255 */
 static void contrast_table(const uint32_t n[256], uint8_t to[256])
 {
     int low = 0, high = 255;
@@ -111,7 +111,7 @@ static void contrast_table(const uint32_t n[256], uint8_t to[256])
         to[i] = clip(i * scale + offset);
 }
 
-/* maps value i by one of the operations that work on single values */
+/* applies an operation that depends on the value alone to value i */
 static int alone(td_augment_op op, double amount, int i)
 {
     switch (op) {
@@ -142,7 +142,7 @@ static void map_values(td_image *img, td_augment_op op, double amount)
     look_up(img, &t);
 }
 
-/* --- between two images --------------------------------------------------------------------- */
+/* --- blends of two images ------------------------------------------------------------------- */
 
 static uint8_t blend(int d, int p, float amount)
 {
@@ -184,8 +184,9 @@ static int mean_luma(const td_image *img)
 }
 
 /*
- * The centre of 3 x 3 pixels has weight 5, the others 1; /13, rounded.  That is never half way
- * between two integers, so integers give what PIL's floats do.  The border is copied.
+ * The centre of 3 x 3 pixels has weight 5, the others 1; the sum is divided by 13 and rounded.  It
+ * is never halfway between two integers, so integer arithmetic gives the same as PIL's floats.  The
+ * border is copied.
  */
 static void blend_smooth(const td_image *img, float amount, td_image *out)
 {
@@ -202,7 +203,7 @@ static void blend_smooth(const td_image *img, float amount, td_image *out)
     }
 }
 
-/* --- moved ------------------------------------------------------------------------------------ */
+/* --- geometry --------------------------------------------------------------------------------- */
 
 static int clamp(int i, int n)
 {
@@ -254,7 +255,7 @@ static void shear_x(const td_image *img, double amount, td_image *out)
     }
 }
 
-/* PIL adds the two products in the other order here: first the shift, then the position */
+/* PIL adds the two products in another order here: first the shift, then the position */
 static void shear_y(const td_image *img, double amount, td_image *out)
 {
     size_t row = 3 * (size_t)img->width;
@@ -326,12 +327,12 @@ static void rotate(const td_image *img, double degrees, td_image *out)
     }
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 static td_status move(td_image *img, td_augment_op op, double amount, td_image *scratch)
 {
     if (amount == 0)
-        return TD_OK; /* an empty change for each of them */
+        return TD_OK; /* no change */
     TD_TRY(td_image_resize_buffer(scratch, img->width, img->height));
     if (op == TD_AUGMENT_SHEAR_X)
         shear_x(img, amount, scratch);

@@ -1,14 +1,15 @@
 /*
  * image/codec.h -- interface of the codecs, the orientation code and the buffer to image.c
  *
- * A codec works in coordinates of the image as stored; image.c turns the result upright.
+ * A codec works in the coordinates of the stored image; image.c turns the result upright.
  */
 #ifndef TD_IMAGE_CODEC_H
 #define TD_IMAGE_CODEC_H
 
 #include "image/image.h"
 
-/* PIL warns above this and refuses twice this; the limit of all codecs here. */
+/* PIL warns above this size and rejects images above twice this size; here it is the limit of all
+   codecs. */
 #define TD_IMAGE_MAX_PIXELS 178956970
 
 /* Real encoders write about 10 scans; each costs a pass over the image. */
@@ -17,8 +18,8 @@
 /** Input of a codec: the caller's options with defaults filled in, and the orientation. */
 typedef struct {
     int64_t max_pixels;
-    int orientation; /* to be applied to the result; 1: none */
-    td_box region;   /* of the upright image; width 0: everything */
+    int orientation; /* orientation to apply to the result; 1: none */
+    td_box region;   /* in the upright image; width 0: the whole image */
     int out_size;    /* 0: never scale */
     bool is_fast;    /* nearest-sample chroma upsampling suffices */
     int max_scans;
@@ -46,7 +47,7 @@ TD_CHECKED td_status td_image_check_size(int64_t width, int64_t height, int64_t 
 /** TD_EARG unless `region` lies inside width x height; an empty region becomes everything. */
 TD_CHECKED td_status td_image_check_region(td_box *region, int width, int height);
 
-/** The orientation (1 .. 8) an EXIF block asks for; 1 when it asks for none or is damaged. */
+/** The orientation (1 .. 8) in an EXIF block; 1 if it has none or is damaged. */
 int td_exif_orientation(const uint8_t *tiff, size_t n_bytes);
 
 /** The same, from a whole file. */

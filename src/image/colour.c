@@ -1,8 +1,8 @@
 /*
  * image/colour.c -- converts colours, and bytes to normalised floats
  *
- * Mean and standard deviation are ImageNet's per channel, with which every published ResNet was
- * trained: (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225) on a scale of 0 .. 1.
+ * Mean and standard deviation are ImageNet's per channel, as used to train all published ResNets:
+ * (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225) on a scale of 0 .. 1.
  */
 #include "image/codec.h"
 
@@ -38,7 +38,8 @@ void td_colour_cmyk_row(const uint8_t *cmyk, uint8_t *rgb, int n)
     }
 }
 
-/* Pixels from .. w - 1 of a row -> the three planes' rows; value[c][i] is byte i's in plane c. */
+/* Pixels from .. w - 1 of a row -> the three planes' rows; value[c][i] is the value for byte i in
+   plane c. */
 static void row_plain(const uint8_t *src, ptrdiff_t from, ptrdiff_t w, bool flip,
                       float value[3][256], float *dst, ptrdiff_t plane)
 {
@@ -56,7 +57,7 @@ static void row_plain(const uint8_t *src, ptrdiff_t from, ptrdiff_t w, bool flip
 
 #define TD_AVX2 __attribute__((target("avx2")))
 
-/* every third of 24 bytes, from two overlapping loads, as floats */
+/* every third of 24 bytes, as floats; low and high are two overlapping loads */
 TD_AVX2 static inline __m256 pick(__m128i low, __m128i high, int c)
 {
     const char none = -1;

@@ -1,17 +1,17 @@
 /*
  * image/draw.c -- draws synthetic images with a known label, and boxes
  *
- * Every kind is a signed distance: how far a point is outside the figure, negative inside.  It
- * selects the pixel's colour; half a pixel on either side of the edge is blended, so edges are
- * smooth without supersampling.
+ * Every kind is a signed distance function: the distance of a point from the figure, negative
+ * inside.  It selects the pixel's colour; half a pixel on either side of the edge is blended, so
+ * edges are smooth without supersampling.
  *
  *     pixel -> shift, rotate, scale -> point p      figures: p in the unit disc, y downwards
  *                                                textures: p in periods
  *     distance(p) -> coverage of figure colour -> + noise -> byte
  *
  * Figures are filled outlines (points joined and closed), strokes (points joined, some with the pen
- * up) or a formula.  Colours, position, size and rotation are random; only the figure is constant,
- * so a network must learn shape, not brightness or colour.
+ * up) or a formula.  Colours, position, size and rotation are random; only the figure is fixed, so
+ * a network must learn shapes, not brightness or colour.
  *
  * Source of the distances to a polygon and to the heart: Inigo Quilez, "2D distance functions".
  */
@@ -28,7 +28,7 @@ typedef struct {
     double x, y;
 } point;
 
-/* A corner, in hundredths; `pen` is 0 where a new stroke begins. */
+/* A corner, in hundredths; `pen` is 0 if a new stroke begins there. */
 typedef struct {
     signed char x, y, pen;
 } corner;
@@ -296,14 +296,14 @@ typedef struct {
 
 typedef struct {
     point center; /* in pixels */
-    point shift;  /* of a texture, which is periodic; in periods */
+    point shift;  /* of a texture, in periods */
     double cos_turn, sin_turn;
     double unit;             /* pixels per unit of the figure, or per period */
     colour paper[2], ink[2]; /* the ends of a gradient across the image */
     point slope;             /* the gradient's direction */
     point noise_at;          /* background blotches: position in the lattice, */
     double blotch;           /* strength, */
-    double blotch_size;      /* number across the image */
+    double blotch_size;      /* blotches across the image */
     double grain;            /* standard deviation of a pixel's noise */
 } scene;
 
@@ -376,7 +376,7 @@ static scene compose(td_rng *rng, const kind *k, int width, int height)
     return s;
 }
 
-/* Nearly normal with deviation 1: the sum of four random bytes. */
+/* An approximately normal number with deviation 1: the sum of four random bytes. */
 static double rough(td_rng *rng)
 {
     uint32_t u = td_rng_u32(rng);
@@ -447,7 +447,7 @@ td_status td_image_draw_sample(int which, td_rng *rng, int width, int height, td
 
 /* --- several figures -------------------------------------------------------------------------- */
 
-/* the i-th figure with an edge: filled ones, then letters; NULL past the last */
+/* the i-th figure that is not a texture: filled ones, then letters; NULL past the last */
 static const kind *figure(int i)
 {
     for (int letters = 0; letters < 2; letters++)
@@ -471,7 +471,7 @@ const char *td_draw_figure_name(int i)
     return k ? k->name : NULL;
 }
 
-/* Draws a figure over the image and records what it covers. */
+/* Draws a figure over the image and records the pixels that it covers. */
 static void paint_figure(const scene *s, const kind *k, td_rng *rng, td_image *out, td_drawn *d)
 {
     int x0 = out->width, y0 = out->height, x1 = 0, y1 = 0;
@@ -543,7 +543,7 @@ td_status td_image_draw_objects(int n_figures, int most, td_rng *rng, int width,
             break;
         s->ink[0] = contrasting(rng, paper.paper[0]);
         paint_figure(s, k, rng, out, &drawn[*n]);
-        if (drawn[*n].area == 0) /* thinner than a pixel */
+        if (drawn[*n].area == 0) /* the figure is thinner than a pixel */
             break;
     }
     return TD_OK;

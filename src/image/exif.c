@@ -4,7 +4,7 @@
  * A camera stores the image as its sensor reads it and writes one number, 1 .. 8, into the EXIF
  * block: how to mirror and rotate it.  EXIF is a small TIFF file: a header naming the byte order,
  * then a table of 12-byte entries.  Only the first table's tag 0x0112 is read and no other offset
- * is followed, so loops and huge tags in the rest cannot hurt.
+ * is followed, so loops and huge tags elsewhere have no effect.
  *
  *   orientation   1   2   3   4   5   6   7   8        upright (x, y) comes from stored (sx, sy):
  *   x mirrored        *   *               *   *        (x, y), or (y, x) when swapped, and then
@@ -17,7 +17,7 @@
 
 #include "image/codec.h"
 
-/* --- reading the number ----------------------------------------------------------------------- */
+/* --- reading the orientation ------------------------------------------------------------------ */
 
 static unsigned get16(const uint8_t *p, bool is_big)
 {

@@ -1,7 +1,7 @@
 /*
  * font.c -- a bitmap font: printable ASCII, five by eight dots
  *
- * A glyph is eight rows from the top; a row is five bits, the leftmost dot the highest.  The
+ * A glyph is eight rows from the top; a row is five bits; the highest bit is the leftmost dot.  The
  * baseline is the seventh row; descenders use the eighth:
  *
  *       01110  14          00000   0

@@ -10,7 +10,7 @@
 
 #include "image/codec.h"
 
-/* --- what do these bytes look like? ----------------------------------------------------------- */
+/* --- recognising formats ---------------------------------------------------------------------- */
 
 typedef struct {
     int at;
@@ -47,7 +47,7 @@ static bool has_at(const uint8_t *bytes, size_t n_bytes, const signature *s)
     return n_bytes >= (size_t)(s->at + s->n) && !memcmp(bytes + s->at, s->bytes, (size_t)s->n);
 }
 
-/* No control bytes, and no bytes that are invalid in UTF-8. */
+/* True if there are no control bytes, and no bytes that are invalid in UTF-8. */
 static bool is_text(const uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,17 +1,17 @@
 /*
  * image/image.h -- decodes, transforms, draws and encodes 8-bit RGB images
  *
- * The content selects the decoder, never the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK, progressive,
- * EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit RGB.
- * Limits are checked before decoding: dimensions, pixels and progressive scans.
+ * The decoder is selected by the content, not by the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK,
+ * progressive, EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit
+ * RGB.  Limits are checked before decoding: dimensions, pixels and progressive scans.
  *
  *     td_image img = { 0 };
  *     TD_OUT(td_image_decode(bytes, n, &(td_decode_opts){ 0 }, &img));
  *     ... img.px[(y * img.width + x) * 3 + channel] ...
  *     td_image_release(&img);
  *
- * A td_image is reused: decoding into it again keeps its buffer when that is large enough, so a
- * worker stops allocating once it has seen its largest image.
+ * A td_image can be reused: decoding into it again keeps its buffer if that is large enough, so a
+ * worker stops allocating after its largest image.
  */
 #ifndef TD_IMAGE_IMAGE_H
 #define TD_IMAGE_IMAGE_H
@@ -60,14 +60,14 @@ typedef struct {
 } td_image_info;
 
 typedef struct {
-    int64_t max_pixels;      /* 0: 178,956,970, PIL's limit before it calls an image a bomb */
-    int max_scans;           /* of a JPEG; 0: 500 */
+    int64_t max_pixels;      /* 0: 178,956,970, above which PIL warns of a decompression bomb */
+    int max_scans;           /* limit for a JPEG; 0: 500 */
     bool by_library;         /* JPEG by libjpeg alone; the pixels are the same */
     bool stored_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
-    /* Decode at least this region of the upright image.  All zero: everything.  Its pixels are
-       those of the whole image, bit for bit, unless scaled.  When the region will be shrunk a
-       lot, a JPEG may come at 1/2, 1/4 or 1/8 of its size: only when allow_scale is set, and never
-       below out_size pixels for the region's shorter side. */
+    /* Decode at least this region of the upright image.  All zero: everything.  Unless scaled, its
+       pixels are bit-equal to those of the whole image.  If allow_scale is set, a JPEG may be
+       decoded at 1/2, 1/4 or 1/8 of its size, but with at least out_size pixels for the region's
+       shorter side. */
     td_box region;
     bool allow_scale;
     int out_size;
@@ -76,10 +76,10 @@ typedef struct {
 } td_decode_opts;
 
 /**
- * Position of the decoded pixels: the image holds `covers` (of the full upright image) at 1/scale.
- * covers is exactly `scale` times as wide and high as the pixels; when scaled, the last column or
- * row may be partial and covers then extends up to scale - 1 pixels past the image's edge (before
- * it, when an orientation mirrors).  So the box b of the full image is in the pixels at
+ * Position of the decoded pixels: the pixels are the box `covers` of the full upright image at
+ * 1/scale.  covers is exactly `scale` times as wide and high as the pixels; when scaled, the last
+ * column or row may be partial and covers then extends up to scale - 1 pixels past the image's edge
+ * (before it, when an orientation mirrors).  So the box b of the full image is in the pixels at
  * ((b.x - covers.x) / scale, (b.y - covers.y) / scale).
  */
 typedef struct {
@@ -95,24 +95,24 @@ bool td_image_is_head(const void *bytes, size_t n_bytes);
 
 /**
  * Read a header.  TD_EFORMAT neither JPEG nor PNG (the message names what it looks like: empty,
- * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG
- * where the library lacks them; TD_ELIMIT too large.
+ * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG if
+ * the library lacks them; TD_ELIMIT too large.
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 
-/** Size of the image as it is decoded: upright, or with `stored_orientation` as stored. */
+/** The size of the decoded image: upright, or with `stored_orientation` as stored. */
 void td_image_size(const td_image_info *info, bool stored_orientation, int *width, int *height);
 
 /**
- * Decode to RGB, bit for bit as PIL's convert("RGB") of the same file.  CMYK as PIL converts it:
- * taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha is dropped
- * without blending; 16-bit samples keep their upper 8 bits.  `where` may be NULL.
+ * Decode to RGB, bit for bit as PIL's convert("RGB") of the same file.  CMYK is converted like in
+ * PIL: it is taken as inverted whether or not Adobe wrote it, then r = (255-c)(255-k)/255.  Alpha
+ * is dropped without blending; 16-bit samples keep their upper 8 bits.  `where` may be NULL.
  *
- * TD_EFORMAT as td_image_probe, and for an image that ends early or lost pixels to damage, with the
- * library's message and the place ("byte 1032 of 4096"), never a grey half image; outside a region
- * only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
+ * TD_EFORMAT as td_image_probe, and for an image that ends early or has damaged pixels, with the
+ * library's message and the position ("byte 1032 of 4096"); it never returns a partly grey image;
+ * outside a region only the end is checked.  TD_ELIMIT more than max_pixels or more than max_scans.
  * TD_EARG a region outside the image.  TD_EUNSUPPORTED as td_image_probe.  TD_ENOMEM.
- * On failure *out may hold half an image or have a new size; it stays valid.
+ * On failure *out may have incomplete content or a new size, but remains valid.
  */
 TD_CHECKED td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
                                      td_image *out, td_decoded *where);
@@ -141,8 +141,9 @@ void td_resampler_release(td_resampler *r);
  * Resample `box` (fractional edges allowed) of src to out_width x out_height, antialiased when
  * shrinking, exactly as PIL's Image.resize(size, filter, box) computes it: two passes, horizontal
  * first, fixed-point coefficients with 22 bits, 8-bit intermediate.  Bit-equal to PIL 9 .. 12.
- * (PIL 13 differs by 1 in some pixels where it runs the vertical pass first.)  `src` and `out` are
- * two images.  TD_EARG an empty box or one that leaves src, a size below 1; TD_ELIMIT; TD_ENOMEM.
+ * (PIL 13 differs by 1 in some pixels if it runs the vertical pass first.)  `src` and `out` must be
+ * different images.  TD_EARG an empty box or one that leaves src, a size below 1; TD_ELIMIT;
+ * TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_resample(td_resampler *r, const td_image *src, double box_x,
                                        double box_y, double box_width, double box_height,
@@ -175,7 +176,7 @@ TD_CHECKED td_status td_image_sample(td_taps *taps, const td_image *src, const t
 
 /**
  * TensorFlow 1's bilinear resize: the grid starts at the box's first pixel, not half a cell after
- * it; pixels outside the box do not contribute; no rounding.  The box has whole edges.
+ * it; pixels outside the box do not contribute; no rounding.  The box has integer edges.
  * dst is [window.height, window.width, 3] on the scale 0 .. 255.  Errors as above.
  */
 TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
@@ -185,14 +186,14 @@ TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
 void td_image_flip(td_image *img);
 
 /**
- * Cut `box` out of src (all zero: all of it); src and out are two images.  TD_EARG a box that
- * leaves src; TD_ENOMEM.
+ * Cut `box` out of src (all zero: all of it); src and out must be different images.  TD_EARG a box
+ * that leaves src; TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_crop(const td_image *src, td_box box, td_image *out);
 
 /* --- augmentation ----------------------------------------------------------------------------- */
 
-/* In this order: geometry, blends of two images, tables of values. */
+/* Operations in this order: geometry, blends of two images, tables of values. */
 typedef enum {
     TD_AUGMENT_SHEAR_X, /* amount: pixels per row (column) ... */
     TD_AUGMENT_SHEAR_Y,
@@ -225,11 +226,11 @@ typedef struct {
     float m[3][3], offset;
 } td_color_jitter;
 
-/** Hue in degrees; 0, 1, 1, 1, 0 is the identity up to rounding.  Contrast is about 128. */
+/** Hue in degrees; 0, 1, 1, 1, 0 is the identity up to rounding.  The centre of contrast is 128. */
 td_color_jitter td_color_jitter_make(double hue, double saturation, double contrast,
                                      double brightness, double shift);
 
-/** Change `n` pixels in place, clipped to 0 .. 255; an image's are rounded. */
+/** Change `n` pixels in place, clipped to 0 .. 255; bytes are rounded. */
 void td_color_jitter_values(const td_color_jitter *t, float *px, size_t n);
 void td_color_jitter_image(const td_color_jitter *t, td_image *img);
 
@@ -259,7 +260,8 @@ void td_values_normalise(const float *src, int width, int height, const td_norm 
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/** Number of kinds td_image_draw_sample knows and their names ("circle", "stripes", "letter_A"). */
+/** The number of kinds of td_image_draw_sample, and their names ("circle", "stripes",
+    "letter_A"). */
 int td_draw_kinds(void);
 const char *td_draw_kind_name(int kind);
 
@@ -271,13 +273,14 @@ const char *td_draw_kind_name(int kind);
 TD_CHECKED td_status td_image_draw_sample(int kind, td_rng *rng, int width, int height,
                                           td_image *out);
 
-/** The number of figures with an edge, which td_image_draw_objects can draw; filled ones first. */
+/** The number of figures other than textures, which td_image_draw_objects can draw; filled ones
+    first. */
 int td_draw_figures(void);
 const char *td_draw_figure_name(int figure);
 
 typedef struct {
     int figure;
-    td_box box;   /* around the pixels of which the figure covers half or more */
+    td_box box;   /* around the pixels that the figure covers by half or more */
     int64_t area; /* their number */
 } td_drawn;
 

@@ -1,8 +1,7 @@
 /*
  * image/image_buffer.c -- the memory of an image, and the limits on sizes and regions
  *
- * The codecs and the resampling code use this; image.c, which chooses the codec, is one level
- * above.
+ * The codecs and the resampling code use it; image.c, which chooses the codec, is one level above.
  */
 #include "base/arena.h"
 #include "image/codec.h"

@@ -1,16 +1,16 @@
 /*
  * image/jpeg.c -- reads and writes JPEG with libjpeg-turbo
  *
- * libjpeg reports errors by a callback that must not return, so every call of it runs inside
- * `guarded`, and the callback leaves by longjmp with the status and the message set.
+ * libjpeg reports errors by a callback that must not return, so every call of libjpeg runs inside
+ * `guarded`, and the callback leaves by longjmp after setting the status and the message.
  *
  * Only the wanted part is decoded.  Rows above and below the region are skipped (entropy decoding
  * is necessary, the transform is not), columns are cut at block borders, and when the result will
  * be shrunk the transform itself produces 1/2, 1/4 or 1/8 of the size:
  *
  *     +--------------- image ---------------+
- *     |     rows skipped                      |      region   what the caller asked for
- *     |   +--- covers -------------------+    |      covers   what is decoded: the region, a margin
+ *     |     rows skipped                      |      region   requested by the caller
+ *     |   +--- covers -------------------+    |      covers   decoded: the region, a margin
  *     |   |   +----- region -----+       |    |               so that colour upsampling at its edge
  *     |   |   +------------------+       |    |               sees its neighbours, and out to the
  *     |   +------------------------------+    |               next block border
@@ -19,7 +19,7 @@
  *
  * Inside the region the pixels are bit-equal to those of the whole image.
  *
- * libjpeg reads every header.  jpeg_scan.c decodes the pixels of common images at full size, faster
+ * libjpeg reads all headers.  jpeg_scan.c decodes the pixels of common images at full size, faster
  * and with the same result; libjpeg decodes all others.
  *
  * Errors are: data that ends early, and any of libjpeg's warnings that mean lost pixels.  Stray
@@ -36,7 +36,7 @@
 #include "image/codec.h"
 #include "image/jpeg_scan.h"
 
-/* --- leaving libjpeg -------------------------------------------------------------------------- */
+/* --- errors of libjpeg ------------------------------------------------------------------------ */
 
 typedef struct {
     jmp_buf jump;
@@ -236,7 +236,8 @@ static const char *colour_name(J_COLOR_SPACE space)
     }
 }
 
-/* One block of 8 x 8 takes at least one bit (arithmetic coding aside): is the file long enough? */
+/* Is the file long enough?  A block of 8 x 8 takes at least one bit (except with arithmetic
+   coding). */
 static td_status check_length(const reader *r)
 {
     uint64_t w = r->cinfo.image_width, h = r->cinfo.image_height;
@@ -281,7 +282,7 @@ td_status td_jpeg_probe(const uint8_t *bytes, size_t n_bytes, td_image_info *out
     return with_reader(&r, n_bytes, probe_body);
 }
 
-/* --- what to decode --------------------------------------------------------------------------- */
+/* --- choosing the part to decode -------------------------------------------------------------- */
 
 static int at_most(int a, int b)
 {
@@ -372,9 +373,9 @@ static bool has_end(const reader *r)
 }
 
 /*
- * A truncated file must not pass because the region is above the cut: without an end marker, the
- * rows below the region are read too, and fail where the data ends.  (Skipping up to the last row
- * would not read anything.)
+ * Detects a truncated file even if the region is above the point of truncation: without an end
+ * marker, the rows below the region are read too, and fail where the data ends.  (Skipping up to
+ * the last row would not read anything.)
  */
 static void read_rest(reader *r, bool is_whole)
 {
@@ -399,7 +400,7 @@ static td_status decode_here(reader *r, bool *done)
     return td_jpeg_scan(&r->cinfo, r->region, r->opts->is_fast, r->out, done);
 }
 
-/* Decodes all others, and damaged data, for which libjpeg makes the message. */
+/* Decodes all other images, and damaged data, for which libjpeg provides the message. */
 static td_status decode_by_library(reader *r, bool is_whole)
 {
     struct jpeg_decompress_struct *c = &r->cinfo;

@@ -1,10 +1,10 @@
 /*
  * image/jpeg_scan.c -- decodes baseline JPEG: one Huffman-coded scan, gray or YCbCr, 8 bits
  *
- * Most of the time of decoding goes into the entropy code, which must be read from its start even
- * where a crop needs none of it.  Here the zeros stuffed after 0xFF are removed first, so that
- * eight bytes can be loaded at any position; and a table resolves LOOK bits to up to two values,
- * their positions and the end of the block at once.  The later stages work on the crop only:
+ * Most of the decoding time is spent in the entropy code, which must be read from its start even if
+ * a crop needs only a part.  Here the zeros stuffed after 0xFF are removed first, so that eight
+ * bytes can be loaded at any position; and a table resolves LOOK bits to up to two values, their
+ * positions and the end of the block at once.  The later stages work on the crop only:
  *
  *     codes --> 64 coefficients --> 8 x 8 samples in planes --> rows of RGB
  *               of blocks in the     that cover the crop and      of the crop
@@ -13,7 +13,7 @@
  * The pixels are libjpeg-turbo's, bit for bit: its accurate integer transform (13-bit constants,
  * two bits kept between the passes), its triangular upsampling, its 16-bit fixed-point colours.
  * Its vector code keeps 16 bits between the passes; blocks that could exceed that range, which no
- * encoder makes from an image, are left to libjpeg, as is every other anomaly: an invalid code,
+ * encoder makes from an image, are left to libjpeg, like every other anomaly: an invalid code,
  * missing data, a marker inside the scan.
  *
  * Sources: ITU T.81; jidctint.c, jdsample.c, jdcolor.c of libjpeg-turbo 2.1.
@@ -52,8 +52,8 @@ static const uint8_t natural[64] = { /* zigzag index -> index in the block */
 /* --- Huffman tables --------------------------------------------------------------------------- */
 
 /*
- * What LOOK bits begin with: a code, its value if it fits, and after it perhaps another code with
- * its value, and the end of the block.
+ * The content of LOOK bits: a code, its value if it fits, and possibly a second code with its value
+ * and the end of the block.
  */
 typedef struct {
     int16_t value; /* 0: only the first code was seen */
@@ -74,7 +74,7 @@ typedef struct {
     int n_symbols;
 } huffman;
 
-/* the value in the first `size` bits, 1 or more: one that begins with 0 is negative */
+/* the value in the first `size` >= 1 bits: it is negative if the first bit is 0 */
 static inline int extend(uint64_t bits, int size)
 {
     int v = (int)(bits >> (64 - size)), is_negative = ~(int)(bits >> 63) & 1;
@@ -95,7 +95,8 @@ static void enter(huffman *h, uint32_t code, int length, uint8_t symbol)
     }
 }
 
-/* Adds what follows the first value within LOOK bits.  `of` has first values only. */
+/* Adds to *l the second value or the end of the block, if within LOOK bits.  `of` has only first
+   values. */
 static void look_on(const look *of, look *l, uint32_t i)
 {
     const uint32_t mask = (1u << LOOK) - 1;
@@ -147,12 +148,12 @@ static bool build(huffman *h, const JHUFF_TBL *t, bool is_dc)
 typedef struct {
     const uint8_t *at;  /* in the unstuffed bytes */
     const uint8_t *end; /* their end; MCU_BYTES_MAX zeros follow */
-    uint64_t bits;      /* the next ones, left-aligned */
+    uint64_t bits;      /* the next bits, left-aligned */
     int n;              /* valid bits; the following ones are correct too, or zero */
     bool is_bad;
 } source;
 
-/* at least 56 bits */
+/* fills to at least 56 bits */
 static inline void refill(source *s)
 {
     uint64_t x;
@@ -235,7 +236,7 @@ TD_AVX2 static inline int next_value(source *s, int size)
     return v;
 }
 
-/* Reads a code and value that the table does not resolve.  Returns the next index; 64: end. */
+/* Reads a code and value that are not in the table.  Returns the next index; 64: end. */
 TD_AVX2 static inline int read_slowly(source *s, const component *c, int k, int16_t *coef,
                                       int64_t *total, int *last)
 {
@@ -271,13 +272,13 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
     c->last_dc += next_value(&s, next_symbol(&s, c->dc));
     s.is_bad |= c->last_dc > 32767 || c->last_dc < -32768;
     if (coef) {
-        int64_t v = (int64_t)c->last_dc * c->step[0]; /* steps have 16 bits in odd files */
+        int64_t v = (int64_t)c->last_dc * c->step[0]; /* steps may have 16 bits */
         coef[0] = (int16_t)v;
         total = v < 0 ? -v : v;
     }
     const look *first = c->ac->first;
     for (int k = 1; k < 64;) {
-        refill(&s); /* enough for LOOKS look-ups */
+        refill(&s); /* enough bits for LOOKS look-ups */
         for (int i = 0; i < LOOKS; i++) {
             look e = first[s.bits >> (64 - LOOK)];
             int k1 = k + (e.symbol >> 4), k2 = k1 + e.step2, ends = e.length >> 7;
@@ -292,7 +293,7 @@ TD_AVX2 static inline __attribute__((always_inline)) int read_block(source *from
             drop(&s, e.length & ~ENDS);
             if (coef) {
                 int v = e.value * c->step[k1], v2 = e.value2 * c->step[k2];
-                coef[natural[k2]] = (int16_t)v2; /* or k1's place, set below */
+                coef[natural[k2]] = (int16_t)v2; /* if k2 == k1, overwritten below */
                 coef[natural[k1]] = (int16_t)v;
                 total += (v < 0 ? -v : v) + (v2 < 0 ? -v2 : v2);
                 last = k2;
@@ -404,7 +405,7 @@ TD_AVX2 static void block_samples(const int16_t *coef, uint8_t *dst, int stride)
     }
 }
 
-/* only the first coefficient is not zero */
+/* for a block whose only non-zero coefficient is the first */
 static void flat_block(int dc, uint8_t *dst, int stride)
 {
     int v = ((dc + 4) >> 3) + 128;
@@ -490,7 +491,7 @@ static const uint8_t *plane_row(const component *c, int y)
 
 /* Buffers for upsampling a chroma row to full width. */
 typedef struct {
-    uint16_t *sums; /* the samples, or 3/4 of them and 1/4 of those of the other row, times 4 */
+    uint16_t *sums; /* the samples, or 3 x this row + the other row */
     uint8_t *wide;  /* a sample for each pixel */
 } widener;
 
@@ -549,7 +550,7 @@ static const uint8_t *colour_row(const scan *s, const component *c, int y, widen
     return room->wide + x0 % 2;
 }
 
-/* eight pixels' worth of one colour; y, cb, cr are 32-bit lanes */
+/* loads eight bytes into 32-bit lanes */
 TD_AVX2 static inline __m256i load8(const uint8_t *p)
 {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));

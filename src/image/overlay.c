@@ -2,8 +2,8 @@
  * overlay.c -- draws boxes with labels on an image
  *
  *       +-----------+
- *       | dog 0.93  |             the label: on the box's upper edge, or inside where there is no
- *       +===========+=======+     room above; moved left where it would leave the image
+ *       | dog 0.93  |             the label: on the box's upper edge, or inside if there is no
+ *       +===========+=======+     room above; moved left if it would leave the image
  *       |                   |
  *
  * A ground truth has its label below, or inside at the lower edge, so that it does not cover the
@@ -25,11 +25,11 @@ typedef struct {
 
 void td_overlay_colour(int64_t number, uint8_t rgb[3])
 {
-    /* hues a golden section apart: consecutive numbers never get similar hues */
+    /* successive hues differ by the golden ratio, so consecutive numbers never get similar hues */
     double hue = fmod(0.05 + 0.61803398874989484 * (double)(number % 10000), 1);
     hue = hue < 0 ? hue + 1 : hue;
     for (int c = 0; c < 3; c++) {
-        double h = fmod(6 * hue + 2 * (3 - c), 6); /* 0 .. 6, each channel a third of the way on */
+        double h = fmod(6 * hue + 2 * (3 - c), 6); /* 0 .. 6, shifted by a third for each channel */
         double part = fmin(fmax(fabs(h - 3) - 1, 0), 1);
         rgb[c] = (uint8_t)(255 * (0.2 + 0.75 * part) + 0.5);
     }
@@ -41,7 +41,7 @@ static int64_t whole(double v)
     return (int64_t)floor(fmin(fmax(v, -FAR), FAR) + 0.5);
 }
 
-/* False: nothing to draw. */
+/* Converts a box to pixels; false: nothing to draw. */
 static bool span_of(const double box[4], span *out)
 {
     for (int i = 0; i < 4; i++) {
@@ -51,7 +51,7 @@ static bool span_of(const double box[4], span *out)
     if (box[2] < 0 || box[3] < 0)
         return false;
     *out = (span){ whole(box[0]), whole(box[1]), whole(box[0] + box[2]), whole(box[1] + box[3]) };
-    out->x1 += out->x1 == out->x0; /* a line at least */
+    out->x1 += out->x1 == out->x0; /* at least one line */
     out->y1 += out->y1 == out->y0;
     return true;
 }

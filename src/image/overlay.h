@@ -14,8 +14,8 @@
 
 #include "image/image.h"
 
-/* Annotated objects: thin dashes of black, white and nothing, visible on any background, and the
-   label in black on white at the lower edge; short dashes for a crowd. */
+/* Ground truths have thin dashes of black, white and gaps, visible on any background, and the label
+   in black on white at the lower edge; short dashes for a crowd. */
 typedef enum { TD_OVERLAY_FOUND, TD_OVERLAY_GROUND_TRUTH, TD_OVERLAY_CROWD } td_overlay_style;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
     td_overlay_style style;
 } td_overlay_box;
 
-/** All zero is a valid default. */
+/** Zero-initialise for the defaults. */
 typedef struct {
     int thick;     /* line width, pixels; 0: a 200th of the shorter side */
     int text_unit; /* pixels per font dot; 0: by the shorter side, 1 up to 449 pixels */

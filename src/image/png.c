@@ -13,7 +13,8 @@
 
 /* --- memory and errors ------------------------------------------------------------------------ */
 
-/* Did an allocation fail?  zlib reports other errors then, and callbacks get no context. */
+/* Did an allocation fail?  zlib then reports another error, and the callbacks have no context
+   argument. */
 static _Thread_local bool ran_out;
 
 static void *noted(void *p)
@@ -85,7 +86,7 @@ static const char *colour_name(int type)
     }
 }
 
-/* Deflate shrinks at most 1032 to 1: is the file long enough for its pixels? */
+/* Is the file long enough for its pixels?  Deflate compresses at most 1032 : 1. */
 static td_status check_length(const struct spng_ihdr *h, size_t n_bytes)
 {
     static const int n_channels[] = { 1, 0, 3, 1, 2, 0, 4 };

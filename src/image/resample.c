@@ -7,8 +7,8 @@
  *
  *     out = (2^21 + sum of in[x] * k[x]) >> 22, clipped to a byte       k = round(weight * 2^22)
  *
- * The horizontal pass runs first, only over the rows the vertical one will read, and rounds to
- * bytes in between; the same integers come out as from PIL, on any processor.
+ * The horizontal pass runs first, only over the rows that the vertical pass will read, and rounds
+ * to bytes; the results are the same integers as PIL's, on any processor.
  *
  * The passes exist twice: in plain C, and for AVX2, where the weights are split into an upper part
  * of 16 bits and a lower one of 8, so that one instruction multiplies and adds two taps:
@@ -24,7 +24,7 @@
 #include "image/image.h"
 
 #ifdef __clang__
-#pragma STDC FP_CONTRACT OFF /* a fused multiply-add would move a border now and then */
+#pragma STDC FP_CONTRACT OFF /* a fused multiply-add would change some borders */
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     axis x, y;
     passes passes;
-    uint8_t *between; /* result of the first pass: [rows the second reads, row_bytes(out_width)] */
+    uint8_t *between; /* result of the first pass: [rows of the second, row_bytes(out_width)] */
     size_t cap_between;
 } resampler;
 
@@ -231,7 +231,7 @@ TD_AVX2 static inline __m256i pair(const int16_t *k)
     return _mm256_set1_epi32(both);
 }
 
-/* Sums of high and of low parts -> eight bytes' worth of results, still 32 bits each. */
+/* Sums of high and of low parts -> eight results in 32-bit lanes. */
 TD_AVX2 static inline __m256i join(__m256i high, __m256i low)
 {
     __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(high, 8), low);
@@ -348,7 +348,7 @@ static bool is_identity(const axis *a)
     return a->in_len == a->out_len && a->from == 0 && a->to == (float)a->out_len;
 }
 
-/* Row stride between the passes, in bytes: at least one more than the pixels need. */
+/* Row stride of the intermediate image, in bytes: at least one byte more than its pixels. */
 static size_t row_bytes(int width)
 {
     return td_round_up(3 * (size_t)width + 1, 64);
@@ -363,7 +363,7 @@ static void vertical(const resampler *r, const uint8_t *src, size_t stride, td_i
                           out->px + (size_t)y * row);
 }
 
-/* The rows the vertical pass will read, resampled along x, into r->between. */
+/* Resamples the rows that the vertical pass will read along x, into r->between. */
 static td_status horizontal(resampler *r, const td_image *src)
 {
     int last = r->y.out_len - 1, top = r->y.first[0];

@@ -1,11 +1,11 @@
 /*
  * image/sample.c -- resizing without antialiasing
  *
- *     linear, cubic     output i looks at (i + 1/2) scale - 1/2, between two or four pixels
- *     TensorFlow 1's    output i looks at i scale, between the pixel and the next
+ *     linear, cubic     output i is at (i + 1/2) scale - 1/2, between two or four pixels
+ *     TensorFlow 1's    output i is at i scale, between that pixel and the next
  *
- * The image's last pixel is repeated beyond its edge.  Shrinking skips pixels: faster, with jagged
- * edges, and what DALI (antialias off) and TensorFlow's ResNet trained with.
+ * The image's last pixel is repeated beyond its edge.  Shrinking skips pixels: this is faster and
+ * gives jagged edges, and DALI (antialias off) and TensorFlow's ResNet were trained with it.
  *
  * Sources: DALI resampling_impl_cpu.cc, cubic with a = -1/2 (Keys 1981); TensorFlow
  * resize_bilinear_op.cc with half_pixel_centers = false.
@@ -87,7 +87,7 @@ typedef struct {
 
 #if TD_SAMPLE_SSE2
 
-/* four bytes as floats; td_image pads the last pixel */
+/* four bytes as floats; td_image has padding after the last pixel */
 static inline __m128 pixel(const uint8_t *p)
 {
     int32_t bytes;
@@ -163,7 +163,7 @@ td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling 
         for (int j = 0; j < TAPS; j++)
             from.line[j] = src->px + 3 * (size_t)rows.at[j] * (size_t)src->width;
         uint8_t *dst = out->px + 3 * (size_t)y * (size_t)w->width;
-        if (filter == TD_BICUBIC) /* written out, so that each is unrolled */
+        if (filter == TD_BICUBIC) /* two calls, so that each loop is unrolled */
             make_row(&from, w->width, 0, TAPS, dst);
         else
             make_row(&from, w->width, 1, TAPS - 1, dst);
@@ -173,7 +173,7 @@ td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling 
 
 /* --- TensorFlow 1's bilinear ------------------------------------------------------------------ */
 
-/* the pixel, the next one, and the weight of the next, in float32 as in TensorFlow */
+/* the pixel, the next one, and the next one's weight, in float32 as in TensorFlow */
 static tap find_legacy(int i, float scale, int n)
 {
     tap t = { { 0 }, { 0 } };

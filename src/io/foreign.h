@@ -6,7 +6,7 @@
  *
  *     TFRecord      its first 8 bytes, a length, are followed by their masked CRC-32C
  *     checkpoint    .index ends in the magic number of LevelDB's tables; .data-00000-of-00001 is
- *     recognised by its name; `checkpoint` is a text; their common prefix is not a file
+ *                   recognised by its name; `checkpoint` is a text; their prefix is not a file
  *     ONNX          protobuf whose first field is ir_version
  *     SavedModel    protobuf that begins like saved_model.pb, or a folder with this file
  *     HDF5          weights of Keras

@@ -22,7 +22,8 @@ typedef struct td_lock td_lock;
  * Lock the folder, which must exist.  Does not wait.
  *
  *   TD_EIO           locked already, possibly by this process (the message names the holder if
- *   known); the folder is missing or read-only TD_EUNSUPPORTED  the file system has no locks
+ *                    known); the folder is missing or read-only
+ *   TD_EUNSUPPORTED  the file system has no locks
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_lock_open(const char *folder, td_lock **out);

@@ -1,8 +1,7 @@
 /*
  * onnx/onnx_detections.h -- a detector's post-processing as nodes of an ONNX model
  *
- *     td_onnx_of_graph(...)                      outputs codes [N, A, 4] (deltas), logits [N, A, C
- *     + 1]
+ *     td_onnx_of_graph(...)                      outputs codes [N, A, 4], logits [N, A, C + 1]
  *     td_onnx_add_detections(m, anchors, nms)    replaces them by the outputs below
  *
  *   nms NULL   boxes   f32 [N, A, 4]   ymin, xmin, ymax, xmax, relative to the image; not clipped

@@ -5,9 +5,9 @@
  *     batch_norm_infer   BatchNormalization      relu6         Clip 0 .. 6
  *     global_avg_pool    GlobalAveragePool, Flatten
  *     resize_nearest     Resize if sides grow by whole factors, otherwise Gather of rows and
- *     columns: indices are exact, unlike float32 scales
+ *                        columns: indices are exact, unlike float32 scales
  *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or Gemm between Flatten
- *     and Reshape
+ *                        and Reshape
  *     bias_add           the third operand of its Conv, or Add
  *     join_heads         Transpose and Reshape of each head; Concat
  */

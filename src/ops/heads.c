@@ -3,8 +3,7 @@
  *
  *   x, y [N, C, H, W]  any float       bias [C]  may be float32 with half
  *
- * bias_add_grad(dy) -> dbias    the sum of dy over all dimensions but the channels; may be float32
- * with half
+ * bias_add_grad(dy) -> dbias    the sum of dy over all dimensions but C; may be float32 with half
  *
  * join_heads(x1, b1, x2, b2, ...) {columns, order} -> y      a detector's heads as one table
  *

@@ -6,7 +6,7 @@
  *   x      [N, C, H, W]  any float
  *   y      [N, C, P, Q]  P = (H + 2 pad + pad_extra - kernel) / stride + 1
  *   where  [N, C, P, Q]  u8, r * kernel + s of the maximum in its window; the first one of equal
- *   maxima
+ *                        maxima
  *
  * Padding is never the maximum; it counts as zeros in an average if count_include_pad is set,
  * otherwise the mean is over the image's pixels.  pad_extra makes uneven padding for max pooling:

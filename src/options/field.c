@@ -1,5 +1,5 @@
 /*
- * field.c -- works on one field table: defaults, text to values, values to text, comparison
+ * field.c -- operations on one field table: defaults, text to values, values to text, comparison
  *
  * Every function here is a loop over rows or a switch over the kinds.  The text and JSON forms of a
  * whole struct are in field_text.c.
@@ -19,7 +19,7 @@
 
 #define TWO_63 0x1p63
 
-/* one member of any kind, to try a value before it is stored */
+/* a member of any kind, to check a value before it is stored */
 typedef union {
     int small;
     int64_t large;
@@ -115,7 +115,7 @@ bool td_field_is_path(const td_field *f)
 void td_real_print(double x, td_text *out)
 {
     char text[40];
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice */
+    for (int digits = 15; digits <= 17; digits++) { /* 17 are always sufficient */
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x)
             break;
@@ -242,7 +242,7 @@ static bool is_in_range(const td_field *f, double low, double high)
 }
 
 /*
- * As is_in_range, exact beyond 2^53: a limit of 2^63, or INT64_MAX rounded up to it, means no
+ * Like is_in_range, but exact beyond 2^53: a limit of 2^63, or INT64_MAX rounded up to it, means no
  * limit.
  */
 static bool is_whole_in_range(const td_field *f, int64_t v)
@@ -274,7 +274,7 @@ static int64_t suffix_factor(const char *suffix)
     return 0;
 }
 
-/* "1.5G": a fraction of a unit, where that is a whole number; digits and a dot, then the unit */
+/* parses "1.5G", a fraction of a unit, if the result is a whole number */
 static bool is_part_of_unit(const char *value, int64_t *out)
 {
     char digits[32];
@@ -461,7 +461,7 @@ td_status td_field_set_as(const td_field *f, void *base, const char *value, td_a
     return TD_OK;
 }
 
-/* "--batch-size" of a row */
+/* the option of a row: "--batch-size" */
 static void spell_option(const td_field *f, char out[80])
 {
     snprintf(out, 80, "--%s", f->name);

@@ -41,12 +41,12 @@ typedef enum {
 
     /* rows without a member, used only by command lines and config files */
     TD_KIND_TITLE,    /* `help` is the title of the rows below in pages and printed configurations;
-                        `def` 1: an abbreviated name prefers other rows; `def_text`: names that
-                        the section had in earlier versions, "a|b", still read */
+                        `def` 1: an abbreviated name prefers other rows; `def_text`: names of the
+                        section in earlier versions, "a|b", which are still accepted */
     TD_KIND_ALIAS,    /* another name of the option `def_text`, in its own table */
     TD_KIND_ACCEPTED, /* has no effect; `def_text` is the reason; `meta`: it takes a value */
     TD_KIND_REFUSED,  /* an error; `def_text` is the reason */
-    TD_KIND_GIVEN     /* no option: the offset of the td_given in the struct */
+    TD_KIND_GIVEN     /* not an option: the offset of the struct's td_given */
 } td_field_kind;
 
 typedef struct td_field {
@@ -55,15 +55,15 @@ typedef struct td_field {
     td_field_kind kind;
     size_t offset;
     double def, min, max;     /* numbers; INT and LONG are exact below 2^53.  BOOL: a min above max
-                                 marks a member that holds the opposite of the option, `def` */
-    const char *def_text;     /* TEXT; INT: the value when the command line gives none */
+                                 marks a member that is the opposite of the option, `def` */
+    const char *def_text;     /* TEXT: the default; INT: the value if the command line gives none */
     const char *const *names; /* ENUM, NULL-terminated; a name may be "folder|pytorch|dali-cpu" */
     const char *meta;         /* the value's name in --help, "FILE"; NULL: from the kind; for
-                                a BOOL, "": another row is named "no-" + this one */
+                                a BOOL, "" means that another row is "no-" + this one */
     const char *help;         /* NULL hides the row from --help */
 } td_field;
 
-/* `meta` of a TEXT that is a list of integers; a command line may separate them by blanks */
+/* `meta` of a TEXT that is a list of integers; on a command line they may be separated by blanks */
 #define TD_META_NUMBERS "EPOCH,..."
 
 #define TD_INT(T, m, d, lo, hi, help_)                                                             \
@@ -157,7 +157,7 @@ typedef struct td_field {
     {                                                                                              \
         name_, NULL, TD_KIND_REFUSED, 0, 0, 0, 0, why_, NULL, NULL, NULL                           \
     }
-/* of a struct that remembers which of its options were given (tandem/options.h) */
+/* for a struct that records which of its options were given (tandem/options.h) */
 #define TD_GIVEN(T, m)                                                                             \
     {                                                                                              \
         "", NULL, TD_KIND_GIVEN,                                                                   \
@@ -170,9 +170,9 @@ typedef struct td_field {
     }
 
 /**
- * Does the row's value name a file or a folder?  A TEXT does unless its `meta` is listed in field.c
- * as something else ("NAME", "LIST", ...), so that a new row counts as a path by default.  A file
- * read by the program must not set such rows.
+ * Does the row's value name a file or a folder?  A TEXT does unless its `meta` is in a list in
+ * field.c ("NAME", "LIST", ...), so that a new row counts as a path by default.  Files read by the
+ * program must not set such rows.
  */
 bool td_field_is_path(const td_field *f);
 
@@ -183,8 +183,8 @@ void td_fields_default(const td_field *fields, void *base);
 const td_field *td_field_find(const td_field *fields, const char *name);
 
 /**
- * Set one member from text.  TD_EUSAGE: not of the kind, or out of range (the message names the
- * option as `--name`, the value, and the range or the valid names).  Copies texts to `arena`.
+ * Set one member from text.  TD_EUSAGE: invalid for the kind, or out of range (the message names
+ * the option as `--name`, the value, and the range or the valid names).  Copies texts to `arena`.
  */
 TD_CHECKED td_status td_field_set(const td_field *f, void *base, const char *value,
                                   td_arena *arena);
@@ -193,14 +193,15 @@ TD_CHECKED td_status td_field_set(const td_field *f, void *base, const char *val
 TD_CHECKED td_status td_field_set_as(const td_field *f, void *base, const char *value,
                                      td_arena *arena, const char *subject);
 
-/** Append one member's value as td_field_set reads it ("0.1", "true", "sgd"); reals round-trip. */
+/** Append one member's value in the form that td_field_set reads ("0.1", "true", "sgd"); reals are
+    read back exactly. */
 void td_field_get(const td_field *f, const void *base, td_text *out);
 
 bool td_field_is_default(const td_field *f, const void *base);
 
 /**
- * Was the option named on the command line, if only with its default, or is it not at its default?
- * Config files do not count by themselves: --print-config lists every option.
+ * Was the option given on the command line, even with its default value, or is its value not the
+ * default?  An option in a config file does not count as given: --print-config lists every option.
  */
 bool td_field_is_asked(const td_field *fields, const td_field *f, const void *base);
 
@@ -209,7 +210,7 @@ bool td_fields_equal(const td_field *fields, const void *a, const void *b);
 /** Check that every value is in range; TD_EUSAGE names the first that is not. */
 TD_CHECKED td_status td_fields_check(const td_field *fields, const void *base);
 
-/** "{stride=2, pad=1}", without defaults; empty when all are default.  For graph text. */
+/** Append "{stride=2, pad=1}", without defaults; nothing if all are default.  For graph text. */
 void td_fields_print(const td_field *fields, const void *base, td_text *out);
 
 /**
@@ -219,14 +220,14 @@ void td_fields_print(const td_field *fields, const void *base, td_text *out);
 TD_CHECKED td_status td_fields_parse(const td_field *fields, void *base, const char *text,
                                      td_arena *arena);
 
-/** One JSON object of all values, numbers as numbers. */
+/** Append one JSON object with all values, numbers as numbers. */
 void td_fields_json(const td_field *fields, const void *base, td_text *out);
 
 /* --- command lines --------------------------------------------------------------------------- */
 
 /** One struct of options and its table; a verb combines several (a NULL table ends the array). */
 typedef struct td_field_group {
-    const char *title; /* "Optimiser", heads its part of --help */
+    const char *title; /* "Optimiser", the title of its part of --help */
     const td_field *fields;
     void *base;
 } td_field_group;
@@ -258,22 +259,22 @@ TD_CHECKED td_status td_options_visit(const td_field_group *groups, int argc, ch
 void td_options_list(const td_field_group *groups, const char *verb, td_text *out);
 
 /**
- * The same up to the first argument that is not an option, or to "--": it and all that follow go to
- * `rest` unparsed.  For commands that pass a command line on.
+ * The same up to the first argument that is not an option, or to "--": that argument and all that
+ * follow are stored in `rest` unparsed.  For commands that pass on a command line.
  */
 TD_CHECKED td_status td_options_parse_head(const td_field_group *groups, int argc, char **argv,
                                            const char **rest, int *n_rest, td_arena *arena);
 
 /**
- * Read a --config file over the present values: YAML (including JSON), flat or in sections named as
- * the titles of pages ("Data" is `data:`), or lines "name = value".  Names are the long ones in any
- * spelling, not abbreviated; a list is joined with commas.  TD_EUSAGE: an unknown name with its
- * line and the nearest one, a value out of range.  TD_EFORMAT, TD_ELIMIT: base/yaml.h.
+ * Read a --config file over the present values: YAML (including JSON), flat or in sections named
+ * like the titles of help pages ("Data" is `data:`), or lines "name = value".  Names are the long
+ * ones in any spelling, not abbreviated; a list is joined with commas.  TD_EUSAGE: an unknown name
+ * with its line and the nearest one, a value out of range.  TD_EFORMAT, TD_ELIMIT: base/yaml.h.
  */
 TD_CHECKED td_status td_options_config(const td_field_group *groups, const char *path,
                                        td_arena *arena);
 
-/** Set one option by name, as a config file does.  TD_EUSAGE, TD_ENOMEM. */
+/** Set one option by name, like a config file.  TD_EUSAGE, TD_ENOMEM. */
 TD_CHECKED td_status td_options_set(const td_field_group *groups, const char *name,
                                     const char *value, td_arena *arena);
 
@@ -287,7 +288,7 @@ void td_options_yaml(const td_field_group *groups, td_text *out);
 /**
  * The option part of a help page, one aligned row per visible field with default and range, in
  * lines of at most `columns`.  `usual`, "epochs,lr", names the rows to show first, in that order;
- * they are not repeated under their own title; NULL: none.
+ * they are not repeated under their own title.  NULL: none.
  */
 void td_options_help(const td_field_group *groups, const char *usual, int columns, td_text *out);
 
@@ -303,9 +304,9 @@ void td_options_man(const td_field_group *groups, const char *usual, td_text *ou
 int td_help_columns(void);
 
 typedef struct {
-    int indent;       /* of all lines except the first, which continues the caller's line */
-    int columns;      /* a line's, at most; a longer word has a line of its own */
-    const char *mark; /* at the end of each line that is continued; "" or " \\" */
+    int indent;       /* of all lines but the first, which continues a line */
+    int columns;      /* maximum per line; a longer word gets its own line */
+    const char *mark; /* appended to each continued line; "" or " \\" */
 } td_wrap;
 
 /** Append the words of `text` wrapped into lines; ends with a line end. */

@@ -21,19 +21,19 @@ void td_field_range(const td_field *f, td_text *out);
 /** Is `wrong` close enough to `name` to be a typing error?  Sets the edit distance. */
 bool td_name_is_near(const char *wrong, const char *name, int *distance);
 
-/** A real in the fewest digits that read back exactly. */
+/** Append a real with the fewest digits that are read back exactly. */
 void td_real_print(double x, td_text *out);
 
 /* --- rows of several tables ------------------------------------------------------------------ */
 
-/** Has the row a member, or is it one of the four kinds without one? */
+/** Does the row have a member, or is it one of the kinds without one? */
 bool td_field_has_member(const td_field *f);
 
 /** To start, set `group` and leave the rest zero. */
 typedef struct {
     const td_field_group *group;
     const td_field *field; /* the present row */
-    const char *title;     /* its title */
+    const char *title;     /* the title of that row */
     bool is_started;
 } td_row_walk;
 
@@ -56,30 +56,31 @@ typedef struct {
 
 void td_given_clear(const td_field *fields, void *base);
 
-/** Set the bits of a row, where the struct has any. */
+/** Set the bit of a row, if the struct has a td_given. */
 void td_given_note(const td_field *fields, const td_field *f, void *base, bool is_line);
 
 /** Find an option by any exact spelling; follows rows of kind ALIAS. */
 bool td_option_find(const td_field_group *groups, const char *name, size_t n, td_option *out);
 
 /**
- * TD_EUSAGE with the nearest spelling.  `word` is the user's text up to '='; `dashes` false: a
- * name in a config file.
+ * Returns TD_EUSAGE with a message that names the nearest spelling.  `word` is the user's text up
+ * to '='; `dashes` false: a name in a config file.
  */
 TD_CHECKED td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes);
 
-/** Set it from text; ACCEPTED rows do nothing, REFUSED rows fail with their reason (TD_EUSAGE). */
+/** Set an option from text; ACCEPTED rows do nothing, REFUSED rows fail with their reason
+    (TD_EUSAGE). */
 TD_CHECKED td_status td_option_set(const td_option *o, const char *value, td_arena *arena,
                                    const char *subject);
 
-/** "--batch-size" of "batch_size", "-b" of "b", "--no-x" when negated. */
+/** Spell an option: "--batch-size" for "batch_size", "-b" for "b", "--no-x" if negated. */
 #define TD_OPTION_BYTES 80
 void td_option_spell(const char *name, size_t n, bool is_negated, char out[TD_OPTION_BYTES]);
 
 /** The name of the value in a page, "N", "FILE"; "" for a BOOL. */
 const char *td_field_meta(const td_field *f);
 
-/** Does the row in pages begin with "[no-]"? */
+/** Is the row shown with "[no-]" in help pages? */
 bool td_field_has_no(const td_field *f);
 
 /** "images in a step (default 256, 1 to 65536)" */

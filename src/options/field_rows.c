@@ -1,8 +1,8 @@
 /*
  * field_rows.c -- walks over the rows of several tables with their titles
  *
- * A row's title is its group's, until a row of kind TITLE names another.  The same title may occur
- * in several places: pages then show all its rows at the first one.
+ * A row's title is its group's title, until a row of kind TITLE changes it.  The same title may
+ * occur several times: help pages then show all its rows at the first one.
  */
 #include <string.h>
 

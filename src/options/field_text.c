@@ -1,9 +1,9 @@
 /*
  * field_text.c -- reads and writes a whole struct as text, "{stride=2, path="a b"}", and as JSON
  *
- * A TEXT is written bare when it is one word, otherwise quoted; \u00XX in quotes is the byte XX,
- * as td_text_add_json writes bytes that are not UTF-8.  "path=" is a NULL TEXT, path="" an empty
- * one.
+ * A TEXT is written without quotes if it is one word, otherwise quoted; \u00XX in quotes is the
+ * byte XX, as td_text_add_json writes bytes that are not UTF-8.  "path=" is a NULL TEXT, path="" an
+ * empty one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -101,8 +101,8 @@ static int hex_digit(char c)
 }
 
 /*
- * one escape after its backslash; returns what follows, NULL when the escape is not one that we
- * write
+ * reads one escape after its backslash; returns the position after it, NULL if it is not an escape
+ * that we write
  */
 static const char *read_escape(const char *p, td_text *out)
 {
@@ -119,7 +119,7 @@ static const char *read_escape(const char *p, td_text *out)
     return p + 5;
 }
 
-/* the rest of a quoted text after its first quote */
+/* reads the rest of a quoted text after its first quote */
 static const char *read_quoted(const char *p, td_text *out)
 {
     while (p && *p && *p != '"') {
@@ -131,11 +131,11 @@ static const char *read_quoted(const char *p, td_text *out)
     return p && *p == '"' ? p + 1 : NULL;
 }
 
-/* "name=value" at *text, which advances past it; the value is unquoted */
+/* a parsed "name=value"; the value is unquoted */
 typedef struct {
     char name[NAME_BYTES];
     td_text value;
-    bool is_null; /* nothing, not even quotes */
+    bool is_null; /* the value is empty and not quoted */
 } pair;
 
 static td_status read_pair(const char **text, pair *out)
@@ -178,7 +178,7 @@ static td_status unknown_name(const td_field *fields, const char *name)
                     near ? near : "", near ? "'?" : "");
 }
 
-/* a scratch value, parsed before the caller's struct is changed */
+/* a temporary value, parsed before the caller's struct is changed */
 typedef union {
     int small;
     int64_t large;

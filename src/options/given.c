@@ -1,7 +1,8 @@
 /*
- * given.c -- which options of a struct were given: a bit for each row of its table
+ * given.c -- records which options of a struct were given: a bit for each row of its table
  *
- * The row TD_GIVEN(T, given) says where in the struct the bits are.  A table without it has none.
+ * The row TD_GIVEN(T, given) gives the offset of the bits in the struct.  A table without it has no
+ * bits.
  */
 #include <string.h>
 

@@ -1,9 +1,8 @@
 /*
  * options.c -- parses command lines against several tables
  *
- * An option is looked up in this order: any exact spelling; "no-" before a BOOL's spelling; the
- * only option with this prefix.  An option named "no-checkpoints" in a table is found by the first
- * rule.
+ * An option is looked up in this order: an exact spelling; "no-" before a BOOL's spelling; the only
+ * option with this prefix.  An option named "no-checkpoints" in a table is found by the first rule.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -109,7 +108,7 @@ static bool find_negated(const td_field_group *groups, const char *name, size_t 
 typedef struct {
     option options[MAX_CANDIDATES];
     char words[MAX_CANDIDATES][WORD_BYTES];
-    int n; /* may exceed the array */
+    int n; /* count; may exceed the array */
 } candidates;
 
 static void add_candidate(candidates *c, const walk *w, const char *name, size_t n, bool is_negated)
@@ -154,7 +153,7 @@ static td_status ambiguous(const char *word, const candidates *c)
     return st;
 }
 
-/* letters that two words have in common from the start; '-' and '_' are the same */
+/* the length of the common prefix of two words; '-' and '_' are equal */
 static size_t common_letters(const char *a, const char *b)
 {
     size_t n = 0;
@@ -163,14 +162,14 @@ static size_t common_letters(const char *a, const char *b)
     return n;
 }
 
-/* how well `name` would do for the word: first the letters in common, then the distance */
+/* the similarity of a name to the word: first the common prefix, then the edit distance */
 typedef struct {
     size_t n_common;
     int distance;
 } likeness;
 
-/* false: not at all.  The word may be the beginning of the name (in config files, which know no
-   prefixes), or the name that of the word: --lrate, --lr */
+/* false: not similar.  Similar also if one is a prefix of the other: the word of the name (in
+   config files, which do not accept prefixes), or the name of the word: --lrate, --lr */
 static bool is_like(const char *word, const char *name, likeness *out)
 {
     bool is_near = td_name_is_near(word, name, &out->distance);
@@ -226,7 +225,7 @@ static bool looks_numeric(const char *s)
     return isdigit((unsigned char)*s) || strcmp(s, "inf") == 0;
 }
 
-/* would this argument be taken for an option rather than a value? */
+/* is the argument an option rather than a value? */
 static bool looks_like_option(const td_field_group *groups, const char *arg)
 {
     option found;
@@ -319,7 +318,7 @@ static td_status find_long(const td_field_group *groups, const char *name, size_
     return TD_OK;
 }
 
-/* an INT named without a number: "--gather-checkpoints DIR" */
+/* is it an INT option given without a number: "--gather-checkpoints DIR"? */
 static bool is_bare(const line *l, const td_field *f)
 {
     return f->kind == TD_KIND_INT && f->def_text &&

@@ -2,8 +2,7 @@
  * options_complete.c -- generates completion code for bash, zsh and fish from the tables
  *
  * Completes the long names and their other spellings, the values of an ENUM and of the options that
- * the caller lists, and files or folders where the row's `meta` is one.  Hidden rows are left
- * out.
+ * the caller lists, and files or folders if the row's `meta` is one.  Hidden rows are omitted.
  */
 #include <string.h>
 
@@ -32,7 +31,7 @@ static const char *listed_values(const td_field *f, const td_option_values *list
     return NULL;
 }
 
-/* separated by spaces; an ENUM's in their first spelling */
+/* adds a row's values, separated by spaces; an ENUM's in their first spelling */
 static void add_values(const td_field *f, const td_option_values *lists, td_text *out)
 {
     const char *listed = listed_values(f, lists);
@@ -49,8 +48,8 @@ static bool has_values(const td_field *f, const td_option_values *lists)
 
 /* --- spellings ------------------------------------------------------------------------------- */
 
-/* the row's name, then its aliases, each followed by its negation if wanted and there is
-   one */
+/* walks over a row's name, then its aliases, each followed by its negation if requested and
+   possible */
 typedef struct {
     const td_field *field;
     bool with_no, is_no; /* include negations; the current one is a negation */
@@ -59,7 +58,7 @@ typedef struct {
     char word[TD_OPTION_BYTES]; /* "--no-nesterov" */
 } words;
 
-/* false after the last */
+/* the next word; false after the last */
 static bool next_word(words *w)
 {
     w->is_no = w->name && !w->is_no && w->with_no && td_field_has_no(w->field) && w->n_name > 1;
@@ -126,7 +125,7 @@ static void add_bash(const td_field_group *groups, const char *verb, const td_op
 
 /* --- zsh ------------------------------------------------------------------------------------- */
 
-/* inside '...[...]:...': quotes, brackets and colons have meanings */
+/* escapes text for '...[...]:...', where quotes, brackets and colons have a meaning */
 static void add_zsh_text(const char *text, td_text *out)
 {
     for (const char *p = text; *p; p++) {

@@ -27,7 +27,7 @@ td_status td_options_set(const td_field_group *groups, const char *name, const c
     return td_option_set(&o, value, arena, name);
 }
 
-/* a TEXT set to null */
+/* sets a TEXT to null */
 static bool set_none(const td_field_group *groups, const char *name)
 {
     td_option o;
@@ -51,7 +51,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* the value without its quotes, or up to a '#' that follows a blank */
+/* the value without quotes, or up to a '#' that follows a blank */
 static char *bare_value(char *value)
 {
     char *s = trim(value);
@@ -96,7 +96,7 @@ static td_status read_lines(const td_field_group *groups, char *text, const char
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-/* a JSON value as td_field_set reads it */
+/* a JSON value in the form that td_field_set reads */
 static td_status json_value(const td_json *j, const char *path, const char *name, td_text *out)
 {
     int64_t whole = 0;
@@ -165,7 +165,7 @@ td_status td_options_config_json(const td_field_group *groups, const char *json,
 
 /* --- YAML ------------------------------------------------------------------------------------ */
 
-/* "Mixed precision" is mixed_precision: */
+/* the section's name for a title: "Mixed precision" is mixed_precision */
 static void section_name(const char *title, char out[TD_OPTION_BYTES])
 {
     size_t i = 0;
@@ -174,7 +174,7 @@ static void section_name(const char *title, char out[TD_OPTION_BYTES])
     out[i] = '\0';
 }
 
-/* Is it the name that a section had in an earlier version? */
+/* Is it a section's name in an earlier version? */
 static bool is_former_section(const td_field_group *groups, const char *name)
 {
     for (const td_field_group *g = groups; g->fields; g++)
@@ -267,9 +267,9 @@ static td_status read_yaml(const td_field_group *groups, const td_yaml *doc, con
     return read_map(groups, doc, false, path, arena);
 }
 
-/* --- any of them ----------------------------------------------------------------------------- */
+/* --- choosing the format --------------------------------------------------------------------- */
 
-/* Does the first line with content read as "name = value" rather than as YAML? */
+/* Is the first line with content "name = value" rather than YAML? */
 static bool is_in_lines(const char *text)
 {
     const char *s = text;
@@ -291,7 +291,7 @@ static td_status read_any(const td_field_group *groups, char *text, size_t n, co
         return read_lines(groups, text, path, arena);
     td_status st = td_yaml_parse(text, n, path, &doc);
     if (st == TD_EFORMAT && text[strspn(text, " \t\r\n")] == '{')
-        return read_json(groups, text, n, path, arena); /* some escapes are JSON's alone */
+        return read_json(groups, text, n, path, arena); /* some escapes exist only in JSON */
     if (st == TD_OK)
         st = read_yaml(groups, doc, path, arena);
     td_yaml_free(doc);
@@ -315,7 +315,7 @@ static bool is_kept(const td_row_walk *w)
     return w->field->help || !td_field_is_default(w->field, w->group->base);
 }
 
-/* words that other YAML readers take for a boolean */
+/* is it a word that other YAML readers parse as a boolean? */
 static bool is_loaded(const char *word)
 {
     static const char *const words[] = { "no", "off", "yes", "on", "n", "y", "null", "~" };

@@ -14,7 +14,7 @@
 
 #define HELP_COLUMN 32 /* where the meaning starts */
 
-enum { COLUMNS = 80, COLUMNS_MIN = 60, COLUMNS_MAX = 120 }; /* beyond that lines are hard to read */
+enum { COLUMNS = 80, COLUMNS_MIN = 60, COLUMNS_MAX = 120 }; /* longer lines are hard to read */
 
 const char *td_field_meta(const td_field *f)
 {
@@ -48,7 +48,8 @@ static void add_name(const char *name, size_t n, td_text *out)
         td_text_add_bytes(out, name[i] == '_' ? "-" : &name[i], 1);
 }
 
-/* a BOOL shown without "[no-]": its name has "no-", or another row's does */
+/* is it a BOOL shown without "[no-]": because its name begins with "no-", or because there is a row
+   for that? */
 static bool is_one_way(const td_field *f)
 {
     return f->meta || strncmp(f->name, "no-", 3) == 0 || strncmp(f->name, "no_", 3) == 0;
@@ -244,7 +245,7 @@ static void walk_usual(const td_field_group *groups, const page_form *form, td_t
     }
 }
 
-/* every visible row, the usual ones first, then title by title */
+/* writes every visible row, the usual ones first, then title by title */
 static void walk(const td_field_group *groups, const page_form *form, td_text *out)
 {
     const char *gap = form->usual ? "\n" : "";
@@ -276,7 +277,7 @@ void td_options_help(const td_field_group *groups, const char *usual, int column
 
 /* --- Markdown -------------------------------------------------------------------------------- */
 
-/* a cell: '|' would end it, and '<' would start a tag */
+/* adds a table cell, escaping '|', which would end it, and '<', which would start a tag */
 static void add_cell(const char *text, td_text *out)
 {
     for (const char *p = text; *p; p++) {

@@ -1,7 +1,7 @@
 /*
  * options/rows.h -- option rows shared by several jobs, each for its own struct T
  *
- * A job's table is in the job's room: train_options.c in recipes/, evaluate_options.c in
+ * A job's table is in the job's folder: train_options.c in recipes/, evaluate_options.c in
  * evaluation/, and so on.
  */
 #ifndef TD_OPTIONS_ROWS_H
@@ -17,7 +17,7 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
 #define TD_MANY 1e12 /* effectively no limit: images, steps, iterations */
 
 /* clang-format off */
-/* of jobs with a member `td_device_opts device` */
+/* for jobs with a member `td_device_opts device` */
 #define TD_DEVICE_ROWS(T) \
     TD_TEXT_AS(T, device.name, "device", NULL, "cpu", "NAME", \
                "device to compute on; cpu: the processor, with optimized kernels; ref: the " \
@@ -44,7 +44,7 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
                "w|pretrained-weights|pretrained-from-file|resume", NULL, \
                "FILE", "weight file or checkpoint of Tandem or PyTorch")
 
-/* jobs that name classes; `others`: the source of names without it */
+/* for jobs with class names; `others`: the source of names if the option is absent */
 #define TD_CLASSES_ROW(T, others) \
     TD_TEXT   (T, classes, NULL, "FILE", \
                "class names, one per line or as JSON, instead of " others)
@@ -54,7 +54,7 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
     TD_ACCEPTED("alsologtostderr", NULL, "the log always goes to stderr"), \
     TD_ACCEPTED("alsologtostder", NULL, "the log always goes to stderr")
 
-/* jobs that process images one by one */
+/* for jobs that process images one by one */
 #define TD_IMAGE_ROWS(T) \
     TD_ENUM   (T, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names, \
                "interpolation of the resize, with antialiasing"), \
@@ -64,7 +64,7 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
 #define TD_LOG_ROW(T) \
     TD_TEXT   (T, log, NULL, "SPEC", "log level, also by module: 'info', 'warn,pass=debug'")
 
-/* how to report a run, for jobs with a member `td_report_opts report` */
+/* reports, for jobs with a member `td_report_opts report` */
 #define TD_REPORT_ROWS(T) \
     TD_ENUM_AS(T, report.log_format, "log_format", NULL, TD_LOG_FORMAT_PLAIN, \
                td_log_format_names, \

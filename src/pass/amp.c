@@ -2,10 +2,10 @@
  * amp.c -- mixed precision: makes casts and half tensors from the propagated types
  *
  *     describe   our graph as a type graph (amp_propagate.h): one vertex for the type T that an
- *     op's float tensors share, one for tensors that stay float32 (U), one for the rest propagate
- *     TensorFlow's auto_mixed_precision chooses the types
+ *                op's float tensors share, one for tensors that stay float32 (U), one for the rest
+ *     propagate  TensorFlow's auto_mixed_precision chooses the types
  *     rewrite    nodes are emitted again; an operand whose type differs from the required one gets
- *     a cast, shared by all readers that need the same cast
+ *                a cast, shared by all readers that need the same cast
  *
  * Parameters are unlisted, so they stay float32 (master weights) and are cast when read.  So are
  * inputs.  Outputs of the graph keep their type.  Layouts and fusion come later and need no special

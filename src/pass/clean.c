@@ -4,7 +4,7 @@
  *     same op, operands and attributes (no effect, no leaf)   ->  the first node's results
  *     reorder(reorder(x))                                     ->  reorder(x)
  *     reorder(cast(x)), both floats                           ->  reorder {dtype} of x; casts that
- *     only widen x are dropped too
+ *                                                                 only widen x are dropped too
  *     a shape taken from cast(x) or reorder(x)                ->  from x
  *     reorder to the layout it has, scale by 1,
  *     broadcast_like to the shape it has, by 1                ->  x

@@ -5,7 +5,7 @@
  *
  *     activation   the loss or the logits depend on it
  *     gradient     an update's gradient depends on it, the loss does not; its producer is an op
- *     "..._grad..." or has a gradient as operand
+ *                  "..._grad..." or has a gradient as operand
  *     weight       parameter, and values computed from parameters only: its copy in half
  *     other        whether gradients are finite, gradients' seed
  */

@@ -15,7 +15,7 @@
  *     %           of the mean step
  *     GFLOP/s     two per multiply-accumulate, divided by the time of the kernels that have any
  *     GB/s        bytes of operands and results, each counted once, divided by the time of all
- *     kernels
+ *                 kernels
  *     of bound    time of the convolutions and matrix products alone, over their time in the step
  *
  * Kernels that run once after parameters change are not part of a step.

@@ -2,9 +2,9 @@
  * transforms/anchor_rows.h -- training targets of a detector's anchors for the rows of a batch
  *
  *   labels  [rows, A]      class 1 .. K of the anchor's ground truth, 0: none
- *   deltas   [rows, A, 4]   its box as deltas from the anchor, zeros: none
+ *   deltas   [rows, A, 4]   the box as deltas relative to the anchor, zeros: none
  *
- * All zero is a valid empty object without anchors.
+ * A zero-initialised object is valid and has no anchors.
  */
 #ifndef TD_TRANSFORMS_ANCHOR_ROWS_H
 #define TD_TRANSFORMS_ANCHOR_ROWS_H

@@ -2,7 +2,7 @@
  * augment.c -- transforms an image file into a row of a batch
  *
  * The scaled decoder makes large images cheap: a JPEG block can be decoded to 4 x 4, 2 x 2 or 1 x 1
- * pixels instead of 8 x 8.  Training uses it where the crop is at least twice the output on both
+ * pixels instead of 8 x 8.  Training uses it if the crop is at least twice the output on both
  * sides, so that resizing still shrinks (or keeps) the decoded pixels.
  *
  *     upright image          covers (decoded, 1/scale)         cut            sized
@@ -97,8 +97,8 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
 
 /*
  * Cut `crop` (of the upright image) out of the decoded pixels and resize it to S x S.  At scale 1
- * nothing outside the crop is read, as when PIL crops before it resizes.  At a smaller scale the
- * crop has fractional edges, and the pixels at the edges contribute.
+ * no pixel outside the crop is read, like in PIL, which crops before it resizes.  At a smaller
+ * scale the crop has fractional edges, and the pixels at the edges contribute.
  */
 static td_status cut_and_size(td_transformer *w, const td_transform *t, td_box crop,
                               const td_decoded *at)
@@ -170,7 +170,7 @@ static td_sampling sampling_of(const td_transform *t, td_box crop, const td_deco
                           .window = { .width = t->size, .height = t->size } };
 }
 
-/* the same as bytes, without antialiasing */
+/* resizes the crop to S x S bytes without antialiasing */
 static td_status sample_crop(td_transformer *w, const td_transform *t, td_box crop,
                              const td_decoded *at)
 {
@@ -229,7 +229,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
     return TD_OK;
 }
 
-/* resizes all, then crops: torchvision's order of rounding */
+/* resizes the whole image, then crops: torchvision's order of rounding */
 static td_status size_and_cut(td_transformer *w, const td_transform *t, int width, int height)
 {
     const td_image *sized = &w->decoded;
@@ -241,7 +241,7 @@ static td_status size_and_cut(td_transformer *w, const td_transform *t, int widt
     return td_image_crop(sized, td_centre_crop(t->rules, width, height, t->size), &w->cut);
 }
 
-/* the same when the resized image would be huge: resizes only the crop */
+/* the same, if the resized image would be huge: resizes only the crop */
 static td_status size_the_cut(td_transformer *w, const td_transform *t, int width, int height)
 {
     td_box crop = td_centre_crop(t->rules, width, height, t->size);

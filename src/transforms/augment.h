@@ -1,7 +1,7 @@
 /*
  * transforms/augment.h -- transforms an image file into a row of a batch
  *
- *   training     read, choose a crop, decode (only) that, resize to S x S, maybe flip, maybe
+ *   training     read, choose a crop, decode only that, resize to S x S, random flip, optional
  *                AutoAugment, normalise
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
@@ -19,7 +19,7 @@
 typedef struct {
     bool is_training;
     int size;    /* S */
-    int padding; /* evaluation */
+    int padding; /* evaluation only */
     td_filter filter;
     td_crop_rules rules;
     bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
@@ -30,12 +30,12 @@ typedef struct {
     int max_scans;
     bool by_library;
     bool is_fast;         /* training: decode at reduced size, with nearest-sample chroma */
-    td_detector detector; /* makes its rows (object_row.h) and ignores the crop rules */
-    bool is_jittered;     /* detectors in training: colours */
+    td_detector detector; /* if set: rows as in object_row.h, no crop rules */
+    bool is_jittered;     /* detectors in training: jitter colours */
     uint64_t seed;
 } td_transform;
 
-/** Buffers of one thread, kept between images.  All zero is valid. */
+/** Buffers of one thread, kept between images.  Zero-initialise. */
 typedef struct {
     char *bytes;
     size_t cap_bytes, n_bytes;
@@ -45,9 +45,9 @@ typedef struct {
     td_taps taps;
     float *values; /* float pixels, [size, size, 3] */
     size_t cap_values;
-    td_ground_truth *ground_truths; /* of the row, transformed */
+    td_ground_truth *ground_truths; /* the row's transformed ground truths */
     size_t cap_ground_truths;
-    void *scratch; /* of td_targets_assign; the loader's */
+    void *scratch; /* for td_targets_assign; owned by the loader */
 } td_transformer;
 
 void td_transformer_release(td_transformer *w);
@@ -64,12 +64,12 @@ TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t,
                                        int64_t epoch, int64_t sample, float *dst);
 
 /**
- * Rules, filter, antialiasing, constants and augmentation from a loader's options.
- * TD_EARG: unknown values, or some that contradict each other.
+ * Set rules, filter, antialiasing, constants and augmentation from a loader's options. TD_EARG:
+ * unknown values, or values that exclude each other.
  */
 TD_CHECKED td_status td_transform_choose(td_transform *t, const td_loader_opts *opts);
 
-/** The TD_INTERPOLATE_ value as image.h names it; TD_EARG. */
+/** The filter of image.h for a TD_INTERPOLATE_ value; TD_EARG. */
 TD_CHECKED td_status td_filter_of(td_interpolation i, td_filter *out);
 
 #endif

@@ -2,14 +2,15 @@
  * autoaugment.c -- the policies of AutoAugment
  *
  * Source: Cubuk et al. 2018, "AutoAugment: learning augmentation policies from data", the policies
- * found on ImageNet as NVIDIA's DeepLearningExamples has them (levels 0 .. 10, grey 128 around).
+ * found on ImageNet in the form of NVIDIA's DeepLearningExamples (levels 0 .. 10, uncovered pixels
+ * 128).
  */
 #include "transforms/autoaugment.h"
 
 #include <math.h>
 
 typedef struct {
-    double p; /* of being applied */
+    double p; /* probability of being applied */
     td_augment_op op;
     int level;
 } step;
@@ -46,7 +47,7 @@ static const step policies[TD_AUTOAUGMENT_POLICIES][2] = {
 };
 /* clang-format on */
 
-/* from ... to in ten steps, as numpy.linspace */
+/* from ... to in ten steps, like numpy.linspace */
 static double spaced(double from, double to, int level)
 {
     return level == 10 ? to : from + level * ((to - from) / 10);

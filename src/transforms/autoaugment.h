@@ -28,7 +28,7 @@ td_autoaugment td_autoaugment_draw(td_rng *r);
 TD_CHECKED td_status td_autoaugment_apply(const td_autoaugment *a, td_image *img,
                                           td_image *scratch);
 
-/** The amount td_image_augment takes for a level 0 .. 10. */
+/** The amount for td_image_augment that corresponds to a level 0 .. 10. */
 double td_autoaugment_amount(td_augment_op op, int level);
 
 #endif

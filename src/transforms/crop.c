@@ -15,7 +15,7 @@ enum { TRIES = 10, TRIES_DALI = 100, TRIES_TF = 100 };
 static const double min_area = 0.08, max_area = 1.0;
 static const double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 
-/* TensorFlow's classifiers: cover at least a tenth of the box, here the whole image */
+/* TensorFlow's classifiers: the window covers at least a tenth of the box, here the whole image */
 static const td_distortion tf_distortion = {
     .min_area = 0.05, .max_area = 1.0, .min_ratio = 0.75, .max_ratio = 1.33, .min_covered = 0.1
 };
@@ -104,7 +104,7 @@ static td_box dali_crop(td_rng *r, int width, int height)
     double least = min_area * width * height;
     int max_width = (int)fmax(1, height * max_ratio), max_height = (int)fmax(1, width / min_ratio);
     td_box box = { .width = width, .height = height };
-    if ((double)height * max_width < least) { /* too wide for any box */
+    if ((double)height * max_width < least) { /* the image is too wide for any box */
         box.width = max_width;
     } else if ((double)width * max_height < least) {
         box.height = max_height;
@@ -150,7 +150,7 @@ static bool tf_try(td_rng *r, int width, int height, const td_distortion *d, td_
     tf_heights(width, height, d, ratio, &low, &high);
     int h = low < high ? low + below(r, high - low + 1) : high;
     if ((double)h * width_of(h, ratio) < d->min_area * area)
-        h++; /* must not fail by rounding alone */
+        h++; /* must not be rejected because of rounding */
     if ((double)h * width_of(h, ratio) > d->max_area * area)
         h--;
     int w = width_of(h, ratio);
@@ -159,7 +159,7 @@ static bool tf_try(td_rng *r, int width, int height, const td_distortion *d, td_
         h < 1)
         return false;
     *box = (td_box){ .width = w, .height = h };
-    box->y = h < height ? below(r, height - h) : 0; /* never the last position */
+    box->y = h < height ? below(r, height - h) : 0; /* the last position is never chosen */
     box->x = w < width ? below(r, width - w) : 0;
     return got >= d->min_covered * area;
 }
@@ -180,7 +180,7 @@ static td_box tf_crop(td_rng *r, int width, int height)
     return box;
 }
 
-/* --- by the chosen rules ---------------------------------------------------------------------- */
+/* --- dispatch by rules ------------------------------------------------------------------------ */
 
 td_box td_random_crop(td_crop_rules rules, td_rng *r, int width, int height)
 {

@@ -1,8 +1,8 @@
 /*
  * transforms/crop.h -- chooses the crop of an image for training and evaluation
  *
- * Three sets of rules, from the programs people compare with.  All draw an area and a ratio; they
- * differ in what they do when these do not fit, and in the box's position.
+ * Three sets of rules, taken from the programs that results are compared with.  All draw an area
+ * and a ratio; they differ in the fallback if these do not fit, and in the box's position.
  *
  *                  torchvision                DALI                        TensorFlow 1
  *   area           8 .. 100 %                 8 .. 100 %                  10 .. 100 %

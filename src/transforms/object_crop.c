@@ -91,7 +91,8 @@ static bool has_centre_in(td_rect b, td_rect window)
     return y >= window.ymin && y <= window.ymax && x >= window.xmin && x <= window.xmax;
 }
 
-/* one try: sides, ratio, position; all boxes must overlap enough, one must be centred in it */
+/* one try: sides, ratio, position; all boxes must overlap enough, and the centre of at least one
+   must be inside */
 static bool try_window(td_rng *r, const td_ground_truth *ground_truths, int n, float least,
                        td_rect *out)
 {

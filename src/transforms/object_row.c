@@ -25,9 +25,9 @@ typedef struct {
     const td_transform *t;
     const td_object_source *from;
     bool is_stored;    /* decode without applying the EXIF orientation */
-    int width, height; /* of the decoded image */
+    int width, height; /* size of the decoded image */
     td_rng place, colour;
-    int n; /* ground truths in w->ground truths */
+    int n; /* ground truths in w->ground_truths */
 } row;
 
 static td_status look_at(row *r)
@@ -45,7 +45,7 @@ static td_status look_at(row *r)
     return TD_OK;
 }
 
-/* `window` of the image, mirrored on request, into w->cut */
+/* decodes `window` of the image into w->cut, mirrored if `flip` */
 static td_status cut_out(row *r, td_box window, bool flip)
 {
     td_decoded at;

@@ -10,9 +10,9 @@
  * The aspect ratio is not kept.  Windows and boxes: object_crop.h.
  *
  * An annotation file gives each image's size.  If that equals the stored size of the file, and not
- * its upright size after EXIF rotation, boxes refer to the stored image, and that is used;
- * otherwise the upright one.  If neither fits (an image shrunk later), boxes are fractions of the
- * upright one.
+ * its upright size after EXIF rotation, boxes refer to the stored image, which is then used;
+ * otherwise the upright image is used.  If neither size matches (the image was shrunk later), boxes
+ * are fractions of the upright image.
  */
 #ifndef TD_TRANSFORMS_OBJECT_ROW_H
 #define TD_TRANSFORMS_OBJECT_ROW_H

@@ -76,7 +76,7 @@ static void parts_release(conv_parts *p)
  * hardswish is x * min(max(alpha x + beta, 0), 1), and NaN times anything is NaN.
  *
  *   relu    hardswish with the largest alpha and no beta: the factor is 1 from 2.9e-39 up and 0
- *   below zero.  Zeros may be negative, and an infinity below zero becomes NaN.
+ *           below zero.  Zeros may be negative, and an infinity below zero becomes NaN.
  *   relu6   relu; + tiny, which changes only zeros; hardswish with the factor 0 from six on and 1
  *           below, so that zero now means "at least six"; - tiny/2, which makes those the only
  *           negative values; a leaky relu whose slope turns -tiny/2 into six; - tiny/2, which

@@ -7,7 +7,7 @@
  *
  *     forward, grad_x     a job is one unit (the blocks of one or several groups) of one image
  *     grad_w              a job is one unit of some images; no job waits for another, and the
- *     parts' sums are added in order
+ *                         parts' sums are added in order
  *
  * The number of parts depends on the shapes only: the result has the same bits with any number of
  * threads.
