@@ -34,9 +34,9 @@ void td_cli_outcome_add(td_cli_outcome *o, const char *path, td_status st, const
 td_status td_cli_outcome_show(const td_cli_outcome *o, td_text *out) TD_CHECKED;
 
 /**
- * End a job with status `st`: clears `out` when it failed before the first file, and when the
- * only file could not be read, unless `is_json`: the error gives the reason then.  TD_EFORMAT when
- * no file could be read.  Releases the outcome.
+ * End a job with status `st` and release the outcome.  Clears `out` if the job failed before the
+ * first file or, without `is_json`, if the only file could not be read: the error gives the reason.
+ * TD_EFORMAT: no file could be read.
  */
 td_status td_cli_outcome_end(td_cli_outcome *o, td_status st, bool is_json,
                              td_text *out) TD_CHECKED;

@@ -131,7 +131,7 @@ static const need_row needs[] = {
     { "epochs", "num_train_steps", "-1", NULL },
     { "mixup_mode", "mixup", "*", NULL },
     { "final_state", "final_weights", "*", NULL },
-    { "amp_stats_every", "amp_stats", "*", NULL }, /* another value than the default is refused */
+    { "amp_stats_every", "amp_stats", "*", NULL }, /* other values than the default are refused */
     { "dump_dir", "dump_after", "*", NULL },
     { "tune_cache", "tune", "cached|full", NULL },
     { "raport_warmup", "raport_names", "tf", NULL },

@@ -78,7 +78,7 @@ static bool find_file(const char *path, const char *split, bool allow_root, char
     return (!split || allow_root) && find_of(path, files_of_all, COUNT(files_of_all), "", out);
 }
 
-/* cuts the last name of a path in place; false: nothing would be left of it but itself */
+/* Remove the last name of a path, in place; false: it has none, as "/", "." and "..". */
 static bool cut_name(char *path)
 {
     size_t n = strlen(path);

@@ -27,7 +27,10 @@ TD_CHECKED td_status td_annotated_open(const td_dataset_opts *opts, td_dataset *
 /** Is there an annotation file for this split (NULL: none), or is `path` one itself? */
 bool td_annotated_exists(const char *path, const char *split);
 
-/** Is there one for the folder above `path`, or above that?  Writes that folder to `out`. */
+/**
+ * Is there an annotation file for the parent folder of `path`, or for its parent?  Writes that
+ * folder to `out`.
+ */
 bool td_annotated_above(const char *path, const char *split, char *out, size_t room);
 
 /** A pack (io/pack.h), with or without boxes, as the folder from which it was made. */

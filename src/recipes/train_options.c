@@ -344,7 +344,7 @@ static td_status check_recipe(const td_train_opts *o)
     return TD_OK;
 }
 
-/* numbers that are -1 or at least 1 */
+/* Check numbers that must be -1 or at least 1. */
 static td_status check_lengths(const td_train_opts *o)
 {
     const struct {

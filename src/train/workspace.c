@@ -135,13 +135,13 @@ static const char *report_name(const td_train_opts *o)
     return !o->output.save_checkpoints && !o->launch.keeps_report ? NULL : TD_REPORT_NAME;
 }
 
-/* a run that saves nothing lists bad images only in a folder that was named */
+/* A run that saves nothing writes the list of bad images only to a folder that was named. */
 static bool has_bad_list(const td_train_opts *o)
 {
     return o->output.save_checkpoints || o->output.workspace;
 }
 
-/* files that this run does not have */
+/* Does this run not write the file number `path`? */
 static bool is_absent(const td_train_opts *o, int path)
 {
     return (path == TD_PATH_REPORT && !report_name(o)) || (path == TD_PATH_BAD && !has_bad_list(o));
