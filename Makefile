@@ -1,10 +1,10 @@
-# Thin: CMake and Ninja do the work, in build/release, build/debug, build/asan, ...  `make help` lists it all.
+# A wrapper for CMake and Ninja, which build in build/release, build/debug, build/asan, ...; see `make help`.
 #
-#   T='conv*'       which tests: a pattern for ctest names (make test T='unit.*'), `make test` and sanitizers
-#   DATA=folder     make demo with images of your own: one folder per class below train/ and val/
+#   T='conv*'       a pattern that selects tests by ctest name (make test T='unit.*'), for `make test` and sanitizers
+#   DATA=folder     your own images for `make demo`: one folder per class in train/ and val/
 #   PREFIX=/usr     make install
-#   CTEST_ARGS=...  more for ctest in `make test`, e.g. '-LE slow'
-#   CMAKE_ARGS=...  more for CMake, e.g. -DCMAKE_C_COMPILER=clang
+#   CTEST_ARGS=...  more arguments for ctest in `make test`, e.g. '-LE slow'
+#   CMAKE_ARGS=...  more arguments for CMake, e.g. -DCMAKE_C_COMPILER=clang
 
 CMAKE ?= cmake
 CTEST ?= ctest
@@ -13,10 +13,10 @@ T ?= *
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 60
 
-# a shell pattern as ctest's regular expression; 'conv*' means unit.conv_x as well as conv_x
+# converts a shell pattern to ctest's regular expression; 'conv*' also matches unit.conv_x
 pattern = ^([a-z0-9_]+[.])?$(subst ?,.,$(subst *,.*,$(subst .,[.],$(1))))$$
 
-# $(call configure,FOLDER,OPTIONS); what is missing is named in one line, other failures by CMake itself
+# $(call configure,FOLDER,OPTIONS); prints one line about missing software; CMake prints other failures
 configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).log 2>&1 || \
     { scripts/setup --check && cat build/$(1).log; exit 1; }
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
@@ -53,7 +53,7 @@ test: setup ## everything, or what matches T='conv*'
 check: build ## layers, limits, style, headers, formatting, docs, a clang build, static analysis
 	@scripts/check
 
-# sanitizers: what runs in seconds there; LeakSanitizer is part of asan
+# sanitizers: the tests that take only seconds with them; asan includes LeakSanitizer
 SANITIZED = ^(unit|property|fuzz)[.]
 asan: ## AddressSanitizer on unit, property and fuzz-corpus tests
 ubsan: ## UndefinedBehaviorSanitizer on the same
@@ -65,7 +65,7 @@ asan ubsan:
 	@$(CMAKE) --build build/$@ --target tests
 	@$(call run_tests,$@,-R '$(if $(filter *,$(T)),$(SANITIZED),$(call pattern,$(T)))')
 
-# libgomp is not instrumented, so OpenMP gets one thread here; ours are the ones to watch
+# libgomp is not instrumented, so OpenMP has one thread here; ThreadSanitizer checks the threads of our own code
 tsan: ## ThreadSanitizer on the tests labelled threads
 	@mkdir -p build
 	@$(call configure,tsan,-DTANDEM_SANITIZE=thread -DTANDEM_TEST_SLOWDOWN=10)

@@ -1,16 +1,16 @@
-# lib.sh -- sourced by tests: run the command, judge exit code, stdout and stderr
+# lib.sh -- sourced by tests: runs the command, checks exit code, stdout and stderr
 #
 #   expect CODE ARGUMENTS...     run; stdout goes to ./out, stderr to ./err
 #   says PATTERN                 stderr of the last run matches (grep -E)
-#   error_names WORD...          an error on stderr of the last run has every WORD, none as part of a longer one
-#   warning_names WORD...        the same of a warning
-#   log_names WORD...            the same of any line on stderr
+#   error_names WORD...          an error on stderr of the last run contains every WORD as a whole word
+#   warning_names WORD...        the same for a warning
+#   log_names WORD...            the same for any line on stderr
 #   prints PATTERN               stdout of the last run matches
 #   silent                       stdout of the last run is empty
-#   finish                       at the end: exit 1 when anything was wrong
+#   finish                       at the end: exits with 1 if any check failed
 #
-# A message may be reworded, but not name less: error_names and the like judge files, options, numbers and names.
-# says and prints are for what is documented to the letter, and for a single word that tells two failures apart.
+# A message may be reworded, but must keep its facts: error_names and the like check files, options, numbers and
+# names.  says and prints are for texts that are documented literally, and for a word that distinguishes two failures.
 bad=0
 last=
 
@@ -34,7 +34,7 @@ says() {
     grep -Eq -e "$1" err || complain "stderr does not say '$1'"
 }
 
-# judges_words FILE KIND START WORD...: a line of FILE that matches START has every WORD
+# judges_words FILE KIND START WORD...: checks that a line of FILE that matches START contains every WORD
 judges_words() {
     message_file=$1
     message_kind=$2
