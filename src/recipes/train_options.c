@@ -42,9 +42,9 @@ static const td_field train_fields[] = {
     TD_INT_AS (td_train_opts, length.epochs, "epochs", NULL, 90, 1, 1000000, NULL,
                "total number of epochs; the learning rate schedule spans them"),
     TD_INT_AS (td_train_opts, length.run_epochs, "run_epochs", NULL, -1, -1, 1000000, NULL,
-               "stop this run after N epochs; -1: run to the end"),
+               "stop this run after N epochs; 0: train nothing, -1: run to the end"),
     TD_LONG_AS(td_train_opts, length.run_steps, "run_iters", NULL, -1, -1, TD_MANY, NULL,
-               "stop this run after N optimizer steps; -1: no limit"),
+               "stop this run after N optimizer steps; 0: train nothing, -1: no limit"),
     TD_INT_AS (td_train_opts, validation.patience, "early_stopping_patience", NULL, -1, -1,
                1000000, NULL,
                "stop after N epochs without a new best result; -1: never"),
@@ -351,9 +351,7 @@ static td_status check_lengths(const td_train_opts *o)
         int64_t value;
         const char *option;
     } rows[] = { { o->length.num_steps, "--num-train-steps" },
-                 { o->lr.total_steps, "--lr-total-steps" },
-                 { o->length.run_steps, "--run-iters" },
-                 { o->length.run_epochs, "--run-epochs" } };
+                 { o->lr.total_steps, "--lr-total-steps" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].value == 0)
             return td_error(TD_EUSAGE, "%s: 0 is out of range, wanted 1 or more, or -1",

@@ -100,6 +100,14 @@ static void log_precision(const job *j)
                "--static-loss-scale 128 or --dynamic-loss-scale");
 }
 
+/* of use to write the weights that a training begins with */
+static void log_nothing(const td_train_opts *o)
+{
+    if (o->length.run_steps == 0 || o->length.run_epochs == 0)
+        td_log(TD_LOG_WARN, "train", "--run-%s 0: nothing is trained in this run",
+               o->length.run_steps == 0 ? "iters" : "epochs");
+}
+
 void td_train_settings_log(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -119,6 +127,7 @@ void td_train_settings_log(const td_train_job *j)
     log_groups(j);
     log_warmup(j);
     log_frozen(j);
+    log_nothing(o);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->files.config));
     if (o->start.resume)
         td_log(TD_LOG_INFO, "train", "resumed '%s' at epoch %lld, iteration %lld", o->start.resume,

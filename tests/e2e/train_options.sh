@@ -67,13 +67,22 @@ cksum done/config.yaml done/checkpoint.safetensors done/model_best.safetensors |
 grep 'images/s' out err && complain "a speed of no steps"
 
 # --- numbers that would train nothing, or with nothing -------------------------------------------
-for option in '--run-iters 0' '--run-epochs 0' '--num-train-steps 0' '--lr-total-steps 0'; do
+for option in '--num-train-steps 0' '--lr-total-steps 0'; do
     expect 2 train set $net $option --workspace none
     error_names ${option% *} 0 1 -1
 done
 expect 1 train set --arch resnet18 --image-size 7 -b 8 --run-iters 1 --workspace none
 error_names "'resnet18'" 8 7
 [ ! -e none ] || complain "a refused run has left a folder"
+
+# a run of no steps writes the weights that a training begins with, and says so
+for option in '--run-iters 0' '--run-epochs 0'; do
+    expect 0 train set $net $option --no-checkpoints --workspace none --training-only --final-weights none.safetensors
+    warning_names train: "$option"
+    prints '^steps +0$'
+    [ -f none.safetensors ] && rm none.safetensors || complain "no weights of a run without steps"
+done
+rm -rf none
 
 # --- --no-checkpoints ----------------------------------------------------------------------------
 expect 0 train set $net --epochs 1 --no-checkpoints --workspace nothing
