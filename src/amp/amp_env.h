@@ -44,7 +44,7 @@ typedef enum { TD_AMP_UNSAID, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
    changed. */
 typedef struct {
     td_amp_switch amp;          /* run the rewrite */
-    td_amp_switch loss_scaling; /* by TensorFlow's variables only */
+    td_amp_switch loss_scaling; /* set only by TensorFlow's variables */
     td_dtype half;              /* TD_DT_F16 or TD_DT_BF16; TD_DT_NONE: not set */
     bool has_level, has_rule;   /* otherwise the two below are defaults */
     td_amp_level level;

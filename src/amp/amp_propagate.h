@@ -33,7 +33,7 @@
 enum {
     TD_AMP_IS_CONST = 1 << 0,    /* casts of it are not counted; never forced */
     TD_AMP_IS_VARIABLE = 1 << 1, /* a parameter, a variable, a resource read: casts not counted */
-    TD_AMP_IS_REF_VARIABLE = 1 << 2, /* a variable whose Identity is its read: see IDENTITY */
+    TD_AMP_IS_REF_VARIABLE = 1 << 2, /* a variable that an Identity reads: see IDENTITY */
     TD_AMP_IS_IDENTITY = 1 << 3,     /* directly after a REF_VARIABLE it is unchanged */
     TD_AMP_IS_ENTER = 1 << 4,        /* likewise an enter after such an identity or enter */
     TD_AMP_IS_MERGE = 1 << 5,
@@ -106,7 +106,7 @@ typedef enum {
     TD_AMP_STEP_FORCE_DOWN /* was half as an allow op, reverted: failed the type test */
 } td_amp_step;
 
-/* A value: a port of a node, or a cast's result where cast >= 0 (then node is -1, port 0). */
+/* A value: a port of a node, or a cast's result if cast >= 0 (then node is -1, port 0). */
 typedef struct {
     int node, port;
     int cast;

@@ -16,7 +16,7 @@ bool td_path_exists(const char *path)
     return stat(path, &s) == 0;
 }
 
-/* the folder of `path`, as the system knows it */
+/* stats the folder that contains `path` */
 static bool folder_of(const char *path, struct stat *out)
 {
     char folder[PATH_MAX];

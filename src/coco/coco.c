@@ -484,7 +484,7 @@ static td_status read_all(td_coco_reading *r, td_tokens *t)
     return check_sections(t, is_there);
 }
 
-/* --- all -------------------------------------------------------------------------------------- */
+/* --- entry points ----------------------------------------------------------------------------- */
 
 static td_status read_from(td_tokens *t, const td_coco_opts *opts, td_coco **out)
 {

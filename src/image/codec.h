@@ -44,7 +44,8 @@ TD_CHECKED td_status td_png_decode(const uint8_t *bytes, size_t n_bytes, const t
 /** TD_ELIMIT unless both sides are positive and width * height <= max_pixels. */
 TD_CHECKED td_status td_image_check_size(int64_t width, int64_t height, int64_t max_pixels);
 
-/** TD_EARG unless `region` lies inside width x height; an empty region becomes everything. */
+/** TD_EARG unless `region` is inside width x height; an empty region is replaced by the whole
+    image. */
 TD_CHECKED td_status td_image_check_region(td_box *region, int width, int height);
 
 /** The orientation (1 .. 8) in an EXIF block; 1 if it has none or is damaged. */

@@ -302,7 +302,7 @@ typedef struct {
     colour paper[2], ink[2]; /* the ends of a gradient across the image */
     point slope;             /* the gradient's direction */
     point noise_at;          /* background blotches: position in the lattice, */
-    double blotch;           /* strength, */
+    double blotch;           /* their strength, */
     double blotch_size;      /* blotches across the image */
     double grain;            /* standard deviation of a pixel's noise */
 } scene;

@@ -142,7 +142,7 @@ static void copy_node(copier *c, const td_node *n)
         copy_norm(c, n);
     else if (is_op(n, &td_op_reshape))
         copy_reshape(c, n);
-    else if (!is_op(n, &td_op_batch_norm_update)) /* copied with its batch_norm */
+    else if (!is_op(n, &td_op_batch_norm_update)) /* it was copied with its batch_norm */
         copy_other(c, n);
 }
 

@@ -660,7 +660,7 @@ static td_status index_names(importer *im)
     return TD_OK;
 }
 
-/* additional outputs */
+/* adds the additional outputs */
 static td_status get_also(importer *im, const char *const *also)
 {
     for (; also && *also; also++) {

@@ -2,7 +2,7 @@
  * onnx_nms.c -- ONNX's NonMaxSuppression, class by class: sorts the boxes and compares each with
  * the kept boxes
  *
- * Among equal scores the lower box comes first, as in ONNX Runtime.
+ * Of equal scores, the one with the lower box index comes first, as in ONNX Runtime.
  */
 #include "onnx/onnx_nms.h"
 

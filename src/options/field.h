@@ -102,7 +102,7 @@ typedef struct td_field {
     {                                                                                              \
         name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, NULL, help_              \
     }
-/* --x where "--no-x" is a row of its own: `meta` "" keeps "[no-]" out of its page */
+/* --x if "--no-x" is a separate row: `meta` "" omits "[no-]" from the help page */
 #define TD_BOOL_ONLY(T, m, name_, alias_, d, help_)                                                \
     {                                                                                              \
         name_, alias_, TD_KIND_BOOL, offsetof(T, m), d, 0, 1, NULL, NULL, "", help_                \

@@ -12,7 +12,7 @@
 #include "base/file_io.h"
 #include "options/field_parts.h"
 
-#define HELP_COLUMN 32 /* where the meaning starts */
+#define HELP_COLUMN 32 /* the column of the descriptions */
 
 enum { COLUMNS = 80, COLUMNS_MIN = 60, COLUMNS_MAX = 120 }; /* longer lines are hard to read */
 

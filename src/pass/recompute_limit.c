@@ -92,7 +92,7 @@ typedef struct {
 
 /* --- recomputing ------------------------------------------------------------------------------ */
 
-/* the op that recomputes a norm from saved statistics */
+/* the op that recomputes `op`: for a norm, the one with saved statistics */
 static const td_op *again_op(const td_op *op)
 {
     if (op == &td_op_batch_norm)

@@ -19,7 +19,7 @@
 #include "pass/pass.h"
 #include "pass/plan.h"
 
-/* --- which ------------------------------------------------------------------------------------ */
+/* --- choosing convolutions -------------------------------------------------------------------- */
 
 #define CHANNELS_MIN 32 /* channels of input and output */
 
@@ -80,7 +80,7 @@ static bool is_supported(const td_target *target, const td_node *conv)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* is_fixed[node]: its results depend on parameters only, in a graph that overwrites none */
+/* is_fixed[node]: its results depend only on parameters, and the graph overwrites none */
 static td_status begin(td_rewriter *rw)
 {
     const td_graph *g = rw->old;

@@ -14,7 +14,7 @@
 
 #include "tandem/program.h"
 
-/* The half types, and where their ranges end. */
+/* The half types and their ranges. */
 typedef enum { TD_HALF_FP16, TD_HALF_BF16, TD_N_HALF } td_half_type;
 
 typedef struct {

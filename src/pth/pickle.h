@@ -35,7 +35,7 @@ typedef enum {
     TD_PICKLE_LIST,
     TD_PICKLE_DICT,
     TD_PICKLE_NAME,    /* a class or a function in the table */
-    TD_PICKLE_STORAGE, /* where a tensor's elements are */
+    TD_PICKLE_STORAGE, /* storage of a tensor's elements */
     TD_PICKLE_TENSOR,
     TD_PICKLE_OPAQUE, /* only its type is known: a numpy scalar, a device, ... */
 } td_pickle_kind;
@@ -59,7 +59,7 @@ typedef struct {
     int64_t n; /* elements */
 } td_pstorage;
 
-/** offset and strides in elements; checked: every element lies in the storage. */
+/** offset and strides in elements; checked: every element is inside the storage. */
 typedef struct {
     const td_pvalue *storage;
     td_dtype dtype;   /* TD_DT_NONE: a type not supported here */

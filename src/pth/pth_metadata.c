@@ -66,7 +66,7 @@ bool td_pth_metadata_holds(const char *key)
     return false;
 }
 
-/* --- written ---------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static td_status put_number(const td_json *j, td_pth_writer *w)
 {

@@ -1,6 +1,6 @@
 /*
- * process.c -- sets up the process before anything else: standard files, OpenMP's wait policy,
- * file size limits; and its number of compute threads
+ * process.c -- sets up the process before other code runs: standard files, OpenMP's wait policy,
+ * file size limits; and sets the number of compute threads
  *
  * libgomp reads GOMP_SPINCOUNT in its constructor, before main, so setting it in main is too late
  * for this process image; exec restarts the process.  5000 spins are a few microseconds: longer

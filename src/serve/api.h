@@ -1,7 +1,7 @@
 /*
  * serve/api.h -- parses requests and writes answers; no sockets, no threads
  *
- *     route = td_api_route(service, "POST", "/classify", &reply)      else `reply` is the answer
+ *     route = td_api_route(service, "POST", "/classify", &reply)      or `reply` is the answer
  *     td_api_read(service, &request, &buffers, &work, &reply)         body -> rows of images
  *     ...                                                             rows -> results
  *     td_api_write(service, &work, &reply)                            those -> body
@@ -74,7 +74,7 @@ typedef struct {
 typedef struct {
     int status;        /* 200 */
     const char *type;  /* Content-Type */
-    const char *allow; /* of 405 */
+    const char *allow; /* for status 405 */
     size_t json_bytes; /* Inference-Header-Content-Length; 0: none */
     td_text body;
 } td_reply;

@@ -500,7 +500,8 @@ static bool take_connection(void *ctx, int fd, const struct sockaddr *address, s
 static td_status start(td_http *h)
 {
     const bool is_tls = h->o.tls_cert != NULL;
-    /* not epoll: edge-triggered, the library misses the end of a connection that comes with data */
+    /* not epoll: it is edge-triggered, and the library misses the end of a connection that arrives
+       with data */
     unsigned flags = MHD_USE_POLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
                      MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (is_tls ? MHD_USE_TLS : 0);
     struct MHD_OptionItem tls[] = {

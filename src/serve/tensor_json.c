@@ -111,7 +111,7 @@ static td_status read_numbers(walk *w)
     return TD_OK;
 }
 
-/* --- everything else -------------------------------------------------------------------------- */
+/* --- the rest of the document ----------------------------------------------------------------- */
 
 /* skips a string, from its first quote on */
 static td_status pass_string(walk *w)

@@ -15,7 +15,7 @@
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];
 
-/* NULL for success, or MPI's error text */
+/* MPI's error text for a return code; NULL for success */
 static const char *said(int code)
 {
     int n;

@@ -1,5 +1,5 @@
 /*
- * backend/native/native.h -- our own kernels, for memory-bound ops: norm, pooling, sums, updates
+ * backend/native/native.h -- our own kernels for memory-bound ops: norm, pooling, sums, updates
  *
  * f32, bf16 and f16, on tensors with channels in vector lanes: aBcd16b and aBcd8b (and acdb with C
  * a multiple of 8). Such a tensor is N x CB planes; a plane is H W pixels of `lanes` adjacent
@@ -9,7 +9,7 @@
  *                     [c0 c1 ... c15]  [c0 c1 ... c15]  ...      no sum ever crosses lanes
  *
  * The inner loops (native_simd.inc) are written once with vector types and compiled for AVX-512,
- * AVX2 and the plain machine, and there for each dtype: elements are widened to float32 when they
+ * AVX2 and the baseline instruction set, for each dtype: elements are widened to float32 when they
  * are loaded and rounded to nearest even when they are stored, all arithmetic in between is
  * float32, sums are float64. td_native_simd_for picks one at run time.  None of them fuses a
  * multiplication with an addition, and each sum is added in a fixed order, so all give the same
@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     double momentum, decay;
-    float lr, inverse; /* inverse: 1 / loss scale, times g */
+    float lr, inverse; /* inverse: 1 / loss scale */
     bool nesterov;
     double alpha, eps; /* rmsprop */
 } td_native_step;
@@ -70,7 +70,7 @@ typedef struct {
     void (*norm_grad_sums)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                            const uint8_t *mask, const void *x, double *sum, double *dot);
 
-    /* dx = scale (g - shift - slope (x - mean)); dz = g where dz is not NULL */
+    /* dx = scale (g - shift - slope (x - mean)); dz = g unless dz is NULL */
     void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
 
@@ -99,7 +99,7 @@ typedef struct {
     void (*sgd)(int64_t n, const td_native_step *a, float *w, float *v, const float *g, void *copy);
     bool (*all_finite)(int64_t n, const void *x);
 
-    /* NULL where dtype is not f32 */
+    /* NULL if dtype is not f32 */
     void (*rmsprop)(int64_t n, const td_native_step *a, float *w, float *u, const float *g,
                     float *square);
     void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
@@ -129,7 +129,7 @@ typedef struct {
     int64_t image, block; /* elements from one image (channel block) to the next */
 } td_native_shape;
 
-/** Is it f32, bf16 or f16? */
+/** Do the kernels support the dtype: is it f32, bf16 or f16? */
 bool td_native_knows(td_dtype dtype);
 
 /**

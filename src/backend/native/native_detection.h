@@ -1,8 +1,8 @@
 /*
  * native_detection.h -- inner loops of detectors' losses: millions of logits, a few operations each
  *
- * Written once with vector types and compiled for AVX-512, AVX2 and the plain machine.  All work on
- * sixteen numbers at a time and add in the same order, so all give the same bits.
+ * Written once with vector types and compiled for AVX-512, AVX2 and the baseline instruction set.
+ * All work on sixteen numbers at a time and add in the same order, so all give the same bits.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_DETECTION_H
 #define TD_BACKEND_NATIVE_NATIVE_DETECTION_H

@@ -161,7 +161,7 @@ static double log_sum(const double *x, int64_t columns)
     return max + log(sum);
 }
 
-/* an anchor in the order of mining */
+/* an anchor, to be sorted by loss */
 typedef struct {
     double loss;
     double index;
