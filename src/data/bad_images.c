@@ -115,6 +115,9 @@ td_status td_bad_images_add(td_bad_images *b, td_bad_notes *notes)
 
 td_status td_bad_images_refuse(const td_bad_images *b)
 {
+    if (b->n == (size_t)b->ds->n)
+        return td_error(TD_EFORMAT, "'%s': none of %zu images can be used; the first is '%s': %s",
+                        b->ds->root, b->n, b->list[0].path, b->list[0].reason);
     return td_error(TD_EFORMAT,
                     "'%s': %zu of %" PRId64 " images cannot be used, and --max-bad allows %" PRId64
                     "; the first is '%s': %s",

@@ -62,7 +62,7 @@ expect 0 train tiny $tiny -b 2 --epochs 4 --gather-checkpoints 2 --workspace gat
 [ "$(ls gather | grep checkpoint | tr '\n' ' ')" = 'checkpoint.safetensors checkpoint_0002.safetensors checkpoint_0003.safetensors ' ] ||
     complain "kept $(ls gather)"
 same gather/checkpoint.safetensors gather/checkpoint_0003.safetensors
-for size in 1 8 33; do
+for size in 8 9 33; do
     expect 0 train tiny --arch resnet18 $common -b 2 --epochs 1 --no-checkpoints --image-size $size
 done
 

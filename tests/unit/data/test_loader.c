@@ -340,9 +340,9 @@ static void the_cap_ends_the_run(void **state)
     const td_batch *b;
     /* 0: by default one of 21 may be bad; 0.1: two; -1: none */
     static const double caps[] = { 0, 0.1, -1 };
-    static const char *const words[] = { "2 of 21 images are bad, at most 1",
-                                         "3 of 21 images are bad, at most 2",
-                                         "1 of 21 images are bad, at most 0" };
+    static const char *const words[] = { "2 of 21 images cannot be used, and --max-bad allows 1",
+                                         "3 of 21 images cannot be used, and --max-bad allows 2",
+                                         "1 of 21 images cannot be used, and --max-bad allows 0" };
     for (int is_training = 0; is_training < 2; is_training++) {
         for (int i = 0; i < 3; i++) {
             o.is_training = is_training;
@@ -353,7 +353,7 @@ static void the_cap_ends_the_run(void **state)
             do {
                 st = td_loader_next(ld, &b);
             } while ((st == TD_OK || st == TD_EEND) && n++ < 100);
-            expect_error(st, TD_EFORMAT, is_training ? " images are bad, at most" : words[i]);
+            expect_error(st, TD_EFORMAT, is_training ? "--max-bad" : words[i]);
             assert_non_null(strstr(td_error_message(), "the first is '"));
             assert_non_null(strstr(td_error_message(), "epoch 0, batch "));
             assert_null(b);
@@ -383,7 +383,7 @@ static void nothing_but_bad_images(void **state)
     td_loader_opts o = training();
     o.max_bad = 1;
     expect_ok(td_loader_new(ds, &o, &ld));
-    expect_error(td_loader_next(ld, &b), TD_EFORMAT, "7 of 7 images are bad");
+    expect_error(td_loader_next(ld, &b), TD_EFORMAT, "none of 7 images");
     td_loader_free(ld);
     td_dataset_free(ds);
 }

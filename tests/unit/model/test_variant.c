@@ -80,7 +80,7 @@ static void check_same(int64_t in, int64_t out, int kernel, int stride, int pad,
 static void every_window_is_padded_as_same_says(void **state)
 {
     (void)state;
-    static const int sizes[] = { 224, 97, 64, 33, 2, 1 };
+    static const int sizes[] = { 224, 97, 64, 33, 9, 8 };
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         td_model_opts o = tensorflow(k % 2 ? "resnet18" : "resnext50-32x4d");
         o.image_size = sizes[k];
