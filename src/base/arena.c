@@ -104,6 +104,13 @@ void *td_alloc(size_t n, size_t each)
     return (char *)h + HEAD_BYTES;
 }
 
+td_status td_alloc_to(void *out, size_t n, size_t each)
+{
+    void *p = td_alloc(n, each);
+    memcpy(out, &p, sizeof p);
+    return p ? TD_OK : TD_ENOMEM;
+}
+
 void *td_resize(void *p, size_t n, size_t each)
 {
     void *q = td_alloc(n, each);
@@ -134,10 +141,14 @@ td_status td_reserve(void *items, size_t *cap, size_t want, size_t each)
 
 char *td_copy_text(const char *text)
 {
-    size_t n = strlen(text) + 1;
-    char *copy = td_alloc(n, 1);
-    if (copy)
-        memcpy(copy, text, n);
+    return td_copy_array(text, strlen(text) + 1, 1);
+}
+
+void *td_copy_array(const void *items, size_t n, size_t each)
+{
+    void *copy = td_alloc(n, each);
+    if (copy && n)
+        memcpy(copy, items, n * each);
     return copy;
 }
 
@@ -148,6 +159,13 @@ void td_free(void *p)
     block_head *h = head_of(p);
     td_alloc_note(-1, -(int64_t)h->bytes);
     free(h);
+}
+
+void td_texts_free(char **texts, size_t n)
+{
+    for (size_t i = 0; texts && i < n; i++)
+        td_free(texts[i]);
+    td_free(texts);
 }
 
 void *td_system_alloc(size_t bytes)

@@ -1,7 +1,7 @@
 /*
  * base/arena.h -- memory: checked allocation, arenas, and simulated failures for tests
  *
- * Plain blocks:  T *p = td_alloc(n, sizeof *p);  if (!p) return TD_ENOMEM;   ... td_free(p);
+ * Plain blocks:  T *p;  TD_TRY(TD_ALLOC(p, n));   ... td_free(p);
  * Memory comes zeroed and 64-byte aligned.  A failed call has already set the error message, so
  * the caller returns TD_ENOMEM and nothing else.
  *
@@ -27,6 +27,12 @@ void *td_alloc(size_t n, size_t each) TD_CHECKED;
 
 #define TD_NEW(T) ((T *)td_alloc(1, sizeof(T)))
 
+/** Like td_alloc, into `*out`, where `out` is the address of a pointer.  TD_ENOMEM: it is NULL. */
+TD_CHECKED td_status td_alloc_to(void *out, size_t n, size_t each);
+
+/** TD_TRY(TD_ALLOC(p, n)): let `p` be an array of n zeroed elements of its type. */
+#define TD_ALLOC(p, n) td_alloc_to(&(p), n, sizeof *(p))
+
 /**
  * Grow or shrink a block of td_alloc to n * each bytes; the old content is kept, new bytes are NOT
  * zeroed.  On failure NULL is returned and the old block is unchanged.
@@ -41,7 +47,13 @@ TD_CHECKED td_status td_reserve(void *items, size_t *cap, size_t want, size_t ea
 
 char *td_copy_text(const char *text) TD_CHECKED;
 
+/** A copy of n elements; `items` may be NULL if n is 0. */
+void *td_copy_array(const void *items, size_t n, size_t each) TD_CHECKED;
+
 void td_free(void *p);
+
+/** Free n texts and the array of them; any of them may be NULL. */
+void td_texts_free(char **texts, size_t n);
 
 /** a * b and a + b; false on overflow. */
 bool td_mul_size(size_t a, size_t b, size_t *out);

@@ -195,11 +195,10 @@ static void add_ssd320_inference(const td_benchmark_report *r, double *sorted, i
 static td_status add_figures(td_benchmark_report *r, const double *seconds)
 {
     const int n = r->o->iters;
-    double *sorted = td_alloc((size_t)n, sizeof *sorted);
+    double *sorted = td_copy_array(seconds, (size_t)n, sizeof *sorted);
     td_status st = TD_OK;
     if (!sorted)
         return TD_ENOMEM;
-    memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
     td_median(sorted, n); /* sorts `sorted` */
     if (r->detector == TD_DETECTOR_SSD300)
         add_ssd300(r, sorted, n);

@@ -386,9 +386,7 @@ td_status td_benchmark_sweep(const td_benchmark_opts *o, td_text *out)
     td_status st = TD_OK;
     sweep s = { .o = o };
     TD_TRY(read_lists(&s));
-    s.rows = td_alloc((size_t)(s.precisions.n * s.ranks.n * s.batches.n), sizeof *s.rows);
-    if (!s.rows)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s.rows, (size_t)(s.precisions.n * s.ranks.n * s.batches.n)));
     TD_OUT(run_all(&s));
     compare(&s);
     if (o->as_table)

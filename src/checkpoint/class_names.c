@@ -20,7 +20,7 @@
 
 void td_class_names_release(td_class_names *c)
 {
-    td_classes_free(c->n, c->names);
+    td_texts_free(c->names, (size_t)c->n);
     *c = (td_class_names){ 0 };
 }
 
@@ -127,10 +127,8 @@ static td_status read_member(const td_json *doc, size_t i, const char *path, int
 static td_status read_object(const td_json *doc, const char *path, int first, td_class_names *c)
 {
     const int n = (int)td_json_count(doc);
-    c->names = td_alloc((size_t)n + 1, sizeof *c->names);
-    if (!c->names)
-        return TD_ENOMEM;
-    c->n = n; /* td_classes_free skips NULL names */
+    TD_TRY(TD_ALLOC(c->names, (size_t)n + 1));
+    c->n = n; /* td_texts_free skips NULL names */
     for (int i = 0; i < n; i++) {
         int64_t number;
         const char *name;

@@ -119,10 +119,8 @@ static bool is_buffer(const char *name)
 static td_status list_params(reader *r)
 {
     const size_t n = td_tensors_count(r->raw) + 1;
-    r->params = td_alloc(n, sizeof *r->params);
-    r->order = td_alloc(n, sizeof *r->order);
-    if (!r->params || !r->order)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->params, n));
+    TD_TRY(TD_ALLOC(r->order, n));
     for (size_t i = 0; i + 1 < n; i++) {
         const td_tensor *x = td_tensors_at(r->raw, i);
         if (!td_text_starts(x->name, TD_EMA_PREFIX) && !td_text_starts(x->name, OPTIMIZER_PREFIX) &&

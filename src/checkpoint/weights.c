@@ -666,13 +666,6 @@ td_status td_classes_to_json(int n, const char *const *names, td_text *out)
     return td_text_status(out);
 }
 
-void td_classes_free(int n, char **names)
-{
-    for (int i = 0; names && i < n; i++)
-        td_free(names[i]);
-    td_free(names);
-}
-
 td_status td_classes_from_json(const char *json, const char *path, int *n, char ***names)
 {
     td_json *doc = NULL;
@@ -700,7 +693,7 @@ out:
     td_json_free(doc);
     if (st == TD_OK)
         return TD_OK;
-    td_classes_free(*n, *names);
+    td_texts_free(*names, (size_t)*n);
     *names = NULL;
     *n = 0;
     return st;

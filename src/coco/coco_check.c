@@ -206,10 +206,8 @@ static td_status check(td_coco_reading *r, const keys_of *k, size_t i, bool *is_
 static td_status sort_annotations(td_coco_reading *r, size_t n)
 {
     td_coco *c = r->out;
-    c->annotations = td_alloc(n + 1, sizeof *c->annotations);
-    c->first = c->annotations ? td_alloc(c->n_images + 2, sizeof *c->first) : NULL;
-    if (!c->first)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(c->annotations, n + 1));
+    TD_TRY(TD_ALLOC(c->first, c->n_images + 2));
     for (size_t i = 0; i < n; i++)
         c->first[r->raw[i].a.image + 2]++;
     for (size_t i = 2; i < c->n_images + 2; i++)
@@ -225,9 +223,7 @@ static td_status check_annotations(td_coco_reading *r, keys_of *k)
     size_t n = 0;
     bool is_good;
     TD_TRY(image_keys(r->out, &k->images));
-    k->ids = td_alloc(r->n_raw + 1, sizeof *k->ids);
-    if (!k->ids)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(k->ids, r->n_raw + 1));
     for (size_t i = 0; i < r->n_raw; i++)
         k->ids[i] = (key){ r->raw[i].a.id, (int32_t)i };
     qsort(k->ids, r->n_raw, sizeof *k->ids, by_id);

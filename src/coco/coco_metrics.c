@@ -454,11 +454,10 @@ static td_status make_room(work *w)
         n = i && w->detection_order[i].category == w->detection_order[i - 1].category ? n + 1 : 1;
         most = n > most ? n : most;
     }
-    w->matches = td_alloc(most, sizeof *w->matches);
-    w->by_score = w->matches ? td_alloc(most, sizeof *w->by_score) : NULL;
-    w->recall = w->by_score ? td_alloc(most, sizeof *w->recall) : NULL;
-    w->precision = w->recall ? td_alloc(most, sizeof *w->precision) : NULL;
-    return w->precision ? TD_OK : TD_ENOMEM;
+    TD_TRY(TD_ALLOC(w->matches, most));
+    TD_TRY(TD_ALLOC(w->by_score, most));
+    TD_TRY(TD_ALLOC(w->recall, most));
+    return TD_ALLOC(w->precision, most);
 }
 
 static td_status evaluate_class(work *w, td_coco_class *c, double value[TD_COCO_VALUES])

@@ -270,11 +270,9 @@ static td_status take_memory(td_reduction *r)
 
 static td_status lay_out(td_reduction *r, const int64_t *n_floats)
 {
-    r->buckets = td_alloc((size_t)r->n + 1, sizeof *r->buckets);
-    r->parts = td_alloc((size_t)r->size, sizeof *r->parts);
-    r->with = td_alloc((size_t)r->size, sizeof *r->with);
-    if (!r->buckets || !r->parts || !r->with)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->buckets, (size_t)r->n + 1));
+    TD_TRY(TD_ALLOC(r->parts, (size_t)r->size));
+    TD_TRY(TD_ALLOC(r->with, (size_t)r->size));
     for (int b = 0; b < r->n; b++) {
         r->buckets[b] = (bucket){ .of = r, .first = r->total, .n = n_floats[b] };
         r->total += (n_floats[b] + 15) / 16 * 16;

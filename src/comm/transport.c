@@ -422,11 +422,9 @@ static td_status set_up(td_transport *m, const td_rank_place *place, const td_tr
                         td_connected_rank *met)
 {
     const size_t n = (size_t)place->size;
-    m->peers = td_alloc(n, sizeof *m->peers);
-    m->polls = td_alloc(n + 1, sizeof *m->polls);
-    m->polled = td_alloc(n, sizeof *m->polled);
-    if (!m->peers || !m->polls || !m->polled)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(m->peers, n));
+    TD_TRY(TD_ALLOC(m->polls, n + 1));
+    TD_TRY(TD_ALLOC(m->polled, n));
     for (int r = 0; r < place->size; r++)
         m->peers[r].fd = -1;
     m->rank = place->rank;

@@ -229,9 +229,7 @@ td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names
     const char **copy = NULL;
     td_status st = TD_OK;
     if (ds->has_class_names) {
-        new_label = td_alloc((size_t)ds->n_classes, sizeof *new_label);
-        if (!new_label)
-            return TD_ENOMEM;
+        TD_TRY(TD_ALLOC(new_label, (size_t)ds->n_classes));
         TD_OUT(match(ds, n, names, allow_subset, new_label));
     }
     TD_OUT(copy_names(ds, n, names, &copy));

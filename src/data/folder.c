@@ -278,9 +278,7 @@ out:
 
 static td_status read_classes(td_dataset *ds, const td_listing *l)
 {
-    ds->class_names = td_alloc(l->n + 1, sizeof *ds->class_names);
-    if (!ds->class_names)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ds->class_names, l->n + 1));
     for (size_t i = 0; i < l->n; i++) {
         if (!l->is_folder[i] || l->names[i][0] == '.')
             continue;

@@ -351,12 +351,8 @@ static td_status set_up_ready(td_loader *ld)
     const td_dataset *ds = ld->plan.ds;
     int64_t batch = o->batch_size;
     td_batch *b = &ld->batch;
-    ld->samples = td_alloc((size_t)batch, sizeof *ld->samples);
-    if (!ld->samples)
-        return TD_ENOMEM;
-    ld->labels = td_alloc((size_t)batch, sizeof *ld->labels);
-    if (!ld->labels)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ld->samples, (size_t)batch));
+    TD_TRY(TD_ALLOC(ld->labels, (size_t)batch));
     if (ld->plan.anchors)
         TD_TRY(td_anchor_rows_init(&ld->ready, ld->plan.anchors, o->batch_size));
     if (ds->images) {

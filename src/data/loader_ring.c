@@ -195,12 +195,12 @@ void td_ring_restart(td_ring *r, int64_t epoch)
 static td_status set_up_slot(const td_load_plan *p, td_slot *s)
 {
     size_t batch = (size_t)p->opts.batch_size;
-    s->rows = td_alloc(batch, sizeof *s->rows);
-    s->wanted = s->rows ? td_alloc(batch, sizeof *s->wanted) : NULL;
-    s->ahead = s->wanted ? td_alloc(batch, sizeof *s->ahead) : NULL;
-    s->labels = s->ahead ? td_alloc(batch, sizeof *s->labels) : NULL;
-    s->samples = s->labels ? td_alloc(batch, sizeof *s->samples) : NULL;
-    s->images = s->samples ? td_pages_alloc(p->images_bytes) : NULL;
+    TD_TRY(TD_ALLOC(s->rows, batch));
+    TD_TRY(TD_ALLOC(s->wanted, batch));
+    TD_TRY(TD_ALLOC(s->ahead, batch));
+    TD_TRY(TD_ALLOC(s->labels, batch));
+    TD_TRY(TD_ALLOC(s->samples, batch));
+    s->images = td_pages_alloc(p->images_bytes);
     if (!s->images)
         return TD_ENOMEM;
     for (size_t i = 0; i < batch; i++)
@@ -213,9 +213,7 @@ static td_status set_up_slot(const td_load_plan *p, td_slot *s)
 static td_status start_workers(td_ring *r)
 {
     int n = r->plan->opts.workers;
-    r->workers = td_alloc((size_t)n, sizeof *r->workers);
-    if (!r->workers)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->workers, (size_t)n));
     for (int i = 0; i < n; i++) {
         r->workers[i].ring = r;
         TD_TRY(td_thread_start(&r->workers[i].thread, "loader", work, &r->workers[i]));
@@ -227,9 +225,7 @@ static td_status set_up(td_ring *r)
 {
     const td_loader_opts *o = &r->plan->opts;
     int n_slots = o->prefetch + 1;
-    r->slots = td_alloc((size_t)n_slots, sizeof *r->slots);
-    if (!r->slots)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->slots, (size_t)n_slots));
     r->n_slots = n_slots;
     for (int i = 0; i < n_slots; i++)
         TD_TRY(set_up_slot(r->plan, &r->slots[i]));

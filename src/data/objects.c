@@ -17,18 +17,17 @@ td_status td_objects_new(int64_t n_images, int64_t n, int n_classes, struct td_o
     struct td_objects *o = TD_NEW(struct td_objects);
     if (!o)
         return TD_ENOMEM;
-    o->images = td_alloc((size_t)n_images + 1, sizeof *o->images);
-    o->first = o->images ? td_alloc((size_t)n_images + 1, sizeof *o->first) : NULL;
-    o->annotations = o->first ? td_alloc((size_t)n + 1, sizeof *o->annotations) : NULL;
-    o->ground_truths = o->annotations ? td_alloc((size_t)n + 1, sizeof *o->ground_truths) : NULL;
-    o->categories =
-        o->ground_truths ? td_alloc((size_t)n_classes + 1, sizeof *o->categories) : NULL;
-    if (!o->categories) {
-        td_objects_free(o);
-        return TD_ENOMEM;
-    }
+    td_status st;
+    TD_OUT(TD_ALLOC(o->images, (size_t)n_images + 1));
+    TD_OUT(TD_ALLOC(o->first, (size_t)n_images + 1));
+    TD_OUT(TD_ALLOC(o->annotations, (size_t)n + 1));
+    TD_OUT(TD_ALLOC(o->ground_truths, (size_t)n + 1));
+    TD_OUT(TD_ALLOC(o->categories, (size_t)n_classes + 1));
     *out = o;
     return TD_OK;
+out:
+    td_objects_free(o);
+    return st;
 }
 
 void td_objects_free(struct td_objects *o)
@@ -156,9 +155,7 @@ static int class_of(const td_dataset_opts *opts, const td_coco *c, int32_t i)
 static td_status take_classes(td_dataset *ds, const td_dataset_opts *opts, const td_coco *c, int n)
 {
     struct td_objects *o = ds->objects;
-    ds->class_names = td_alloc((size_t)n + 1, sizeof *ds->class_names);
-    if (!ds->class_names)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ds->class_names, (size_t)n + 1));
     ds->n_classes = n;
     ds->has_class_names = true;
     for (int32_t i = 0; i < (int32_t)c->n_categories; i++) {
@@ -216,9 +213,7 @@ static td_status take_images(td_dataset *ds, const td_dataset_opts *opts, const 
 {
     struct td_objects *o = ds->objects;
     int64_t n_objects = 0;
-    ds->samples = td_alloc(c->n_images, sizeof *ds->samples);
-    if (!ds->samples)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ds->samples, c->n_images));
     for (size_t i = 0; i < c->n_images; i++) {
         const td_coco_image *p = &c->images[i];
         if (opts->skip_empty && c->first[i] == c->first[i + 1])
@@ -239,9 +234,7 @@ static td_status take_images(td_dataset *ds, const td_dataset_opts *opts, const 
 static td_status take_bad(td_dataset *ds, const td_coco *c)
 {
     struct td_objects *o = ds->objects;
-    o->bad = td_alloc(c->n_listed + 1, sizeof *o->bad);
-    if (!o->bad)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(o->bad, c->n_listed + 1));
     for (size_t i = 0; i < c->n_listed; i++) {
         const char *text = td_arena_text(&ds->arena, c->bad[i].text);
         if (!text)

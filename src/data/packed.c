@@ -54,10 +54,8 @@ static td_status choose_split(const td_pack *p, const td_dataset_opts *opts,
 
 static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char ***folders)
 {
-    ds->class_names = td_alloc((size_t)s->n_classes, sizeof *ds->class_names);
-    *folders = td_alloc((size_t)s->n_classes, sizeof **folders);
-    if (!ds->class_names || !*folders)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ds->class_names, (size_t)s->n_classes));
+    TD_TRY(TD_ALLOC(*folders, (size_t)s->n_classes));
     for (int i = 0; i < s->n_classes; i++) {
         ds->class_names[i] = td_arena_text(&ds->arena, s->classes[i]);
         (*folders)[i] = td_path_append(&ds->arena, ds->root, s->classes[i]);
@@ -71,9 +69,7 @@ static td_status add_classes(td_dataset *ds, const td_pack_split *s, const char 
 
 static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char *const *folders)
 {
-    ds->samples = td_alloc((size_t)s->n_images, sizeof *ds->samples);
-    if (!ds->samples)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(ds->samples, (size_t)s->n_images));
     for (uint64_t i = 0; i < s->n_images; i++) {
         td_pack_image x = td_pack_image_at(ds->pack, s->first + i);
         ds->samples[i] =

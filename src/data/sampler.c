@@ -17,14 +17,10 @@ td_status td_sampler_init(td_sampler *s)
     s->order = s->list = NULL;
     if (!s->shuffles)
         return TD_OK;
-    s->order = td_alloc((size_t)s->n, sizeof *s->order);
-    if (!s->order)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s->order, (size_t)s->n));
     if (s->order_kind != TD_ORDER_BUFFER)
         return TD_OK;
-    s->list = td_alloc((size_t)s->n, sizeof *s->list);
-    if (!s->list)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s->list, (size_t)s->n));
     td_rng r = td_rng_make(list_seed, TD_RNG_SHUFFLE, 0, 0);
     td_rng_permute(&r, s->list, s->n);
     return TD_OK;

@@ -175,9 +175,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
 {
     td_dataset_report *p = &r->pub;
     size_t cap = 0;
-    r->class_boxes = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_boxes);
-    if (!r->class_boxes)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->class_boxes, (size_t)p->n_classes + 1));
     p->class_boxes = r->class_boxes;
     for (int64_t i = 0; i < c->ds->n; i++) {
         int n;
@@ -203,10 +201,8 @@ static td_status sum_up(check *c, struct report *r)
     td_dataset_report *p = &r->pub;
     p->n_images = c->ds->n;
     p->n_classes = c->ds->n_classes;
-    r->class_good = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_good);
-    r->class_bad = td_alloc((size_t)p->n_classes + 1, sizeof *r->class_bad);
-    if (!r->class_good || !r->class_bad)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->class_good, (size_t)p->n_classes + 1));
+    TD_TRY(TD_ALLOC(r->class_bad, (size_t)p->n_classes + 1));
     p->class_good = r->class_good;
     p->class_bad = r->class_bad;
     TD_TRY(measure(c, p));
@@ -269,11 +265,9 @@ static td_status gather_boxes(const check *c, int64_t n, box_rows *b)
         b->slots = k > b->slots ? k : b->slots;
     }
     b->slots = b->slots ? b->slots : 1;
-    b->boxes = td_alloc((size_t)n, (size_t)b->slots * 4 * sizeof *b->boxes);
-    b->labels = b->boxes ? td_alloc((size_t)n, (size_t)b->slots * sizeof *b->labels) : NULL;
-    b->n_boxes = b->labels ? td_alloc((size_t)n, sizeof *b->n_boxes) : NULL;
-    if (!b->n_boxes)
-        return TD_ENOMEM;
+    TD_TRY(td_alloc_to(&b->boxes, (size_t)n, (size_t)b->slots * 4 * sizeof *b->boxes));
+    TD_TRY(td_alloc_to(&b->labels, (size_t)n, (size_t)b->slots * sizeof *b->labels));
+    TD_TRY(TD_ALLOC(b->n_boxes, (size_t)n));
     for (int64_t i = 0, row = 0; i < c->ds->n; i++) {
         const td_ground_truth *t = td_dataset_ground_truths(c->ds, i, &k);
         if (c->found[i].reason)
@@ -352,10 +346,8 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
         return td_error(TD_EARG, "image size is %d with padding %d, wanted 1 .. %d",
                         c->transform.size, c->transform.padding, SIDE_MAX);
     TD_TRY(td_filter_of(opts->interpolation, &c->transform.filter));
-    c->workers = td_alloc((size_t)threads, sizeof *c->workers);
-    c->found = c->workers ? td_alloc((size_t)c->ds->n, sizeof *c->found) : NULL;
-    if (!c->found)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(c->workers, (size_t)threads));
+    TD_TRY(TD_ALLOC(c->found, (size_t)c->ds->n));
     if (!opts->dump_tensors)
         return TD_OK;
     size_t size = (size_t)c->transform.size;

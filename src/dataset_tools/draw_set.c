@@ -215,9 +215,7 @@ static td_status draw_all(drawing *d)
 {
     int threads = d->opts.threads;
     td_status st;
-    d->painters = td_alloc((size_t)threads, sizeof *d->painters);
-    if (!d->painters)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(d->painters, (size_t)threads));
     if (d->opts.boxes) {
         d->drawn = td_alloc((size_t)(d->opts.train + d->opts.val), OBJECTS * sizeof *d->drawn);
         d->n_drawn = td_alloc((size_t)(d->opts.train + d->opts.val), sizeof *d->n_drawn);

@@ -282,9 +282,8 @@ static td_status take_opts(packing *p, const td_pack_opts *opts)
     if (o->quality < 1 || o->quality > 100)
         return td_error(TD_EARG, "JPEG quality is %d, wanted 1 to 100", o->quality);
     TD_TRY(td_threads_wanted(o->threads, &o->threads));
-    p->workers = td_alloc((size_t)o->threads, sizeof *p->workers);
-    p->items = p->workers ? td_alloc(BLOCK, sizeof *p->items) : NULL;
-    return p->items ? TD_OK : TD_ENOMEM;
+    TD_TRY(TD_ALLOC(p->workers, (size_t)o->threads));
+    return TD_ALLOC(p->items, BLOCK);
 }
 
 static void release(packing *p)

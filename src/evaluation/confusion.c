@@ -12,9 +12,7 @@
 
 void td_evaluate_release(td_evaluate_result *r)
 {
-    for (int i = 0; r->class_names && i < r->n_classes; i++)
-        td_free(r->class_names[i]);
-    td_free(r->class_names);
+    td_texts_free(r->class_names, (size_t)r->n_classes);
     td_free(r->confusion);
     td_free(r->class_boxes);
     r->class_boxes = NULL;
@@ -39,11 +37,9 @@ td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
                            const td_class_names *names)
 {
     char number[TD_CLASS_NUMBER];
-    r->class_names = td_alloc((size_t)n, sizeof *r->class_names);
-    r->confusion = r->class_names ? td_alloc((size_t)n, (size_t)n * sizeof *r->confusion) : NULL;
     r->n_classes = n;
-    if (!r->confusion)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->class_names, (size_t)n));
+    TD_TRY(td_alloc_to(&r->confusion, (size_t)n, (size_t)n * sizeof *r->confusion));
     for (int i = 0; i < n; i++) {
         r->class_names[i] = td_copy_text(td_confusion_class_name(ds, names, i, number));
         if (!r->class_names[i])

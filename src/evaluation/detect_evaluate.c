@@ -131,9 +131,7 @@ static td_class_boxes class_of(const td_coco_class *c)
 
 static td_status keep_classes(const td_coco_metrics *m, td_evaluate_result *r)
 {
-    r->class_boxes = td_alloc(m->n_classes + 1, sizeof *r->class_boxes);
-    if (!r->class_boxes)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->class_boxes, m->n_classes + 1));
     for (size_t i = 0; i < m->n_classes; i++)
         r->class_boxes[i] = class_of(&m->classes[i]);
     r->n_class_boxes = (int)m->n_classes;

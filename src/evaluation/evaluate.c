@@ -142,11 +142,9 @@ static td_status evaluator_averages(evaluation *e, td_eval_result *v, double **l
     jo.prefix = "val_ema";
     jo.progress.what = "averages, batch";
     jo.logits = NULL;
-    *latency = td_alloc(n + 1, sizeof **latency);
+    *latency = td_copy_array(v->latency, n, sizeof **latency);
     if (!*latency)
         return TD_ENOMEM;
-    if (n)
-        memcpy(*latency, v->latency, n * sizeof **latency);
     v->latency = *latency;
     TD_TRY(td_weights_load(e->weights, e->o.weights,
                            &(td_load_opts){ .use_ema = true, .model = &e->o.model },

@@ -45,11 +45,9 @@ static td_status read_ground_truths(comparison *c, const char *path)
     if (k->n_bad)
         td_log(TD_LOG_WARN, "evaluate", "'%s': skipped %" PRId64 " invalid entries, the first: %s",
                path, k->n_bad, k->n_listed ? k->bad[0].text : "");
-    c->ground_truths = td_alloc(k->n_annotations + 1, sizeof *c->ground_truths);
-    c->images = c->ground_truths ? td_alloc(k->n_images + 1, sizeof *c->images) : NULL;
-    c->categories = c->images ? td_alloc(k->n_categories + 1, sizeof *c->categories) : NULL;
-    if (!c->categories)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(c->ground_truths, k->n_annotations + 1));
+    TD_TRY(TD_ALLOC(c->images, k->n_images + 1));
+    TD_TRY(TD_ALLOC(c->categories, k->n_categories + 1));
     for (size_t i = 0; i < k->n_annotations; i++) {
         const td_coco_annotation *a = &k->annotations[i];
         c->ground_truths[i] = (td_coco_ground_truth){ .image = k->images[a->image].id,
@@ -96,9 +94,7 @@ static td_status read_found(comparison *c, const char *annotations, const char *
 
 static td_status take_names(const comparison *c, td_boxes_eval *out)
 {
-    out->names = td_alloc(out->metrics.n_classes + 1, sizeof *out->names);
-    if (!out->names)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(out->names, out->metrics.n_classes + 1));
     for (size_t i = 0; i < out->metrics.n_classes; i++) { /* both are sorted by id */
         out->names[i] = td_copy_text(c->coco->categories[i].name);
         if (!out->names[i])
@@ -135,9 +131,7 @@ out:
 
 void td_boxes_eval_release(td_boxes_eval *v)
 {
-    for (size_t i = 0; v->names && i < v->metrics.n_classes; i++)
-        td_free(v->names[i]);
-    td_free(v->names);
+    td_texts_free(v->names, v->metrics.n_classes);
     td_coco_metrics_release(&v->metrics);
     *v = (td_boxes_eval){ 0 };
 }

@@ -149,11 +149,9 @@ static td_status evaluate_batch(td_evaluator *j, const td_batch *b, const td_eva
 td_status td_eval_result_quantiles(td_eval_result *v)
 {
     const int n = (int)v->n_batches;
-    double *sorted = td_alloc((size_t)n + 1, sizeof *sorted);
+    double *sorted = td_copy_array(v->latency, (size_t)n, sizeof *sorted);
     if (!sorted)
         return TD_ENOMEM;
-    if (n)
-        memcpy(sorted, v->latency, (size_t)n * sizeof *sorted);
     v->p50 = td_quantile(sorted, n, 0.5);
     v->p90 = td_quantile(sorted, n, 0.9);
     v->p95 = td_quantile(sorted, n, 0.95);

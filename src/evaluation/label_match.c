@@ -404,9 +404,7 @@ td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
         return check_numbers(m, ds);
     if (m->label_map && m->by_order)
         return td_error(TD_EUSAGE, "--label-map and --labels-by-order exclude each other");
-    x.label = td_alloc((size_t)td_dataset_classes(ds), sizeof *x.label);
-    if (!x.label)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(x.label, (size_t)td_dataset_classes(ds)));
     TD_OUT(decide(&x));
     TD_OUT(relabel(&x, ds));
 out:

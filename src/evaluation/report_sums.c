@@ -146,10 +146,9 @@ static td_status tf_times(const double *x, int n, double *sum, double *at, const
         at[i] = (double)NAN;
     if (n <= 0)
         return TD_OK;
-    double *sorted = td_alloc((size_t)n, sizeof *sorted);
+    double *sorted = td_copy_array(x, (size_t)n, sizeof *sorted);
     if (!sorted)
         return TD_ENOMEM;
-    memcpy(sorted, x, (size_t)n * sizeof *sorted);
     for (int i = 0; i < n; i++)
         *sum += x[i];
     for (int i = 0; i < n_q; i++)

@@ -89,7 +89,7 @@ td_status td_box_classes_read(const td_tensors *weights, const char *path, int n
 
 void td_box_classes_release(td_box_classes *c)
 {
-    td_classes_free(c->n_names, c->names);
+    td_texts_free(c->names, (size_t)c->n_names);
     td_free(c->categories);
     *c = (td_box_classes){ 0 };
 }

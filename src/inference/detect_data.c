@@ -70,9 +70,7 @@ td_status td_boxes_use_classes(td_dataset *ds, int n, const char *const *names, 
 td_status td_boxes_categories(const td_dataset *ds, int64_t **out)
 {
     const int n = td_dataset_classes(ds);
-    *out = td_alloc((size_t)n + 1, sizeof **out);
-    if (!*out)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(*out, (size_t)n + 1));
     for (int i = 0; i < n; i++)
         (*out)[i] = td_dataset_category(ds, i + 1);
     return TD_OK;
@@ -83,9 +81,7 @@ static td_status read_categories(const td_json *doc, int *n, int64_t **out)
     const size_t count = td_json_count(doc);
     if (td_json_kind_of(doc) != TD_JSON_ARRAY || count > (size_t)1 << 20)
         return td_error(TD_EFORMAT, "wanted a list of category ids");
-    *out = td_alloc(count + 1, sizeof **out);
-    if (!*out)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(*out, count + 1));
     for (size_t i = 0; i < count; i++)
         TD_TRY(td_json_as_int(td_json_at(doc, i), &(*out)[i]));
     *n = (int)count;

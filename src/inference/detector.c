@@ -62,11 +62,9 @@ static td_status make_room(td_detector_runner *f, const td_model_opts *model)
 {
     const size_t side = (size_t)model->image_size, n = (size_t)f->batch;
     f->image_bytes = 3 * side * side * sizeof(float);
-    f->images = td_alloc(n, f->image_bytes);
-    f->found = td_alloc(n, TD_NMS_TOTAL_MAX * sizeof *f->found);
-    f->rows = td_alloc(n, sizeof *f->rows);
-    if (!f->images || !f->found || !f->rows)
-        return TD_ENOMEM;
+    TD_TRY(td_alloc_to(&f->images, n, f->image_bytes));
+    TD_TRY(td_alloc_to(&f->found, n, TD_NMS_TOTAL_MAX * sizeof *f->found));
+    TD_TRY(TD_ALLOC(f->rows, n));
     return td_nms_pool_new(f->anchors, f->columns,
                            td_threads() < f->batch ? td_threads() : f->batch, &f->nms_pool);
 }

@@ -84,9 +84,7 @@ static td_status rank_tensors(const td_stats_file *f, ranking *r)
     size_t n = 0;
     for (size_t i = 0; i < f->n_steps; i++)
         n += (size_t)f->steps[i].n_tensors;
-    r->rows = td_alloc(n, sizeof *r->rows);
-    if (!r->rows)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->rows, n));
     for (size_t i = 0; i < f->n_steps; i++)
         for (int k = 0; k < f->steps[i].n_tensors; k++)
             if (may_be_half(&f->steps[i].tensors[k]))

@@ -88,7 +88,7 @@ static td_status add_metadata(const td_inspection *q, td_text *out)
         for (int i = 0; i < n && i <= SOME_CLASSES; i++)
             td_text_add(out, "%s%s", i ? ", " : ": ", i < SOME_CLASSES ? names[i] : "...");
     }
-    td_classes_free(n, names);
+    td_texts_free(names, (size_t)n);
     return st;
 }
 

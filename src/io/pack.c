@@ -304,10 +304,8 @@ static td_status read_index(td_pack *p, uint64_t digest)
     p->n_texts = p->n_index - classes;
     if (p->n_texts == 0 || p->texts[p->n_texts - 1] != '\0')
         return td_error(TD_EFORMAT, "'%s': the names in the index are not terminated", p->what);
-    p->splits = td_alloc((size_t)f->n_splits, sizeof *p->splits);
-    p->classes = p->splits ? td_alloc((size_t)p->n_classes + 1, sizeof *p->classes) : NULL;
-    if (!p->classes)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(p->splits, (size_t)f->n_splits));
+    TD_TRY(TD_ALLOC(p->classes, (size_t)p->n_classes + 1));
     TD_TRY(read_classes(p, p->index + splits));
     TD_TRY(read_splits(p, p->index + images));
     for (int i = 0; i < f->n_splits; i++)

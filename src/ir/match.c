@@ -11,10 +11,8 @@ td_status td_uses_init(td_uses *u, const td_graph *g)
     for (int i = 0; i < g->n_nodes; i++)
         total += g->nodes[i]->n_in;
     *u = (td_uses){ 0 };
-    u->first = td_alloc((size_t)g->n_values + 2, sizeof *u->first);
-    u->users = td_alloc((size_t)total + 1, sizeof *u->users);
-    if (!u->first || !u->users)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(u->first, (size_t)g->n_values + 2));
+    TD_TRY(TD_ALLOC(u->users, (size_t)total + 1));
 
     /* first[id + 2] counts the users of id, then its prefix sum is the start of id + 1; filling
        advances first[id + 1] */

@@ -30,9 +30,7 @@ enum {
 td_status td_children_make(int n, td_children *out)
 {
     *out = (td_children){ .n = n, .lifeline = -1 };
-    out->at = td_alloc((size_t)n, sizeof *out->at);
-    if (!out->at)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(out->at, (size_t)n));
     for (int i = 0; i < n; i++)
         out->at[i].out = out->at[i].file = out->at[i].lifeline = -1;
     return TD_OK;

@@ -352,9 +352,7 @@ static td_status open_tables(td_report *r)
 static td_status name_classes(td_report *r, int n, const char *const *classes)
 {
     td_text t = { 0 };
-    r->classes = td_alloc((size_t)n + 1, sizeof *r->classes);
-    if (!r->classes)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->classes, (size_t)n + 1));
     for (; r->n_classes < n; r->n_classes++) {
         td_text_add(&t, TD_METRIC_CLASS "%s", classes[r->n_classes]);
         TD_TRY(td_text_take(&t, TD_OK, &r->classes[r->n_classes]));
@@ -498,9 +496,7 @@ td_status td_report_close(td_report *r)
                                  td_report_csv_close(r->iterations) };
     for (int i = 0; i < 3; i++)
         st = st != TD_OK ? st : closed[i];
-    for (int i = 0; i < r->n_classes; i++)
-        td_free(r->classes[i]);
-    td_free(r->classes);
+    td_texts_free(r->classes, (size_t)r->n_classes);
     td_free(r->values);
     td_free(r->path);
     td_free(r);

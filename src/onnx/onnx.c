@@ -342,9 +342,7 @@ typedef struct {
 static td_status make_parts(const td_onnx *m, parts *p)
 {
     size_t n_bytes = 0;
-    p->end = td_alloc(m->n_tensors + 1, sizeof *p->end);
-    if (!p->end)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(p->end, m->n_tensors + 1));
     for (size_t i = 0; i < m->n_nodes; i++)
         put_node(&p->graph, &m->nodes[i]);
     td_pb_put_text(&p->graph, 2, m->graph_name);

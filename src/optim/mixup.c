@@ -75,10 +75,8 @@ static td_status check_file(const td_mixup *m)
 td_status td_mixup_open(td_mixup *m, const char *path)
 {
     m->path = path;
-    m->lambda = td_alloc((size_t)m->batch, sizeof *m->lambda);
-    m->partner = td_alloc((size_t)m->batch, sizeof *m->partner);
-    if (!m->lambda || !m->partner)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(m->lambda, (size_t)m->batch));
+    TD_TRY(TD_ALLOC(m->partner, (size_t)m->batch));
     if (!path)
         return TD_OK;
     TD_TRY(td_tensors_read(path, &m->file));

@@ -82,9 +82,7 @@ static td_status make_targets(const td_model_opts *model, int batch, td_rng *r, 
 
 static td_status make_labels(const td_model_opts *model, int batch, td_rng *r, td_synthetic *s)
 {
-    s->labels = td_alloc((size_t)batch, sizeof *s->labels);
-    if (!s->labels)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s->labels, (size_t)batch));
     for (int i = 0; i < batch; i++)
         s->labels[i] = (int64_t)td_rng_below(r, (uint64_t)classes_of(model));
     return TD_OK;

@@ -201,9 +201,7 @@ static td_status clean_begin(td_rewriter *rw)
     rw->state = s;
     if (!s)
         return TD_ENOMEM;
-    s->is_written = td_alloc((size_t)rw->old->n_values + 1, sizeof *s->is_written);
-    if (!s->is_written)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s->is_written, (size_t)rw->old->n_values + 1));
     for (int i = 0; i < rw->old->n_nodes; i++)
         for (int k = 0; k < rw->old->nodes[i]->n_in; k++)
             if (rw->old->nodes[i]->op->writes >> k & 1)

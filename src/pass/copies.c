@@ -92,9 +92,7 @@ static td_status copies_begin(td_rewriter *rw)
     rw->state = s;
     if (!s)
         return TD_ENOMEM;
-    s->of = td_alloc((size_t)rw->old->n_values + 1, sizeof *s->of);
-    if (!s->of)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(s->of, (size_t)rw->old->n_values + 1));
     collect(rw->old, s);
     drop_unsupported(rw, s);
     return TD_OK;

@@ -108,9 +108,7 @@ static td_status row_offsets(const td_type *t, const td_blocking *bl, int64_t **
 {
     int64_t at[TD_RANK_MAX] = { 0 };
     const int last = t->rank - 1;
-    *out = td_alloc((size_t)t->dim[last], sizeof **out);
-    if (!*out)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(*out, (size_t)t->dim[last]));
     for (int64_t i = 0; i < t->dim[last]; i++) {
         at[last] = i;
         (*out)[i] = td_blocking_offset(bl, t, at);

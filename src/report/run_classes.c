@@ -40,10 +40,8 @@ static const char *class_name(const char *metric)
 
 static td_status fill_line(const td_run_series *s, td_chart_line *l)
 {
-    l->x = td_alloc(s->n, sizeof *l->x);
-    l->y = td_alloc(s->n, sizeof *l->y);
-    if (!l->x || !l->y)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(l->x, s->n));
+    TD_TRY(TD_ALLOC(l->y, s->n));
     for (size_t i = 0; i < s->n; i++) {
         l->x[i] = (double)s->points[i].epoch + 1;
         l->y[i] = s->points[i].value;

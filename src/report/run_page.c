@@ -62,10 +62,8 @@ static td_status fill_line(const td_run_log *run, const td_run_series *s, td_cha
 {
     const size_t group = (s->n + MAX_POINTS - 1) / MAX_POINTS;
     const size_t n = (s->n + group - 1) / group;
-    l->x = td_alloc(n, sizeof *l->x);
-    l->y = td_alloc(n, sizeof *l->y);
-    if (!l->x || !l->y)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(l->x, n));
+    TD_TRY(TD_ALLOC(l->y, n));
     for (size_t i = 0; i < s->n; i++) {
         const size_t first = i / group * group;
         const size_t many = first + group < s->n ? group : s->n - first;

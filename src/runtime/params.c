@@ -97,9 +97,7 @@ static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[T
     TD_CHECK(td_type_blocking(t, &bl));
     for (int d = 0; d < t->rank; d++)
         n += t->dim[d];
-    *table = td_alloc((size_t)n, sizeof **table);
-    if (!*table)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(*table, (size_t)n));
     int64_t *next = *table;
     for (int d = 0; d < t->rank; d++) {
         part[d] = next;

@@ -92,9 +92,7 @@ static td_status list_params(td_program *p)
 /* allocates the slab and sets all addresses in it */
 static td_status place(td_program *p)
 {
-    p->address = td_alloc((size_t)p->graph->n_values + 1, sizeof *p->address);
-    if (!p->address)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
     TD_TRY(take_slab(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));

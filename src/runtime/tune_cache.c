@@ -25,14 +25,6 @@ struct td_tune_cache {
     bool is_dirty;
 };
 
-static char *copy_text(const char *s)
-{
-    char *copy = td_alloc(strlen(s) + 1, 1);
-    if (copy)
-        memcpy(copy, s, strlen(s) + 1);
-    return copy;
-}
-
 bool td_tune_cache_is_empty(const td_tune_cache *c)
 {
     return c->map.n == 0;
@@ -155,8 +147,8 @@ td_status td_tune_cache_open(const char *path, const char *machine, td_tune_cach
     td_tune_cache *c = TD_NEW(td_tune_cache);
     if (!c)
         return TD_ENOMEM;
-    c->path = copy_text(path);
-    c->machine = copy_text(machine);
+    c->path = td_copy_text(path);
+    c->machine = td_copy_text(machine);
     if (c->path && c->machine)
         st = *path ? read_file(c) : TD_OK;
     if (st == TD_OK)
@@ -180,7 +172,7 @@ void td_tune_cache_free(td_tune_cache *c)
 
 static td_status make_its_folder(const char *path)
 {
-    char *folder = copy_text(path);
+    char *folder = td_copy_text(path);
     if (!folder)
         return TD_ENOMEM;
     char *slash = strrchr(folder, '/');

@@ -83,9 +83,7 @@ static void read_jobs(void *ctx)
 static td_status start_workers(td_batcher *b)
 {
     const int n = b->o.workers + b->o.large_workers;
-    b->workers = td_alloc((size_t)n, sizeof *b->workers);
-    if (!b->workers)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(b->workers, (size_t)n));
     for (; b->n_workers < n; b->n_workers++) {
         worker *w = &b->workers[b->n_workers];
         const bool is_large = b->n_workers >= b->o.workers;
@@ -100,11 +98,9 @@ static td_status set_up(td_batcher *b)
     size_t rows = (size_t)b->o.max_rows, jobs = (size_t)b->o.max_jobs,
            size = (size_t)td_predictor_transform(b->o.predictor)->size;
     b->row_floats = 3 * size * size;
-    b->jobs = td_alloc(rows, sizeof *b->jobs);
-    b->images = b->jobs ? td_alloc(rows, b->row_floats * sizeof(float)) : NULL;
-    b->rows = b->images ? td_alloc(rows, sizeof *b->rows) : NULL;
-    if (!b->rows)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(b->jobs, rows));
+    TD_TRY(td_alloc_to(&b->images, rows, b->row_floats * sizeof(float)));
+    TD_TRY(TD_ALLOC(b->rows, rows));
     TD_TRY(td_queue_new(jobs, &b->submitted));
     TD_TRY(td_queue_new(jobs, &b->large));
     TD_TRY(td_queue_new(jobs, &b->ready));

@@ -17,9 +17,7 @@ int64_t td_train_synthetic_images(const td_train_job *j)
 td_status td_train_list_classes(td_train_job *j)
 {
     const int n = td_dataset_classes(j->data.train_set);
-    j->data.class_names = td_alloc((size_t)n + 1, sizeof *j->data.class_names);
-    if (!j->data.class_names)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(j->data.class_names, (size_t)n + 1));
     for (int i = 0; i < n; i++)
         j->data.class_names[i] = td_dataset_class_name(j->data.train_set, i);
     return TD_OK;

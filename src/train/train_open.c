@@ -308,7 +308,7 @@ void td_train_release(td_train_job *j)
     td_loader_free(j->data.val_loader);
     td_dataset_free(j->data.train_set);
     td_dataset_free(j->data.val_set);
-    td_classes_free(j->start.n_names, j->start.names);
+    td_texts_free(j->start.names, (size_t)j->start.n_names);
     td_tensors_free(j->start.tensors);
     for (int i = 0; i < TD_PATHS; i++)
         td_free(j->files.path[i]);

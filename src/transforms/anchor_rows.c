@@ -13,9 +13,8 @@ td_status td_anchor_rows_init(td_anchor_rows *rows, const td_anchors *a, int n)
 {
     size_t cells = (size_t)a->n * (size_t)n;
     rows->n_anchors = a->n;
-    rows->labels = td_alloc(cells, sizeof *rows->labels);
-    rows->deltas = rows->labels ? td_alloc(cells, DELTAS * sizeof *rows->deltas) : NULL;
-    return rows->deltas ? TD_OK : TD_ENOMEM;
+    TD_TRY(TD_ALLOC(rows->labels, cells));
+    return td_alloc_to(&rows->deltas, cells, DELTAS * sizeof *rows->deltas);
 }
 
 void td_anchor_rows_release(td_anchor_rows *rows)

@@ -41,7 +41,7 @@ static void check_metadata(const td_tensors *t)
     for (size_t i = 0; i < td_tensors_count(t); i++)
         td_weight_name(td_tensors_at(t, i)->name, name);
     if (td_classes_from_json(td_tensors_meta(t, "tandem.classes"), "input", &n, &names) == TD_OK)
-        td_classes_free(n, names);
+        td_texts_free(names, (size_t)n);
     else
         TD_CHECK(n == 0 && !names && *td_error_message());
 }

@@ -102,6 +102,57 @@ static void reserving_doubles(void **state)
     td_free(items);
 }
 
+static td_status allocate(double **p, size_t n)
+{
+    TD_TRY(TD_ALLOC(*p, n));
+    return TD_OK;
+}
+
+static void arrays_are_allocated_in_place(void **state)
+{
+    (void)state;
+    double *p = NULL;
+    assert_int_equal(allocate(&p, 100), TD_OK);
+    for (int i = 0; i < 100; i++)
+        assert_true(p[i] == 0);
+    td_free(p);
+    assert_int_equal(allocate(&p, 0), TD_OK);
+    assert_non_null(p);
+    td_free(p);
+    assert_int_equal(allocate(&p, SIZE_MAX / 4), TD_ENOMEM);
+    assert_null(p); /* not the block that was freed */
+    assert_string_not_equal(td_error_message(), "");
+    td_error_clear();
+}
+
+static void arrays_are_copied(void **state)
+{
+    (void)state;
+    const int items[] = { 3, 1, 2 };
+    int *copy = td_copy_array(items, 3, sizeof *copy);
+    assert_non_null(copy);
+    assert_memory_equal(copy, items, sizeof items);
+    td_free(copy);
+    copy = td_copy_array(NULL, 0, sizeof *copy);
+    assert_non_null(copy);
+    td_free(copy);
+    assert_null(td_copy_array(items, SIZE_MAX / 2, sizeof *items));
+    td_error_clear();
+}
+
+static void texts_are_freed_together(void **state)
+{
+    (void)state;
+    const int64_t live = td_alloc_live();
+    char **texts = td_alloc(3, sizeof *texts);
+    assert_non_null(texts);
+    texts[0] = td_copy_text("a");
+    texts[2] = td_copy_text("b"); /* the second was not reached */
+    td_texts_free(texts, 3);
+    td_texts_free(NULL, 3);
+    assert_int_equal(td_alloc_live(), live);
+}
+
 static void texts_are_copied(void **state)
 {
     (void)state;
@@ -196,7 +247,10 @@ int main(void)
         leak_checked_test(overflow_is_an_error),
         leak_checked_test(resizing_keeps_the_content),
         leak_checked_test(reserving_doubles),
+        leak_checked_test(arrays_are_allocated_in_place),
+        leak_checked_test(arrays_are_copied),
         leak_checked_test(texts_are_copied),
+        leak_checked_test(texts_are_freed_together),
         leak_checked_test(an_arena_gives_many_blocks),
         leak_checked_test(an_arena_can_fail),
         leak_checked_test(the_nth_call_fails_and_all_after),
