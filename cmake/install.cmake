@@ -30,14 +30,14 @@ set(folders ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_
 install(CODE "set(FOLDERS \"${folders}\")" COMPONENT whole)
 install(SCRIPT cmake/folders.cmake COMPONENT whole)
 
-# components: `runtime`, `devel`, `mpi`; each is a package (cmake/package.cmake)
+# components: `runtime`, `devel`, `openmpi`, `mpich`; each is a package (cmake/package.cmake)
 install(DIRECTORY include/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT devel FILES_MATCHING PATTERN "*.h")
 install(TARGETS tandem_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel)
 install(TARGETS ${tandem_library} EXPORT TandemTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     COMPONENT runtime NAMELINK_COMPONENT devel)
-if(TARGET tandem_mpi)
-    install(TARGETS tandem_mpi LIBRARY DESTINATION ${private_dir} COMPONENT mpi)
-endif()
+foreach(mpi IN LISTS tandem_mpis)
+    install(TARGETS tandem_mpi_${mpi} LIBRARY DESTINATION ${private_dir} COMPONENT ${mpi})
+endforeach()
 install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT whole)
 if(TARGET tandem)
     install(TARGETS ${tandem_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)

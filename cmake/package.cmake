@@ -2,7 +2,7 @@
 #
 #   tandem       the command, libtandem.so, manual pages, completions, the unit for `tandem serve`
 #   tandem-dev   headers, libtandem.a, pkg-config and CMake files
-#   tandem-mpi   LIBDIR/tandem/libtandem_mpi.so, where MPI was there at build time
+#   tandem-openmpi, tandem-mpich   LIBDIR/tandem/libtandem_mpi_*.so, where that MPI was there at build time
 #
 # Dependencies are what dpkg-shlibdeps finds.  Where the distribution's oneDNN is too old (Debian 12), `tandem`
 # holds the copy that scripts/setup fetched, in /usr/lib/TRIPLET/tandem.
@@ -33,7 +33,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME tandem)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "Tandem trains, evaluates, runs and benchmarks image classification networks
 and object detectors from a folder of images, and serves them over HTTP.")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS tandem-mpi)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "tandem-openmpi | tandem-mpich")
 set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME tandem-dev)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "tandem (= ${PROJECT_VERSION}-1)")
@@ -43,12 +43,13 @@ if(TANDEM_DNNL_IS_PRIVATE)
 else()
     set(CPACK_DEBIAN_DEVEL_PACKAGE_SUGGESTS libdnnl-dev)
 endif()
-if(TARGET tandem_mpi)
-    list(APPEND CPACK_COMPONENTS_ALL mpi)
-    set(CPACK_DEBIAN_MPI_PACKAGE_NAME tandem-mpi)
-    set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "tandem (= ${PROJECT_VERSION}-1)")
-    set(CPACK_COMPONENT_MPI_DESCRIPTION "Lets ranks of Tandem that mpirun starts find each other.")
-endif()
+foreach(mpi IN LISTS tandem_mpis)
+    string(TOUPPER ${mpi} MPI)
+    list(APPEND CPACK_COMPONENTS_ALL ${mpi})
+    set(CPACK_DEBIAN_${MPI}_PACKAGE_NAME tandem-${mpi})
+    set(CPACK_DEBIAN_${MPI}_PACKAGE_DEPENDS "tandem (= ${PROJECT_VERSION}-1)")
+    set(CPACK_COMPONENT_${MPI}_DESCRIPTION "Ranks of Tandem on several machines, by ${mpi}.")
+endforeach()
 
 # What Debian's rules want in every package; options of the service are a file that upgrades leave alone.
 set(made ${CMAKE_BINARY_DIR}/packaging)

@@ -25,13 +25,12 @@ typedef enum {
 typedef struct {
     int nproc;     /* on this machine */
     int result_fd; /* file descriptor for rank 0's standard output; 0: that of this process */
-    int nnodes, node_rank;   /* number of machines, and the index of this one */
-    const char *master_addr; /* address of rank 0; NULL if there is only one machine */
-    int master_port;         /* 0: a free port on one machine, otherwise 29500 */
     td_affinity cpu_affinity;
     const char *log_dir;          /* folder for the output of all ranks but 0; NULL: none */
     const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
-    const char *ssh, *remote_program; /* command for other machines; path of tandem there */
+    const char *mpirun;           /* for hosts; NULL: the one that is found */
+    int nnodes, node_rank, master_port; /* refused: mpirun and srun start several machines */
+    const char *master_addr;
     const char *log;
 } td_ranks_opts;
 

@@ -27,6 +27,7 @@ enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
  */
 #define BLOCK_BYTES_MAX (INT64_C(1) << 36)
 #define TEXT_BYTES_MAX  (INT64_C(1) << 24)
+#define MESSAGE_MAX     ((size_t)1 << 30) /* bytes; MPI counts with int */
 
 struct td_comm {
     int rank, size, local_rank, local_size, threads;
@@ -132,7 +133,7 @@ static void communicate(void *ctx)
             continue;
         }
         if (st == TD_OK) {
-            st = td_transport_pump(c->transport, IDLE_MS);
+            st = td_transport_progress(c->transport, IDLE_MS);
             if (st != TD_OK)
                 finish(c, NULL, st);
         } else { /* the transport has failed */
@@ -189,74 +190,57 @@ static td_status run_now(td_comm *c, td_status (*run)(td_comm *c, void *ctx), vo
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-typedef struct {
-    void *data;
-    size_t n;
-    char *all; /* [size][n] */
-} bytes;
-
-static td_status broadcast(td_comm *c, void *ctx)
+static td_status exchange(td_comm *c, void *ctx)
 {
-    const bytes *b = ctx;
-    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
-    if (!with)
-        return TD_ENOMEM;
-    for (int r = 1; c->rank == 0 && r < c->size; r++)
-        with[r] = (td_piece){ .out = b->data, .n_out = b->n };
-    if (c->rank != 0)
-        with[0] = (td_piece){ .in = b->data, .n_in = b->n };
-    td_status st = td_transport_exchange(c->transport, with);
-    td_free(with);
-    return st;
-}
-
-static td_status gather(td_comm *c, void *ctx)
-{
-    const bytes *b = ctx;
-    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
-    if (!with)
-        return TD_ENOMEM;
-    for (int r = 0; r < c->size; r++)
-        if (r != c->rank)
-            with[r] = (td_piece){ b->data, b->n, b->all + (size_t)r * b->n, b->n };
-    memcpy(b->all + (size_t)c->rank * b->n, b->data, b->n);
-    td_status st = td_transport_exchange(c->transport, with);
-    td_free(with);
-    return st;
+    return td_transport_exchange(c->transport, ctx);
 }
 
 td_status td_comm_broadcast(td_comm *c, void *data, size_t n)
 {
-    return c && n ? run_now(c, broadcast, &(bytes){ .data = data, .n = n }) : TD_OK;
+    td_exchange e = { .kind = TD_EXCHANGE_BROADCAST, .in = data, .n = n };
+    return c && n ? run_now(c, exchange, &e) : TD_OK;
+}
+
+/* offsets and sizes of n bytes of each rank: at[size], sizes[size]; NULL: no memory */
+static size_t *equal_parts(const td_comm *c, size_t n)
+{
+    const size_t size = (size_t)c->size;
+    size_t *at = td_alloc(2 * size, sizeof *at);
+    for (size_t r = 0; at && r < size; r++) {
+        at[r] = r * n;
+        at[size + r] = n;
+    }
+    return at;
 }
 
 td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all)
 {
-    if (c && n)
-        return run_now(c, gather, &(bytes){ .data = (void *)(uintptr_t)mine, .n = n, .all = all });
     if (n)
-        memcpy(all, mine, n);
-    return TD_OK;
+        memcpy((char *)all + (size_t)td_comm_rank(c) * n, mine, n);
+    if (!c || !n)
+        return TD_OK;
+    size_t *at = equal_parts(c, n);
+    if (!at)
+        return TD_ENOMEM;
+    td_exchange e = {
+        .kind = TD_EXCHANGE_ALL_GATHER, .in = all, .in_at = at, .in_n = at + c->size
+    };
+    td_status st = run_now(c, exchange, &e);
+    td_free(at);
+    return st;
 }
 
-typedef struct {
-    int with;
-    const void *out;
-    void *in;
-    size_t n;
-} block;
-
-static td_status pass_block(td_comm *c, void *ctx)
+/* n bytes from rank `from` to rank 0, in messages of limited size */
+static td_status pass_block(td_comm *c, int from, char *data, size_t n)
 {
-    const block *b = ctx;
-    td_piece *with = td_alloc((size_t)c->size, sizeof *with);
-    if (!with)
-        return TD_ENOMEM;
-    with[b->with] = b->out ? (td_piece){ .out = b->out, .n_out = b->n }
-                           : (td_piece){ .in = b->in, .n_in = b->n };
-    td_status st = td_transport_exchange(c->transport, with);
-    td_free(with);
-    return st;
+    for (size_t at = 0; at < n; at += MESSAGE_MAX) {
+        td_exchange e = { .kind = TD_EXCHANGE_TO_FIRST,
+                          .from = from,
+                          .in = data + at,
+                          .n = n - at < MESSAGE_MAX ? n - at : MESSAGE_MAX };
+        TD_TRY(run_now(c, exchange, &e));
+    }
+    return TD_OK;
 }
 
 /* checks that a size announced by rank r is between min and max */
@@ -279,8 +263,8 @@ static td_status take_blocks(td_comm *c, const int64_t *sizes, td_comm_take *tak
         st = check_size(c, r, sizes[r], 0, BLOCK_BYTES_MAX);
         if (st == TD_OK)
             st = td_reserve(&room, &cap, n + 1, 1);
-        if (st == TD_OK && n)
-            st = run_now(c, pass_block, &(block){ .with = r, .in = room, .n = n });
+        if (st == TD_OK)
+            st = pass_block(c, r, room, n);
         if (st == TD_OK)
             st = take(ctx, r, room, n);
     }
@@ -295,8 +279,8 @@ td_status td_comm_collect(td_comm *c, const void *mine, size_t n, td_comm_take *
         return take(ctx, 0, mine, n);
     sizes = td_alloc((size_t)c->size, sizeof *sizes);
     td_status st = sizes ? td_comm_gather(c, &own, sizeof own, sizes) : TD_ENOMEM;
-    if (st == TD_OK && c->rank > 0 && n)
-        st = run_now(c, pass_block, &(block){ .out = mine, .n = n });
+    if (st == TD_OK && c->rank > 0)
+        st = pass_block(c, c->rank, (char *)(uintptr_t)mine, n);
     if (st == TD_OK && c->rank == 0)
         st = take(ctx, 0, mine, n);
     if (st == TD_OK && c->rank == 0)

@@ -8,7 +8,7 @@
 #include "base/affinity.h"
 #include "base/arena.h"
 #include "base/log.h"
-#include "comm/mpi_plugin.h"
+#include "comm/mpi_transport.h"
 
 /* keeps what `launch` has chosen; under mpirun and srun, chooses here */
 static td_status choose_processors(const char *name, const td_rank_place *place)
@@ -49,8 +49,6 @@ td_status td_join(const char *module, const td_join_opts *o, td_comm **out)
     TD_TRY(td_ranks_here(&place));
     if (place.size == 1)
         return TD_OK;
-    if (place.by == TD_RANKS_MPI)
-        TD_TRY(td_mpi_join(&place));
     TD_TRY(choose_processors(o->affinity, &place));
     TD_TRY(td_comm_open(&place, NULL, out));
     if (place.rank > 0 && !o->log && !getenv("TANDEM_RANK_LOGS"))
@@ -65,5 +63,5 @@ void td_leave(td_comm *c, td_status st)
     const bool is_peace = c && st == TD_OK && td_comm_check(c) == TD_OK;
     td_comm_close(c, st);
     if (is_peace)
-        td_mpi_leave();
+        td_mpi_finalize();
 }

@@ -1,10 +1,10 @@
 /*
- * comm/mpi_plugin.h -- the interface of libtandem_mpi.so, and its use
+ * comm/mpi_plugin.h -- the interface of the MPI plug-ins, and loading them
  *
- * Under mpirun the environment does not name rank 0's address: MPI broadcasts it.  Everything else
- * works as without MPI: our own connections, which notice a lost rank, and shared memory on one
- * machine.  The library is loaded only when there are several ranks, so the program runs without
- * MPI installed.
+ * A plug-in is a small library that is linked with one MPI: libtandem_mpi_openmpi.so with Open MPI,
+ * libtandem_mpi_mpich.so with MPICH, whose ABI Intel MPI and Cray MPICH share.  The one that belongs
+ * to the starter of the ranks is loaded, and only when there are several ranks, so the program runs
+ * without MPI installed.
  */
 #ifndef TD_COMM_MPI_PLUGIN_H
 #define TD_COMM_MPI_PLUGIN_H
@@ -12,30 +12,49 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "comm/rank_env.h"
+#include "comm/transport.h"
 
-#define TD_MPI_PLUGIN_VERSION 1
-#define TD_MPI_PLUGIN_SYMBOL  "td_mpi_plugin_v1"
+#define TD_MPI_PLUGIN_VERSION 2
+#define TD_MPI_PLUGIN_SYMBOL  "td_mpi_plugin_v2"
 
-/** Calls return NULL, or an error message. */
+typedef struct {
+    int rank, size;
+    int local_rank, local_size; /* on this machine (MPI_COMM_TYPE_SHARED) */
+    bool is_concurrent;         /* MPI_THREAD_MULTIPLE was granted: abort may be called any time */
+    const char *library;        /* "Open MPI v4.1.4, ..." */
+} td_mpi_world;
+
+/**
+ * Calls return NULL, or an error message that is valid until the next call.  After `open` one
+ * thread at a time makes them, except `abort` in a concurrent world; `close` is the first thread's.
+ */
 typedef struct {
     int version;
-    const char *name; /* "Open MPI v4.1.4, ..." once it is open */
-    const char *(*open)(int *rank, int *size);
-    const char *(*broadcast)(void *data, size_t n); /* rank 0's */
-    void (*close)(void);                            /* all ranks, in peace */
+    const char *(*open)(td_mpi_world *out);
+    /** One exchange at a time; sizes and offsets are at most INT_MAX. */
+    const char *(*begin)(const td_exchange *e);
+    const char *(*test)(bool *is_done);
+    /**
+     * Send a beat to the next rank, or with `is_last` the last one, unless the previous one is
+     * still on its way; *has_arrived: one has come from the rank before; *has_left: its last one.
+     * is_due false: only receive.
+     */
+    const char *(*beat)(bool is_due, bool is_last, bool *has_arrived, bool *has_left);
+    bool (*is_quiet)(void); /* all beats that were sent have been taken */
+    void (*abort)(int code);
+    void (*close)(void); /* every rank calls it */
 } td_mpi_plugin;
 
 /**
- * Fill place->addr, port, token and rank 0's listen_fd for a process that mpirun started.
- * TD_ENOTFOUND: there is no libtandem_mpi.so here; TD_EDEVICE: an MPI error.
+ * Load the plug-in for ranks that `by` has started.  TD_ENOTFOUND: it is not installed, or its MPI
+ * is not.
  */
-TD_CHECKED td_status td_mpi_join(td_rank_place *place);
+TD_CHECKED td_status td_mpi_plugin_load(td_ranks_by by, const td_mpi_plugin **out);
 
-/** At the end of a run that went well; does nothing if td_mpi_join was not called. */
-void td_mpi_leave(void);
+/** Can the plug-in be loaded? */
+bool td_mpi_is_installed(td_ranks_by by);
 
-/** For doctor: is the library there?  Its path, or why not. */
+/** For doctor: the plug-ins that can be loaded; *text: their paths, or why there is none. */
 bool td_mpi_find(char *text, size_t room);
 
 #endif

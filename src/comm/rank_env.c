@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-enum { SIZE_MAX_RANKS = 4096, PORT_FIRST = 20000, PORTS = 20000 };
+enum { SIZE_MAX_RANKS = 4096 };
 
 typedef struct {
     const char *(*get)(void *ctx, const char *name);
@@ -58,85 +58,55 @@ static td_status read_locals(const environment *e, const char *rank, const char 
     return maybe_int(e, rank, 0, SIZE_MAX_RANKS - 1, &out->local_rank);
 }
 
-static td_status copy(const environment *e, const char *name, char *out, size_t room)
+static td_status detect_launch(const environment *e, td_rank_place *out)
 {
-    const char *v = value_of(e, name);
-    if (v && strlen(v) >= room)
-        return td_error(TD_EUSAGE, "environment: %s has %zu bytes, at most %zu are allowed", name,
-                        strlen(v), room - 1);
-    snprintf(out, room, "%s", v ? v : "");
+    out->by = TD_RANKS_LAUNCH;
+    out->fds = value_of(e, TD_ENV_RANK_FDS);
+    TD_TRY(read_pair(e, "RANK", "WORLD_SIZE", out));
+    return read_locals(e, "LOCAL_RANK", "LOCAL_WORLD_SIZE", out);
+}
+
+static td_status detect_open_mpi(const environment *e, td_rank_place *out)
+{
+    out->by = TD_RANKS_OPENMPI;
+    TD_TRY(read_pair(e, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out));
+    return read_locals(e, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", out);
+}
+
+static td_status detect_mpich(const environment *e, td_rank_place *out)
+{
+    out->by = TD_RANKS_MPICH;
+    TD_TRY(read_pair(e, "PMI_RANK", "PMI_SIZE", out));
+    TD_TRY(read_locals(e, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", out));
+    return maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank);
+}
+
+/* tasks of srun: the MPI that started them shows in the variables of its process manager */
+static td_status detect_slurm(const environment *e, td_rank_place *out)
+{
+    TD_TRY(read_pair(e, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", out));
+    if (out->size == 1)
+        return TD_OK;
+    TD_TRY(maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank));
+    out->by = value_of(e, "PMIX_RANK") ? TD_RANKS_PMIX : TD_RANKS_MPICH;
+    if (!value_of(e, "PMIX_RANK") && !value_of(e, "PMI_FD"))
+        return td_error(TD_EUSAGE,
+                        "srun started %d tasks without MPI: use 'srun --mpi=pmix' (Open MPI) or "
+                        "'srun --mpi=pmi2' (MPICH); 'srun --mpi=list' shows what there is",
+                        out->size);
     return TD_OK;
 }
 
-static td_status detect_launch(const environment *e, td_rank_place *out)
+/* variables of torchrun and of the reference's launcher: there is nothing to connect the ranks with */
+static td_status refuse_others(const environment *e, td_rank_place *out)
 {
     TD_TRY(read_pair(e, "RANK", "WORLD_SIZE", out));
     if (out->size == 1)
         return TD_OK;
-    out->by = TD_RANKS_LAUNCH;
-    TD_TRY(read_locals(e, "LOCAL_RANK", "LOCAL_WORLD_SIZE", out));
-    TD_TRY(copy(e, "MASTER_ADDR", out->addr, sizeof out->addr));
-    if (!*out->addr)
-        return td_error(TD_EUSAGE, "environment: WORLD_SIZE is %d, but MASTER_ADDR is not set",
-                        out->size);
-    return read_int(e, "MASTER_PORT", 1, 65535, &out->port);
-}
-
-bool td_first_host(const char *list, char *out, size_t room)
-{
-    const size_t stem = strcspn(list, "[,");
-    size_t n = stem;
-    if (stem == 0 || stem >= room)
-        return false;
-    memcpy(out, list, stem);
-    if (list[stem] == '[') {
-        const char *from = list + stem + 1;
-        const size_t digits = strspn(from, "0123456789");
-        if (digits == 0 || stem + digits >= room || !strchr("-,]", from[digits]) || !from[digits])
-            return false;
-        memcpy(out + stem, from, digits);
-        n += digits;
-    }
-    out[n] = '\0';
-    return true;
-}
-
-/* srun gives no port: derive one from the job id, so that jobs on one node differ */
-static td_status detect_slurm(const environment *e, td_rank_place *out)
-{
-    int job = 0, step = 0;
-    TD_TRY(read_pair(e, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", out));
-    if (out->size == 1)
-        return TD_OK;
-    out->by = TD_RANKS_SLURM;
-    TD_TRY(maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank));
-    TD_TRY(maybe_int(e, "SLURM_JOB_ID", 0, 2147483647, &job));
-    TD_TRY(maybe_int(e, "SLURM_STEP_ID", 0, 2147483647, &step));
-    out->port = PORT_FIRST + (job % PORTS + step % PORTS) % PORTS;
-    TD_TRY(maybe_int(e, "MASTER_PORT", 1, 65535, &out->port));
-    if (value_of(e, "MASTER_ADDR"))
-        return copy(e, "MASTER_ADDR", out->addr, sizeof out->addr);
-    const char *nodes = value_of(e, "SLURM_STEP_NODELIST");
-    if (!nodes || !td_first_host(nodes, out->addr, sizeof out->addr))
-        return td_error(TD_EUSAGE,
-                        "environment: SLURM_STEP_NODELIST is '%.60s': cannot find the node of rank "
-                        "0 in it; set MASTER_ADDR",
-                        nodes ? nodes : "");
-    return TD_OK;
-}
-
-static td_status detect_mpi(const environment *e, const char *prefix, td_rank_place *out)
-{
-    char rank[64], size[64], local_rank[64], local_size[64];
-    snprintf(rank, sizeof rank, "%sRANK", prefix);
-    snprintf(size, sizeof size, "%sSIZE", prefix);
-    snprintf(local_rank, sizeof local_rank, "%sLOCAL_RANK", prefix);
-    snprintf(local_size, sizeof local_size, "%sLOCAL_SIZE", prefix);
-    TD_TRY(read_pair(e, rank, size, out));
-    if (out->size == 1)
-        return TD_OK;
-    out->by = TD_RANKS_MPI;
-    return read_locals(e, local_rank, local_size, out);
+    return td_error(TD_EUSAGE,
+                    "environment: RANK and WORLD_SIZE name rank %d of %d, but nothing connects the "
+                    "ranks: start them with 'tandem launch --nproc N', mpirun or srun",
+                    out->rank, out->size);
 }
 
 td_status td_ranks_detect(const char *(*get)(void *ctx, const char *name), void *ctx,
@@ -144,19 +114,17 @@ td_status td_ranks_detect(const char *(*get)(void *ctx, const char *name), void 
 {
     const environment e = { get, ctx };
     td_status st = TD_OK;
-    *out = (td_rank_place){ .size = 1, .listen_fd = -1 };
-    if (value_of(&e, "WORLD_SIZE") && value_of(&e, "RANK"))
+    *out = (td_rank_place){ .size = 1 };
+    if (value_of(&e, TD_ENV_RANK_FDS))
         st = detect_launch(&e, out);
     else if (value_of(&e, "OMPI_COMM_WORLD_SIZE"))
-        st = detect_mpi(&e, "OMPI_COMM_WORLD_", out);
+        st = detect_open_mpi(&e, out);
     else if (value_of(&e, "PMI_RANK") && value_of(&e, "PMI_SIZE"))
-        st = detect_mpi(&e, "PMI_", out);
-    else if (value_of(&e, "SLURM_STEP_NUM_TASKS"))
+        st = detect_mpich(&e, out); /* before srun: under Slurm, MPICH's mpirun starts by srun */
+    else if (value_of(&e, "SLURM_PROCID") && value_of(&e, "SLURM_STEP_NUM_TASKS"))
         st = detect_slurm(&e, out);
-    if (st == TD_OK)
-        st = copy(&e, TD_ENV_TOKEN, out->token, sizeof out->token);
-    if (st == TD_OK && out->rank == 0)
-        st = maybe_int(&e, TD_ENV_LISTEN_FD, 0, 1 << 20, &out->listen_fd);
+    else if (value_of(&e, "RANK") && value_of(&e, "WORLD_SIZE"))
+        st = refuse_others(&e, out);
     if (out->size == 1) {
         out->by = TD_RANKS_ALONE;
         out->rank = out->local_rank = 0;

@@ -1,5 +1,5 @@
 /*
- * reduction.c -- sums buckets over ranks, in shared memory or by the transport
+ * reduction.c -- sums buckets over ranks, in shared memory or through the transport
  *
  *   shared memory:   [ own of rank 0 | own of rank 1 | ... | sums ]     one unnamed file
  *   otherwise:       [ own | sums | slices of the others ]              one per rank
@@ -23,7 +23,10 @@
 #include "base/log.h"
 #include "base/machine.h"
 
-enum { BLOCK = 2048 }; /* floats that are summed over all ranks at a time: they stay in the cache */
+enum {
+    BLOCK = 2048,  /* floats that are summed over all ranks at a time: they stay in the cache */
+    PART = 1 << 24 /* floats that are sent at a time: MPI counts bytes with int */
+};
 
 typedef struct {
     td_reduction *of;
@@ -45,9 +48,9 @@ struct td_reduction {
     int64_t slice;       /* the longest slice of any bucket */
     float *start;        /* [total] */
     const float **parts; /* [size] */
-    td_piece *with;      /* [size] */
+    size_t *at, *bytes;  /* [size] a slice of each rank, inside the bucket */
+    size_t *in_at, *own; /* [size] where slices of the own part arrive, and their sizes */
     int64_t waited_ns;   /* time the caller waited for sums */
-    char token;          /* a byte exchanged as a barrier */
 };
 
 static float *own_of(const td_reduction *r, int rank)
@@ -96,11 +99,8 @@ static void sum_parts(float *y, const float *start, const float *const *parts, i
 
 static td_status all_are_here(td_reduction *r)
 {
-    static const char out = 1;
-    for (int k = 0; k < r->size; k++)
-        r->with[k] = (td_piece){ &out, 1, &r->token, 1 };
-    r->with[r->rank] = (td_piece){ 0 };
-    return td_transport_exchange(td_comm_transport(r->c), r->with);
+    return td_transport_exchange(td_comm_transport(r->c),
+                                 &(td_exchange){ .kind = TD_EXCHANGE_BARRIER });
 }
 
 static td_status reduce_shared(td_reduction *r, const bucket *b)
@@ -114,29 +114,41 @@ static td_status reduce_shared(td_reduction *r, const bucket *b)
     return all_are_here(r);
 }
 
+/* n numbers at `first` of all: each rank gets its slice of everybody's, adds, and sends the sums */
+static td_status reduce_sent_part(td_reduction *r, int64_t first, int64_t n)
+{
+    const float *own = own_of(r, r->rank) + first;
+    float *sums = r->sums + first;
+    const int64_t begin = slice_begin(r, n, r->rank), end = slice_begin(r, n, r->rank + 1);
+    for (int k = 0; k < r->size; k++) {
+        const int64_t from = slice_begin(r, n, k), to = slice_begin(r, n, k + 1);
+        r->at[k] = (size_t)from * sizeof(float);
+        r->bytes[k] = (size_t)(to - from) * sizeof(float);
+        r->in_at[k] = (size_t)(k * r->slice) * sizeof(float);
+        r->own[k] = (size_t)(end - begin) * sizeof(float);
+        r->parts[k] = k == r->rank ? own + begin : r->incoming + k * r->slice;
+    }
+    TD_TRY(td_transport_exchange(td_comm_transport(r->c),
+                                 &(td_exchange){ .kind = TD_EXCHANGE_ALL_TO_ALL,
+                                                 .out = (const char *)own,
+                                                 .out_at = r->at,
+                                                 .out_n = r->bytes,
+                                                 .in = (char *)r->incoming,
+                                                 .in_at = r->in_at,
+                                                 .in_n = r->own }));
+    sum_parts(sums + begin, r->starts ? r->start + first + begin : NULL, r->parts, r->size,
+              end - begin);
+    return td_transport_exchange(
+        td_comm_transport(r->c),
+        &(td_exchange){
+            .kind = TD_EXCHANGE_ALL_GATHER, .in = (char *)sums, .in_at = r->at, .in_n = r->bytes });
+}
+
 static td_status reduce_sent(td_reduction *r, const bucket *b)
 {
-    const float *own = own_of(r, r->rank) + b->first;
-    float *sums = r->sums + b->first;
-    const int64_t begin = slice_begin(r, b->n, r->rank), end = slice_begin(r, b->n, r->rank + 1);
-    const size_t mine = (size_t)(end - begin) * sizeof(float);
-    for (int k = 0; k < r->size; k++) {
-        const int64_t from = slice_begin(r, b->n, k), to = slice_begin(r, b->n, k + 1);
-        float *in = r->incoming + k * r->slice;
-        r->with[k] = (td_piece){ own + from, (size_t)(to - from) * sizeof(float), in, mine };
-        r->parts[k] = k == r->rank ? own + begin : in;
-    }
-    r->with[r->rank] = (td_piece){ 0 };
-    TD_TRY(td_transport_exchange(td_comm_transport(r->c), r->with));
-    sum_parts(sums + begin, r->starts ? r->start + b->first + begin : NULL, r->parts, r->size,
-              end - begin);
-    for (int k = 0; k < r->size; k++) {
-        const int64_t from = slice_begin(r, b->n, k), to = slice_begin(r, b->n, k + 1);
-        r->with[k] =
-            (td_piece){ sums + begin, mine, sums + from, (size_t)(to - from) * sizeof(float) };
-    }
-    r->with[r->rank] = (td_piece){ 0 };
-    return td_transport_exchange(td_comm_transport(r->c), r->with);
+    for (int64_t at = 0; at < b->n; at += PART)
+        TD_TRY(reduce_sent_part(r, b->first + at, b->n - at < PART ? b->n - at : PART));
+    return TD_OK;
 }
 
 static td_status reduce(td_comm *c, void *ctx)
@@ -270,13 +282,19 @@ static td_status take_memory(td_reduction *r)
 
 static td_status lay_out(td_reduction *r, const int64_t *n_floats)
 {
-    TD_TRY(TD_ALLOC(r->buckets, (size_t)r->n + 1));
-    TD_TRY(TD_ALLOC(r->parts, (size_t)r->size));
-    TD_TRY(TD_ALLOC(r->with, (size_t)r->size));
+    r->buckets = td_alloc((size_t)r->n + 1, sizeof *r->buckets);
+    r->parts = td_alloc((size_t)r->size, sizeof *r->parts);
+    r->at = td_alloc(4 * (size_t)r->size, sizeof *r->at);
+    if (!r->buckets || !r->parts || !r->at)
+        return TD_ENOMEM;
+    r->bytes = r->at + r->size;
+    r->in_at = r->bytes + r->size;
+    r->own = r->in_at + r->size;
     for (int b = 0; b < r->n; b++) {
         r->buckets[b] = (bucket){ .of = r, .first = r->total, .n = n_floats[b] };
         r->total += (n_floats[b] + 15) / 16 * 16;
-        const int64_t longest = ((n_floats[b] + 15) / 16 / r->size + 1) * 16;
+        const int64_t part = n_floats[b] < PART ? n_floats[b] : PART;
+        const int64_t longest = ((part + 15) / 16 / r->size + 1) * 16;
         r->slice = longest > r->slice ? longest : r->slice;
     }
     r->total += 16; /* never empty */
@@ -322,6 +340,6 @@ void td_reduction_free(td_reduction *r)
     td_pages_free(r->start, (size_t)r->total * sizeof(float));
     td_free(r->buckets);
     td_free(r->parts);
-    td_free(r->with);
+    td_free(r->at);
     td_free(r);
 }

@@ -1,18 +1,18 @@
 /*
- * comm/transport.h -- connections between all pairs of ranks, with liveness checks
+ * comm/transport.h -- moves bytes between the ranks of a run and detects lost ranks
  *
- *     td_transport_open      rank 0 listens, the others connect and receive the table of all
- *     td_transport_exchange  with every rank: send n bytes, receive m bytes
- *     td_transport_pump      in between: sends and receives heartbeats
+ *     TD_TRY(td_transport_open(place, NULL, &t));      every rank
+ *     td_transport_exchange(t, &exchange);             the same exchanges in the same order
+ *     td_transport_progress(t, ms);                    in between: detects lost ranks
+ *     td_transport_leave(t, NULL);  td_transport_free(t);
  *
- * A frame is a head of 16 bytes (magic, kind, length) and its body:
+ * A transport is a struct of functions (td_transport_type):
  *
- *     DATA   data of an exchange        BEAT   once a second, no body
- *     BYE    the sender ends normally   ABORT  the sender failed; the body has the message
+ *     local   the ranks of one machine, connected by socket pairs that `launch` makes
+ *     mpi     the ranks that mpirun or srun started, on any number of machines
  *
- * A rank is lost when its connection ends without BYE, when it sends ABORT, or when nothing arrives
- * from it for `stall_s`.  A process that was itself stopped restarts its timers.  One thread uses a
- * transport at a time; td_transport_wake may be called from any thread.
+ * The sums are not done here: reduction.h adds what arrives, so the result does not depend on the
+ * transport.  One thread uses a transport at a time; td_transport_wake may be called by any thread.
  */
 #ifndef TD_COMM_TRANSPORT_H
 #define TD_COMM_TRANSPORT_H
@@ -26,49 +26,92 @@
 typedef struct td_transport td_transport;
 
 typedef struct {
-    double wait_s;  /* timeout for the others to connect; 0: 60 */
-    double stall_s; /* timeout without a frame; 0: 6 */
+    double wait_s;  /* timeout for another rank to start; 0: 60 */
+    double stall_s; /* timeout without a message from a rank; 0: 6 */
 } td_transport_opts;
 
-/** Data to send to one rank, and to receive from it; NULL and 0: nothing. */
+typedef enum {
+    TD_EXCHANGE_ALL_TO_ALL, /* rank k gets out[out_at[k] ..], in[in_at[k] ..] comes from rank k */
+    TD_EXCHANGE_ALL_GATHER, /* in[in_at[k] ..] comes from rank k; the own part is there already */
+    TD_EXCHANGE_BROADCAST,  /* `in` of rank 0, n bytes, goes to all */
+    TD_EXCHANGE_TO_FIRST,   /* `in` of rank `from`, n bytes, goes to rank 0; only these two call */
+    TD_EXCHANGE_BARRIER     /* no bytes: returns when every rank has called */
+} td_exchange_kind;
+
+/** Sizes and offsets are in bytes; those of the own rank in an all-to-all are ignored. */
 typedef struct {
-    const void *out;
-    size_t n_out;
-    void *in;
-    size_t n_in;
-} td_piece;
+    td_exchange_kind kind;
+    const char *out;
+    const size_t *out_at, *out_n; /* [size] */
+    char *in;
+    const size_t *in_at, *in_n; /* [size] */
+    size_t n;
+    int from;
+} td_exchange;
+
+/** What a transport implements. */
+typedef struct {
+    /** Begin one exchange; *e is valid until it has finished. */
+    void (*begin)(td_transport *t, const td_exchange *e);
+    /** Work for up to `ms` milliseconds; earlier when the exchange has finished, or when woken. */
+    void (*progress)(td_transport *t, int ms);
+    bool (*is_busy)(const td_transport *t);
+    void (*leave)(td_transport *t, const char *why);
+    void (*free)(td_transport *t); /* what is beyond the td_transport, and itself */
+} td_transport_type;
+
+enum { TD_RANK_NAME = 128, TD_WHY_BYTES = 600 };
+
+/** The common part, the first member of every transport's struct. */
+struct td_transport {
+    const td_transport_type *type;
+    int rank, size;
+    int wake_fd;
+    int64_t wait_ns, stall_ns;
+    char (*names)[TD_RANK_NAME]; /* [size] "rank 1 (host, process 4711)" */
+    td_status st;
+    int culprit; /* the rank that `message` names; -1: unknown */
+    char message[TD_WHY_BYTES + 200];
+};
 
 /**
- * Connect to the other ranks.  TD_EDEVICE: some did not connect in time, two have the same rank,
- * sizes differ, or the address cannot be used.
+ * Connect to the other ranks.  TD_EDEVICE: a rank did not start in time, or runs another version of
+ * this program.
  */
 TD_CHECKED td_status td_transport_open(const td_rank_place *place, const td_transport_opts *opts,
                                        td_transport **out);
 
 /** The rank that was lost first, as far as known here; -1: none, or unknown. */
-int td_transport_culprit(const td_transport *m);
+int td_transport_culprit(const td_transport *t);
 
 /** "rank 1 (host, process 4711)" */
-const char *td_transport_name(const td_transport *m, int rank);
+const char *td_transport_name(const td_transport *t, int rank);
 
-/**
- * Send and receive with[size], then return.  Every rank calls this in the same order.  TD_EDEVICE:
- * a rank was lost; names it; every later call fails the same way.
- */
-TD_CHECKED td_status td_transport_exchange(td_transport *m, const td_piece *with);
+/** TD_EDEVICE: a rank was lost; names it; every later call fails the same way. */
+TD_CHECKED td_status td_transport_exchange(td_transport *t, const td_exchange *e);
 
-/**
- * Send, receive and check for up to `ms` milliseconds; earlier when td_transport_wake is called.
- */
-TD_CHECKED td_status td_transport_pump(td_transport *m, int ms);
-void td_transport_wake(td_transport *m);
+/** Work for up to `ms` milliseconds without an exchange; earlier when woken.  Errors as above. */
+TD_CHECKED td_status td_transport_progress(td_transport *t, int ms);
+void td_transport_wake(td_transport *t);
 
 /**
  * Tell the others that this rank ends; `why` NULL: normally.  Only td_transport_free may follow.
  */
-void td_transport_leave(td_transport *m, const char *why);
+void td_transport_leave(td_transport *t, const char *why);
 
 /** NULL is fine. */
-void td_transport_free(td_transport *m);
+void td_transport_free(td_transport *t);
+
+/* --- for transports --------------------------------------------------------------------------- */
+
+/** Fill in the common part.  td_transport_free releases it, also after a failure. */
+TD_CHECKED td_status td_transport_init(td_transport *t, const td_transport_type *type,
+                                       const td_rank_place *place, const td_transport_opts *opts);
+
+/** Record the first failure: `who` followed by `what`; it begins with the name of a rank. */
+void td_transport_fail(td_transport *t, const char *who, const char *what);
+
+/** Wait until woken, at most `ms` milliseconds; or only reset the event. */
+void td_transport_sleep(td_transport *t, int ms);
 
 #endif

@@ -1,29 +1,32 @@
 /*
- * hosts.c -- `tandem launch --hosts`: starts a `launch` on each machine by ssh
+ * hosts.c -- `tandem launch --hosts`: the mpirun of Open MPI or MPICH starts the ranks
+ *
+ * The two have different options.  mpirun replaces this process, so that signals and the exit code
+ * are its own.
  */
 #include "launch/hosts.h"
 
 #include <ctype.h>
-#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/affinity.h"
 #include "base/arena.h"
 #include "base/file_io.h"
 #include "base/log.h"
-#include "base/signals.h"
 #include "base/text.h"
-#include "comm/rank_env.h"
-#include "launch/supervisor.h"
+#include "comm/mpi_plugin.h"
 
-#define NO_ROUTE 255 /* ssh's exit code for a failed or lost connection */
+enum { FILE_MAX = 1 << 20, RANKS_MAX = 4096 };
 
-enum { FILE_MAX = 1 << 20, WORDS = 64 };
+typedef struct {
+    const char **words; /* [cap], the last one NULL */
+    size_t n, cap;
+} command;
 
 /* --- the list --------------------------------------------------------------------------------- */
 
@@ -130,264 +133,203 @@ static td_status read_hosts(const td_ranks_opts *o, td_hosts *out)
     return st;
 }
 
-/* --- the remote command ----------------------------------------------------------------------- */
+/* --- the mpirun that is installed --------------------------------------------------------------- */
+
+typedef enum { OPEN_MPI, MPICH } mpi_kind;
 
 typedef struct {
-    const td_ranks_opts *o;
-    int n_args;
-    const char *const *args;
-    td_hosts hosts;
-    int nproc;
-    const char *addr;
-    char token[65];
-    char program[PATH_MAX], folder[PATH_MAX];
-    td_children children;
-} machines;
+    char program[PATH_MAX];
+    mpi_kind kind;
+} mpirun;
 
-static bool is_loopback(const char *name)
+/* what `PROGRAM --version` prints, at most `room` bytes; false: it cannot be run */
+static bool ask_version(const char *program, char *out, size_t room)
 {
-    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
-           strcmp(name, "::1") == 0;
-}
-
-/* Does `name` denote this machine? */
-static bool is_here(const char *name)
-{
-    char own[256] = "";
-    if (is_loopback(name))
-        return true;
-    if (gethostname(own, sizeof own - 1) != 0)
+    int fds[2], how;
+    size_t n = 0;
+    if (pipe2(fds, O_CLOEXEC) != 0)
         return false;
-    return strcmp(name, own) == 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const int none = open("/dev/null", O_RDWR);
+        if (none >= 0 && dup2(none, 0) == 0 && dup2(none, 2) == 2 && dup2(fds[1], 1) == 1)
+            execl(program, program, "--version", (char *)NULL);
+        _exit(127);
+    }
+    close(fds[1]);
+    for (ssize_t got = 1; pid > 0 && got > 0 && n + 1 < room; n += (size_t)(got > 0 ? got : 0))
+        got = read(fds[0], out + n, room - 1 - n);
+    out[n] = '\0';
+    close(fds[0]);
+    return pid > 0 && waitpid(pid, &how, 0) == pid && n > 0;
 }
 
-static td_status check(machines *m)
+/* the full path of a program: PATH is searched unless `name` has a slash */
+static bool find_program(const char *name, char out[PATH_MAX])
 {
-    const td_ranks_opts *o = m->o;
-    const td_hosts *h = &m->hosts;
-    if (o->nnodes != 1 || o->node_rank != 0)
-        return td_error(TD_EUSAGE,
-                        "--hosts and %s exclude each other: the latter starts each machine by hand",
-                        o->nnodes != 1 ? "--nnodes" : "--node-rank");
-    m->nproc = o->nproc;
+    const char *dir = getenv("PATH");
+    if (strchr(name, '/')) {
+        snprintf(out, PATH_MAX, "%s", name);
+        return access(out, X_OK) == 0;
+    }
+    while (dir && *dir) {
+        const size_t n = strcspn(dir, ":");
+        const int len = snprintf(out, PATH_MAX, "%.*s/%s", (int)n, dir, name);
+        if (n > 0 && len < PATH_MAX && access(out, X_OK) == 0)
+            return true;
+        dir += n + (dir[n] == ':');
+    }
+    return false;
+}
+
+static bool is_mpirun(const char *name, mpirun *out)
+{
+    char text[4096];
+    if (!find_program(name, out->program) || !ask_version(out->program, text, sizeof text))
+        return false;
+    out->kind = strstr(text, "Open MPI") || strstr(text, "OpenRTE") ? OPEN_MPI : MPICH;
+    return out->kind == OPEN_MPI || strstr(text, "HYDRA") || strstr(text, "Intel(R) MPI");
+}
+
+/* the first whose plug-in is installed, too */
+static td_status find_mpirun(const char *given, mpirun *out)
+{
+    static const char *const names[] = { "mpirun", "mpirun.openmpi", "mpirun.mpich",
+                                         "mpiexec.hydra" };
+    char seen[PATH_MAX] = "";
+    if (given && !is_mpirun(given, out))
+        return td_error(TD_EUSAGE, "--mpirun: '%s' is not the mpirun of Open MPI or MPICH", given);
+    if (given)
+        return TD_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!is_mpirun(names[i], out))
+            continue;
+        if (td_mpi_is_installed(out->kind == OPEN_MPI ? TD_RANKS_OPENMPI : TD_RANKS_MPICH))
+            return TD_OK;
+        snprintf(seen, sizeof seen, "%s", out->program);
+    }
+    if (*seen)
+        return td_error(TD_ENOTFOUND,
+                        "'%s' was found, but not the plug-in for its MPI: build with its headers "
+                        "installed (scripts/setup --mpi)",
+                        seen);
+    return td_error(TD_ENOTFOUND,
+                    "--hosts requires Open MPI or MPICH: neither mpirun nor mpiexec.hydra was "
+                    "found; on Debian, install openmpi-bin");
+}
+
+/* --- its command line ------------------------------------------------------------------------- */
+
+static void add(command *c, const char *word)
+{
+    if (c->n + 1 < c->cap)
+        c->words[c->n++] = word;
+}
+
+static td_status describe_hosts(const td_hosts *h, int nproc, td_text *out, int *n_ranks)
+{
+    *n_ranks = 0;
     for (int i = 0; i < h->n; i++) {
-        const int slots = h->at[i].slots, first = h->at[0].slots;
-        if (slots != first)
-            return td_error(
-                TD_EUSAGE,
-                "machine '%s' has %d ranks and '%s' has %d: wanted the same number on each machine",
-                h->at[0].name, first, h->at[i].name, slots);
-        if (slots && o->nproc != 1 && o->nproc != slots)
+        const int slots = h->at[i].slots ? h->at[i].slots : nproc;
+        if (h->at[i].slots && nproc != 1 && nproc != h->at[i].slots)
             return td_error(TD_EUSAGE, "machine '%s' has %d ranks, but --nproc is %d",
-                            h->at[i].name, slots, o->nproc);
-        if (slots)
-            m->nproc = slots;
+                            h->at[i].name, slots, nproc);
+        td_text_add(out, "%s%s:%d", i ? "," : "", h->at[i].name, slots);
+        *n_ranks += slots;
     }
-    const char *at = strrchr(h->at[0].name, '@');
-    m->addr = o->master_addr ? o->master_addr : at ? at + 1 : h->at[0].name;
-    for (int i = 1; i < h->n && !o->master_addr; i++)
-        if (is_loopback(m->addr) && !is_here(h->at[i].name))
-            return td_error(TD_EUSAGE,
-                            "machine '%s' cannot reach rank 0 at '%s': give --master-addr, or a "
-                            "host name that other machines can resolve",
-                            h->at[i].name, m->addr);
-    return TD_OK;
+    if (*n_ranks > RANKS_MAX)
+        return td_error(TD_EUSAGE, "%d ranks, wanted at most %d", *n_ranks, RANKS_MAX);
+    return td_text_status(out);
 }
 
-static td_status add_word(const char **words, int *n, const char *word)
+/* the user's settings of the program and its threads, by name */
+static bool is_setting(const char *variable)
 {
-    if (*n + 1 >= WORDS)
-        return td_error(TD_EUSAGE, "--ssh has too many words, at most %d", WORDS - 8);
-    words[(*n)++] = word;
-    words[*n] = NULL;
-    return TD_OK;
+    return td_text_starts(variable, "TANDEM_") || td_text_starts(variable, "OMP_");
 }
 
-/* The options of the `launch` on machine i, one per word; `numbers` holds the text of numbers. */
-static int launch_words(const machines *m, int i, const char **words, char numbers[4][16])
-{
-    const td_ranks_opts *o = m->o;
-    int n = 0;
-    snprintf(numbers[0], 16, "%d", m->hosts.n);
-    snprintf(numbers[1], 16, "%d", i);
-    snprintf(numbers[2], 16, "%d", m->nproc);
-    snprintf(numbers[3], 16, "%d", o->master_port);
-    const char *const all[][2] = {
-        { "--nnodes", numbers[0] },
-        { "--node-rank", numbers[1] },
-        { "--nproc", numbers[2] },
-        { "--master-port", numbers[3] },
-        { "--master-addr", m->hosts.n > 1 ? m->addr : NULL },
-        { "--cpu-affinity", td_affinity_choices[o->cpu_affinity] },
-        { "--log-dir", o->log_dir },
-        { "--log", o->log },
-    };
-    words[n++] = "launch";
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (all[k][1]) {
-            words[n++] = all[k][0];
-            words[n++] = all[k][1];
-        }
-    words[n] = NULL;
-    return n;
-}
-
-/* Quote a word for a POSIX shell. */
-static void add_quoted(td_text *t, const char *word)
-{
-    td_text_add(t, " '");
-    for (; *word; word++) {
-        if (*word == '\'')
-            td_text_add(t, "'\\''");
-        else
-            td_text_add_bytes(t, word, 1);
-    }
-    td_text_add(t, "'");
-}
-
-/* Pass on the user's environment variables for the program and its threads. */
-static void add_settings(td_text *t)
+/* "A" and "B", or "A,B": pointers into `names` */
+static td_status list_settings(bool is_one_word, td_text *names)
 {
     extern char **environ;
-    for (char **e = environ; *e; e++)
-        if ((td_text_starts(*e, "TANDEM_") || td_text_starts(*e, "OMP_")) &&
-            !td_text_starts(*e, TD_ENV_TOKEN "=") && !td_text_starts(*e, TD_ENV_LIFELINE "="))
-            add_quoted(t, *e);
-}
-
-static td_status remote_line(const machines *m, int i, td_text *t)
-{
-    const char *words[32];
-    char numbers[4][16];
-    const char *program = m->o->remote_program ? m->o->remote_program : m->program;
-    const int n = launch_words(m, i, words, numbers);
-    td_text_add(t, "cd");
-    add_quoted(t, m->folder);
-    td_text_add(t, " && exec env " TD_ENV_LIFELINE "=1");
-    add_settings(t);
-    add_quoted(t, program);
-    for (int k = 0; k < n; k++)
-        add_quoted(t, words[k]);
-    for (int k = 0; k < m->n_args; k++)
-        add_quoted(t, m->args[k]);
-    return td_text_status(t);
-}
-
-/* --- starting --------------------------------------------------------------------------------- */
-
-static _Noreturn void be_here(const machines *m, int i)
-{
-    static const char *const exe = "/proc/self/exe";
-    char numbers[4][16];
-    const char *words[32];
-    const int n = launch_words(m, i, words, numbers);
-    const char **argv = td_alloc((size_t)(n + m->n_args) + 2, sizeof *argv);
-    if (!argv)
-        _exit(1);
-    argv[0] = "tandem";
-    memcpy(argv + 1, words, (size_t)n * sizeof *argv);
-    for (int k = 0; k < m->n_args; k++)
-        argv[1 + n + k] = m->args[k];
-    setenv(TD_ENV_LIFELINE, "1", 1);
-    execv(exe, (char *const *)(uintptr_t)argv);
-    fprintf(stderr, "tandem: error: cannot start '%s' again: %s\n", exe, strerror(errno));
-    _exit(1);
-}
-
-static _Noreturn void be_there(const char **words)
-{
-    execvp(words[0], (char *const *)(uintptr_t)words);
-    fprintf(stderr, "tandem: error: --ssh: cannot start '%s': %s\n", words[0], strerror(errno));
-    _exit(NO_ROUTE);
-}
-
-static td_status start(machines *m, int i, char *shell)
-{
-    const char *name = m->hosts.at[i].name, *words[WORDS];
-    td_child *c = &m->children.at[i];
-    td_text line = { 0 };
-    bool is_child;
-    int n = 0;
-    td_status st = TD_OK;
-    snprintf(c->name, sizeof c->name, "machine '%.80s'", name);
-    for (char *w = shell; *(w += strspn(w, " \t"));) {
-        const size_t len = strcspn(w, " \t");
-        const bool is_last = w[len] == 0;
-        w[len] = 0;
-        TD_OUT(add_word(words, &n, w));
-        w += len + !is_last;
+    for (char **e = environ; *e; e++) {
+        const size_t n = strcspn(*e, "=");
+        if (!is_setting(*e))
+            continue;
+        td_text_add(names, is_one_word && td_text_get(names)[0] ? "," : "");
+        td_text_add_bytes(names, *e, n);
+        if (!is_one_word)
+            td_text_add_bytes(names, "", 1); /* ends the word */
     }
-    if (n == 0)
-        TD_OUT(td_error(TD_EUSAGE, "--ssh is empty, wanted a command"));
-    TD_OUT(remote_line(m, i, &line));
-    TD_OUT(add_word(words, &n, name));
-    TD_OUT(add_word(words, &n, td_text_get(&line)));
-    TD_OUT(td_child_fork(&m->children, i,
-                         (td_child_ways){ .is_heard = i > 0, .has_lifeline = true }, &is_child));
-    if (is_child && is_here(name))
-        be_here(m, i);
-    if (is_child)
-        be_there(words);
-    if (dprintf(c->lifeline, "%s\n", m->token) < 0)
-        td_log(TD_LOG_DEBUG, "launch", "%s is not listening: %s", c->name, strerror(errno));
+    return td_text_status(names);
+}
+
+static void add_settings(command *c, mpi_kind kind, const td_text *names)
+{
+    if (kind == MPICH && names->len) {
+        add(c, "-genvlist");
+        add(c, td_text_get(names));
+    }
+    for (size_t at = 0; kind == OPEN_MPI && at < names->len; at += strlen(names->data + at) + 1) {
+        add(c, "-x");
+        add(c, names->data + at);
+    }
+}
+
+static void add_places(command *c, mpi_kind kind, const char *hosts, const char *count,
+                       const char *folder)
+{
+    const char *const open_mpi[] = { "-np",  count,       "--host", hosts,    "--map-by",
+                                     "slot", "--bind-to", "none",   "--wdir", folder };
+    const char *const mpich[] = {
+        "-n", count, "-hosts", hosts, "-bind-to", "none", "-wdir", folder
+    };
+    if (kind == OPEN_MPI)
+        for (size_t i = 0; i < sizeof open_mpi / sizeof *open_mpi; i++)
+            add(c, open_mpi[i]);
+    else
+        for (size_t i = 0; i < sizeof mpich / sizeof *mpich; i++)
+            add(c, mpich[i]);
+}
+
+td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args)
+{
+    td_status st = TD_OK;
+    td_hosts hosts = { 0 };
+    td_text list = { 0 }, settings = { 0 };
+    command c = { 0 };
+    char program[PATH_MAX], folder[PATH_MAX], count[16];
+    mpirun mpi;
+    int n_ranks;
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0 || !getcwd(folder, sizeof folder))
+        return td_error_errno(TD_EIO, "cannot find the path of this program or the working folder");
+    program[n] = '\0';
+    if (opts->log_dir)
+        return td_error(TD_EUSAGE, "--log-dir and --hosts exclude each other: mpirun has options "
+                                   "for the output of ranks");
+    TD_OUT(read_hosts(opts, &hosts));
+    TD_OUT(describe_hosts(&hosts, opts->nproc, &list, &n_ranks));
+    TD_OUT(find_mpirun(opts->mpirun, &mpi));
+    TD_OUT(list_settings(mpi.kind == MPICH, &settings));
+    snprintf(count, sizeof count, "%d", n_ranks);
+    c.cap = (size_t)n_args + settings.len + 32; /* a setting has more bytes than words */
+    c.words = td_alloc(c.cap, sizeof *c.words);
+    TD_OUT(c.words ? TD_OK : TD_ENOMEM);
+    add(&c, mpi.program);
+    add_places(&c, mpi.kind, td_text_get(&list), count, folder);
+    add_settings(&c, mpi.kind, &settings);
+    add(&c, program);
+    for (int i = 0; i < n_args; i++)
+        add(&c, args[i]);
+    td_log(TD_LOG_INFO, "launch", "%d ranks on %d machines by '%s'", n_ranks, hosts.n, mpi.program);
+    (void)fflush(NULL);
+    execv(mpi.program, (char *const *)(uintptr_t)c.words);
+    st = td_error_errno(TD_EIO, "cannot start '%s'", mpi.program);
 out:
-    td_text_release(&line);
-    return st;
-}
-
-static td_status start_all(machines *m)
-{
-    td_status st = TD_OK;
-    for (int i = 0; st == TD_OK && i < m->hosts.n; i++) {
-        td_text shell = { 0 };
-        td_text_add(&shell, "%s", m->o->ssh ? m->o->ssh : "");
-        st = td_text_status(&shell);
-        if (st == TD_OK)
-            st = start(m, i, shell.data);
-        td_text_release(&shell);
-    }
-    return st;
-}
-
-static int tell(const machines *m)
-{
-    const td_child *c = m->children.first_failed;
-    const int code = td_children_tell(&m->children, c && c != m->children.at);
-    if (code != NO_ROUTE)
-        return code;
-    td_log(TD_LOG_ERROR, "launch",
-           "cannot reach %s, or the connection was lost: check that '%s %s true' works without a "
-           "prompt",
-           c->name, m->o->ssh, m->hosts.at[c - m->children.at].name);
-    return 1;
-}
-
-td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
-{
-    td_status st = TD_OK;
-    machines *m = TD_NEW(machines);
-    if (!m)
-        return TD_ENOMEM;
-    *m = (machines){ .o = opts, .n_args = n_args, .args = args };
-    const ssize_t n = readlink("/proc/self/exe", m->program, sizeof m->program - 1);
-    if (n <= 0 || !getcwd(m->folder, sizeof m->folder))
-        TD_OUT(
-            td_error_errno(TD_EIO, "cannot find the path of this program or the working folder"));
-    TD_OUT(read_hosts(opts, &m->hosts));
-    TD_OUT(check(m));
-    TD_OUT(td_launch_token(m->token));
-    TD_OUT(td_children_make(m->hosts.n, &m->children));
-    td_signals_catch();
-    st = start_all(m);
-    if (st != TD_OK) {
-        td_children_signal(&m->children, SIGKILL);
-        goto out;
-    }
-    TD_OUT(td_children_watch(&m->children));
-    *code = tell(m);
-out:
-    td_children_release(&m->children);
-    td_free(m->hosts.at);
-    td_free(m);
+    td_text_release(&settings);
+    td_text_release(&list);
+    td_free(c.words);
+    td_free(hosts.at);
     return st;
 }

@@ -1,12 +1,11 @@
 /*
  * launch/hosts.h -- `tandem launch --hosts`: starts the ranks of several machines from one of them
  *
- *     here     tandem launch --hosts a,b --nproc 2 train set
- *        ssh a   cd FOLDER && tandem launch --nnodes 2 --node-rank 0 --master-addr a ... train set
- *        ssh b   cd FOLDER && tandem launch --nnodes 2 --node-rank 1 --master-addr a ... train set
+ *     tandem launch --hosts a,b --nproc 2 train set
+ *     mpirun -np 4 --host a:2,b:2 ... tandem train set          Open MPI
+ *     mpiexec -n 4 -hosts a:2,b:2 ... tandem train set          MPICH, Intel MPI
  *
- * Each remote `launch` reads the run's secret from its stdin, so that it appears in no process
- * list, and later "stop" for Ctrl-C; the end of its stdin means that the starting machine is gone.
+ * The first line runs the second or the third, for the MPI that is installed and has a plug-in.
  */
 #ifndef TD_LAUNCH_HOSTS_H
 #define TD_LAUNCH_HOSTS_H
@@ -15,12 +14,9 @@
 
 #include "tandem/launch.h"
 
-/** Set for a `launch` started by another one: its stdin is a lifeline. */
-#define TD_ENV_LIFELINE "TANDEM_LIFELINE"
-
 typedef struct {
-    char name[256]; /* as ssh accepts it: host, user@host */
-    int slots;      /* ranks on this machine; 0: not given */
+    char name[256]; /* as mpirun accepts it */
+    int slots;      /* ranks there; 0: not given */
 } td_host;
 
 typedef struct {
@@ -36,11 +32,10 @@ typedef struct {
 TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *from,
                                     td_hosts *out);
 
-/** Implements td_ranks_run if opts->hosts or opts->hostfile is set. */
-TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args,
-                                  int *code);
-
-/** Generate 32 random hexadecimal digits.  TD_EIO. */
-TD_CHECKED td_status td_launch_token(char out[65]);
+/**
+ * td_ranks_run for opts->hosts or opts->hostfile: becomes mpirun, so it returns only after a failure.
+ * TD_ENOTFOUND: no mpirun, or no plug-in for its MPI.
+ */
+TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args);
 
 #endif

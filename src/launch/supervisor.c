@@ -29,10 +29,12 @@ enum {
 
 td_status td_children_make(int n, td_children *out)
 {
-    *out = (td_children){ .n = n, .lifeline = -1 };
-    TD_TRY(TD_ALLOC(out->at, (size_t)n));
+    *out = (td_children){ .n = n };
+    out->at = td_alloc((size_t)n, sizeof *out->at);
+    if (!out->at)
+        return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        out->at[i].out = out->at[i].file = out->at[i].lifeline = -1;
+        out->at[i].out = out->at[i].file = -1;
     return TD_OK;
 }
 
@@ -48,7 +50,6 @@ void td_children_release(td_children *c)
     for (int i = 0; c && c->at && i < c->n; i++) {
         close_one(&c->at[i].out);
         close_one(&c->at[i].file);
-        close_one(&c->at[i].lifeline);
     }
     if (c)
         td_free(c->at);
@@ -56,34 +57,32 @@ void td_children_release(td_children *c)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-/* In the new process: set up descriptors 0, 1, 2, or exit. */
-static void become(pid_t parent, int in, int out)
+/* in the new process: sets up descriptors 0, 1, 2, or exits */
+static void become(pid_t parent, int out)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
     setpgid(0, 0);
-    if (in < 0)
-        in = open("/dev/null", O_RDONLY);
+    const int in = open("/dev/null", O_RDONLY);
     if (in < 0 || dup2(in, 0) < 0 || (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
         _exit(1);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
 }
 
-td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_child)
+td_status td_child_fork(td_children *c, int i, bool is_heard, bool *is_child)
 {
     td_child *x = &c->at[i];
-    int in[2] = { -1, -1 }, out[2] = { -1, -1 };
+    int out[2] = { -1, -1 };
     const pid_t parent = getpid();
     td_status st = TD_OK;
     *is_child = false;
-    if ((ways.is_heard && pipe2(out, O_CLOEXEC) != 0) ||
-        (ways.has_lifeline && pipe2(in, O_CLOEXEC) != 0))
+    if (is_heard && pipe2(out, O_CLOEXEC) != 0)
         TD_OUT(td_error_errno(TD_EIO, "%s: cannot create a pipe", x->name));
     const pid_t pid = fork();
     if (pid == 0) {
-        become(parent, in[0], out[1]);
+        become(parent, out[1]);
         *is_child = true;
         return TD_OK;
     }
@@ -92,14 +91,11 @@ td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_chil
     if (out[0] >= 0)
         (void)fcntl(out[0], F_SETFL, O_NONBLOCK);
     x->out = out[0];
-    x->lifeline = in[1];
-    out[0] = in[1] = -1;
+    out[0] = -1;
     x->pid = pid;
     c->n_living++;
     td_log(TD_LOG_DEBUG, "launch", "%s is process %d", x->name, (int)pid);
 out:
-    close_one(&in[0]);
-    close_one(&in[1]);
     close_one(&out[0]);
     close_one(&out[1]);
     return st;
@@ -161,16 +157,6 @@ static void hear_all(td_children *l, struct pollfd *polls)
     for (int i = 0; i < l->n; i++)
         if (l->at[i].out >= 0)
             hear(&l->at[i]);
-}
-
-/* Forward SIGINT and SIGTERM, as signals or as "stop" on a lifeline. */
-static void hand_on(const td_children *l, int sig)
-{
-    for (int i = 0; i < l->n; i++) {
-        const td_child *c = &l->at[i];
-        if (c->pid > 0 && (c->lifeline < 0 || write(c->lifeline, "stop\n", 5) != 5))
-            kill(c->pid, sig);
-    }
 }
 
 void td_children_signal(const td_children *l, int sig)
@@ -268,37 +254,12 @@ static void end_others(td_children *l, int *sent)
     }
 }
 
-/*
- * Read this process's own lifeline: 0: nothing; SIGINT: a request to stop; SIGKILL: it was closed.
- */
-static int hear_lifeline(td_children *l)
+/* forwards SIGINT and SIGTERM, once */
+static void forward_signal(td_children *l)
 {
-    char bytes[64];
-    struct pollfd p = { .fd = l->lifeline, .events = POLLIN };
-    if (l->lifeline < 0 || poll(&p, 1, 0) <= 0)
-        return 0;
-    const ssize_t n = read(l->lifeline, bytes, sizeof bytes);
-    if (n > 0)
-        return SIGINT;
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return 0;
-    l->lifeline = -1;
-    return SIGKILL;
-}
-
-static void obey(td_children *l)
-{
-    int sig = hear_lifeline(l);
-    if (sig == SIGKILL) {
-        td_log(TD_LOG_ERROR, "launch",
-               "the parent process is gone: stopping all ranks on this machine");
-        td_children_signal(l, SIGKILL);
-        return;
-    }
-    if (sig == 0)
-        sig = td_signal_caught();
+    const int sig = td_signal_caught();
     if (sig && !l->was_told) {
-        hand_on(l, sig);
+        td_children_signal(l, sig);
         l->was_told = true;
     }
 }
@@ -310,7 +271,7 @@ td_status td_children_watch(td_children *l)
     if (!polls)
         return TD_ENOMEM;
     while (l->n_living > 0) {
-        obey(l);
+        forward_signal(l);
         hear_all(l, polls);
         reap(l);
         if (l->first_failed)

@@ -3,10 +3,8 @@
  *
  *     td_children_make, then for each: fork, exec;  watch;  report the cause;  release
  *
- * Children are in their own process groups, so that Ctrl-C reaches them only through the parent (a
- * second signal would end them immediately).  They end with the parent, even if it is killed.  A
- * child that starts ranks on another machine cannot be signalled through ssh; it has a lifeline
- * instead, its stdin: a line "stop" requests a stop, and its end means that the parent is gone.
+ * Children are in their own process groups, so that Ctrl-C reaches them only through the parent
+ * (twice would end them at once).  They die with the parent, however it ends.
  */
 #ifndef TD_LAUNCH_SUPERVISOR_H
 #define TD_LAUNCH_SUPERVISOR_H
@@ -21,14 +19,13 @@
 enum { TD_CHILD_TAIL = 4096 }; /* the last bytes of its output are kept */
 
 typedef struct {
-    char name[96]; /* "rank 1", "machine 'b'" */
-    pid_t pid;     /* 0: the process has ended */
+    char name[96]; /* "rank 1" */
+    pid_t pid;     /* 0: it has ended */
     int code;      /* exit code once ended; 128 + signal if killed */
     bool by_signal;
     bool is_ended; /* ended by us, because another failed */
     int out;       /* read end of its output; -1: not captured, or closed */
     int file;      /* a copy of the output; -1: none */
-    int lifeline;  /* write end; -1: none, signals are sent directly */
     char tail[TD_CHILD_TAIL];
     size_t n_tail;
 } td_child;
@@ -40,7 +37,6 @@ typedef struct {
     int64_t failed_ns;
     td_child *blamed; /* blamed by other ranks; NULL: none, or on another machine */
     bool was_told;    /* a signal was forwarded */
-    int lifeline;     /* this launch's own, if another launch started it; -1: none */
 } td_children;
 
 /** Allocate `n` children, not started; release with td_children_release. */
@@ -49,19 +45,14 @@ TD_CHECKED td_status td_children_make(int n, td_children *out);
 /** Release; NULL and an unused object are fine.  Does not end processes. */
 void td_children_release(td_children *c);
 
-/** How a child is connected. */
-typedef struct {
-    bool is_heard;     /* capture its output instead of writing it to the terminal */
-    bool has_lifeline; /* otherwise its stdin is empty */
-} td_child_ways;
-
 /**
- * fork().  *is_child: in the new process, whose stdin, stdout and stderr are set up; it must exec
- * or _exit.  TD_EIO: fork failed.
+ * fork().  `is_heard`: capture its output instead of writing it to the terminal.  *is_child: in the
+ * new process, whose stdin, stdout and stderr are set up; it must exec or _exit.  TD_EIO: fork
+ * failed.
  */
-TD_CHECKED td_status td_child_fork(td_children *c, int i, td_child_ways ways, bool *is_child);
+TD_CHECKED td_status td_child_fork(td_children *c, int i, bool is_heard, bool *is_child);
 
-/** Signal all running children, directly or by their lifelines. */
+/** Signal all running children. */
 void td_children_signal(const td_children *c, int sig);
 
 /**

@@ -46,7 +46,7 @@ find "$TANDEM_SOURCE/tests" "$TANDEM_SOURCE/examples" -name '*.c' -printf '%f\n'
 done >programs.txt
 [ "$(wc -l <programs.txt)" -ge 50 ] || complain "only $(wc -l <programs.txt) programs of tests were found"
 ls "$TANDEM_BUILD/tandem" "$TANDEM_BUILD/libtandem.so" >built.txt || complain "the command or the library was not built"
-ls "$TANDEM_BUILD/libtandem_mpi.so" "$TANDEM_BUILD/installed/tandem" "$TANDEM_BUILD/installed/libtandem.so" 2>/dev/null >>built.txt
+ls "$TANDEM_BUILD"/libtandem_mpi_*.so "$TANDEM_BUILD/installed/tandem" "$TANDEM_BUILD/installed/libtandem.so" 2>/dev/null >>built.txt
 cat programs.txt >>built.txt
 elf_check $(cat built.txt) || complain "faults in $(wc -l <built.txt) built files"
 

@@ -5,6 +5,7 @@
 #   holds NAME WORDS ARGUMENTS...    both, and the command gets no further than the line with WORDS until it is let go
 #   ends NAME CODE                   let go, and how it ended
 #   process NAME RANK                the number of a rank's process; `launch --log debug` prints it
+#   linked ARGUMENTS... ::: ARGUMENTS...   the command twice, as ranks 0 and 1 of one run; $code and $code1, err and err1
 #
 # A run that could end before a signal comes is held: who waits for words only sees them late on a busy machine.
 # Ranks of `launch` cannot be: the launcher takes their words for them.
@@ -58,4 +59,19 @@ ends() {
     rm -f "$1.err.go"
     cp "$1.err" err
     [ $code = "$2" ] || complain "exit code $code, wanted $2"
+}
+
+linked() {
+    last="two ranks: $*"
+    first="" # the arguments have no blanks
+    while [ "$1" != ::: ]; do
+        first="$first $1"
+        shift
+    done
+    shift
+    code=0
+    set -f
+    "$TANDEM_BUILD/tests/linked" "$TANDEM" $first ::: "$TANDEM" "$@" >out 2>err </dev/null || code=$?
+    set +f
+    code1=$(cat code1)
 }

@@ -45,7 +45,7 @@ same one.safetensors two.safetensors
 expect 0 train set $all -b 8 --optimizer-batch-size 24 --final-weights one.safetensors
 expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
 same one.safetensors two.safetensors
-# the numbers by way of sockets, as between machines
+# the numbers by way of the transport, as between machines
 export TANDEM_NO_SHARED_MEMORY=1
 expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
 unset TANDEM_NO_SHARED_MEMORY
@@ -191,104 +191,46 @@ for r in 0 1; do
     dies "$(process orphan $r)"
 done
 
-# by_hand OPTIONS OF RANK 1...: two ranks without a launcher
-by_hand() {
-    last="two ranks, the second with $*"
-    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
-    RANK=1 "$TANDEM" train $ours "$@" >/dev/null 2>err1 </dev/null &
-    other=$!
-    code=0
-    RANK=0 "$TANDEM" train $ours >out 2>err </dev/null || code=$?
-    wait $other
-    code1=$?
-    unset WORLD_SIZE MASTER_ADDR MASTER_PORT
-}
+# two ranks that are not alike
 ours="set $all -b 8 --workspace hand --overwrite"
-by_hand --workers 2
-[ $code = 0 ] && [ $code1 = 0 ] || complain "exit codes $code, $code1"
-by_hand --lr 0.02
-[ $code = 1 ] && [ $code1 = 1 ] || complain "exit codes $code, $code1"
+linked train $ours ::: train $ours --workers 2
+[ "$code,$code1" = 0,0 ] || complain "exit codes $code, $code1"
+linked train $ours ::: train $ours --lr 0.02
+[ "$code,$code1" = 1,1 ] || complain "exit codes $code, $code1"
 log_names 'rank 1' 'rank 0' "'\"lr\": 0.02'" "'\"lr\": 0.01'"
 drawn other --classes 4 --train 100 --val 23
 ours="--data-backend folder $all -b 8 --workspace hand --overwrite"
-last="two ranks, other data"
-export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
-RANK=1 "$TANDEM" train other $ours >/dev/null 2>err1 </dev/null &
-RANK=0 "$TANDEM" train set $ours >out 2>err </dev/null && complain "ranks of other data were let in"
-wait
-unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+linked train set $ours ::: train other $ours
+[ "$code,$code1" = 1,1 ] || complain "exit codes $code, $code1 with other data"
 log_names 'rank 1' 'rank 0' 100
 
-# --- several machines: the reference's arithmetic; here both are this one --------------------------
-port=$((20000 + ($$ + 77) % 12000))
-"$TANDEM" launch --nnodes 2 --node-rank 1 --nproc 2 --cpu-affinity none --master-addr 127.0.0.1 --master-port $port \
-    train set $all -b 4 >out1 2>err1 </dev/null &
-other=$!
-expect 0 launch --nnodes 2 --node-rank 0 --nproc 2 --cpu-affinity none --master-addr 127.0.0.1 --master-port $port \
-    train set $all -b 4 --reproducible --no-reproducible --final-weights two.safetensors
-wait $other || complain "the second machine failed"
-log_names train: '4 ranks'
-expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
-same one.safetensors two.safetensors
-
-# --- machines from one line; ssh is a shell here ----------------------------------------------------
-cat >reach <<'END'
-#!/bin/sh
-# reach HOST COMMAND: as ssh does, the command to a shell
-[ "$1" != gone ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
-exec sh -c "$2"
-END
-chmod +x reach
-hosts="--ssh ./reach --master-addr 127.0.0.1 --master-port $port --cpu-affinity none"
-expect 0 launch --hosts a,b $hosts --nproc 2 --log-dir "it's there" train set $all -b 4 --final-weights two.safetensors
-log_names train: '4 ranks'
-same one.safetensors two.safetensors
-for rank in 1 2 3; do
-    grep -q 'epoch 1: loss' "it's there/rank_$rank.log" || complain "rank $rank has logged nothing"
+# --- several machines are MPI's ----------------------------------------------------------------------
+expect 2 launch --nnodes 2 --nproc 4 train set
+error_names --nnodes '-np 8' '-N 2' '--ntasks-per-node 4' --hosts
+for option in '--node-rank 1' '--master-addr a' '--master-port 29500'; do
+    expect 2 launch $option train set
+    error_names "${option% *}" mpirun srun
 done
-printf '# two\n localhost slots=2 # here\n\nlocalhost:2' >list
-expect 0 launch --hostfile list --master-port $port --cpu-affinity none train set $all -b 4 --final-weights two.safetensors
-same one.safetensors two.safetensors
-expect 1 launch --hosts a,gone $hosts train set $all
-log_names "'gone'" 'port 22'
-error_names "'gone'"
-expect 127 launch --hosts a,b $hosts --remote-program ./nowhere train set $all
-says "machine '[ab]' .*code 127"
-expect 1 launch --hosts a,b $hosts --ssh ./nothing train set $all
-error_names "'./nothing'"
-starts hosts launch --log debug --hosts a,b $hosts train set $endless
-waits hosts 'epoch 0, iteration 3/6' && kill -INT $pid
-ends hosts 3
-says '^tandem: stopped: '
-# a rank of the other machine; then the one that started them all
-# rank 1 is the only child of machine b, which is a process of this one
-second() {
-    machine=$(sed -n "s/^launch: machine 'b' is process //p" hosts.err)
-    cat "/proc/$machine/task/$machine/children"
-}
-starts hosts launch --log debug --hosts a,b $hosts train set $endless
-waits hosts 'epoch 2, ' && kill -KILL $(second)
-ends hosts 137
-log_names 'rank 1' 'signal 9'
-log_names "'b'" 'code 137'
-gone hosts 0
-# who started them all
-starts hosts launch --log debug --hosts a,b $hosts train set $endless
-waits hosts 'epoch 2, ' && left=$(second) && kill -KILL $pid
-wait $pid 2>/dev/null
-for left in "$(process hosts 0)" $left; do
-    dies "$left"
-done
-expect 2 launch --hosts a:2,b $hosts train set
-error_names "'a'" 2 "'b'" 0
-expect 2 launch --hosts localhost,b train set
-error_names "'b'" 'rank 0' "'localhost'"
-expect 2 launch --hosts a,b --nnodes 2 train set
-error_names --nnodes
 expect 2 launch --hosts a --hostfile list train set
 error_names --hosts --hostfile
+expect 2 launch --hosts a --log-dir logs train set
+error_names --log-dir --hosts
 expect 1 launch --hostfile nowhere train set
 error_names "'nowhere'"
+expect 2 launch --hosts a:2 --nproc 3 train set
+error_names "'a'" 2 3
+PATH=/nowhere expect 1 launch --hosts a,b train set
+error_names mpirun --hosts
+last="ranks that torchrun starts"
+code=0
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "$TANDEM" train set $all >out 2>err </dev/null || code=$?
+[ $code = 2 ] || complain "exit code $code, wanted 2"
+error_names RANK WORLD_SIZE 'rank 1 of 2' "'tandem launch --nproc N'"
+last="ranks that srun starts without MPI"
+code=0
+SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 "$TANDEM" train set $all >out 2>err </dev/null || code=$?
+[ $code = 2 ] || complain "exit code $code, wanted 2"
+error_names srun 2 --mpi=pmix --mpi=pmi2
 
 # --- logs, processors, wrong lines -----------------------------------------------------------------
 expect 0 launch --nproc 2 --log-dir logs train set $all -b 8
@@ -311,10 +253,6 @@ expect 2 launch --nproc 2 classify a.png
 error_names "'classify'"
 expect 2 launch --nproc 2 trian set
 error_names "'train'"
-expect 2 launch --nnodes 2 train set
-error_names --master-addr
-expect 2 launch --nnodes 2 --node-rank 2 --master-addr a train set
-error_names --node-rank 2
 expect 2 launch --nproc 2 train set --bogus
 error_names "'--bogus'"
 expect 2 launch --nproc 2 train set -b 16 --optimizer-batch-size 16 --no-checkpoints

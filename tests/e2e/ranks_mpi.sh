@@ -1,54 +1,165 @@
+# ctest: timeout 300
 # ctest: processors 2
-# ranks_mpi.sh -- ranks that mpirun starts: the bytes of ranks that `launch` starts; skipped where there is no MPI
+# ranks_mpi.sh -- ranks that mpirun starts, under Open MPI and under MPICH: the bytes of ranks that `launch` starts, in
+# shared memory and by messages; a rank that dies, hangs or differs ends all; --hosts; skipped where there is no MPI
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 
-if ! command -v mpirun >/dev/null 2>&1 || [ ! -e "$TANDEM_BUILD/libtandem_mpi.so" ]; then
-    echo "skipped: no mpirun, or no libtandem_mpi.so (scripts/setup --mpi brings Open MPI)" >&2
+mpis=""
+for mpi in openmpi mpich; do
+    command -v mpirun.$mpi >/dev/null 2>&1 && [ -e "$TANDEM_BUILD/libtandem_mpi_$mpi.so" ] && mpis="$mpis $mpi"
+done
+if [ -z "$mpis" ]; then
+    echo "skipped: no mpirun with its plug-in (scripts/setup --mpi brings Open MPI and MPICH)" >&2
     exit 77
 fi
+# a container's root; more ranks than cores
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 # mpi CODE RANKS ARGUMENTS...
-mpirun=mpirun
 mpi() {
     wanted=$1 ranks=$2
     shift 2
-    last="$mpirun -np $ranks tandem $*"
+    last="mpirun.$mpi -np $ranks tandem $*"
     code=0
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-        $mpirun -np "$ranks" "$TANDEM" "$@" >out 2>err </dev/null || code=$?
+    mpirun.$mpi -np "$ranks" "$TANDEM" "$@" >out 2>err </dev/null || code=$?
     [ "$code" = "$wanted" ] || complain "exit code $code, wanted $wanted"
 }
 
+# the process of rank 1 of the run in this folder; its log line has it
+rank_1() {
+    sed -n 's/^ranks: rank 1 of [0-9]* is process \([0-9]*\),.*/\1/p' "$1.err" | head -1
+}
+
+starts_mpi() {
+    run=$1
+    shift
+    last="mpirun.$mpi -np 3 tandem $*"
+    : >"$run.err"
+    mpirun.$mpi -np 3 "$TANDEM" "$@" >out 2>"$run.err" </dev/null &
+    pid=$!
+}
+
+# gone NAME: no rank of the run lives
+gone() {
+    for process in $(sed -n 's/^ranks: rank [0-9]* of [0-9]* is process \([0-9]*\),.*/\1/p' "$1.err"); do
+        n=0
+        while grep -qs '^State:.[^ZX]' "/proc/$process/status"; do
+            n=$((n + 1))
+            [ $n -gt 1000 ] && complain "process $process is left behind" && break
+            sleep 0.01
+        done
+    done
+}
+
 drawn set --classes 4 --train 96 --val 23
+plain_model plain.td 32 16 32 1 0.1
 small_model small.td 32 4
-all="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 1 --no-checkpoints --final-state"
-expect 0 launch --nproc 2 train set $all --final-weights launch.safetensors
-mpi 0 2 train set $all --final-weights mpi.safetensors
-log_names train: '2 ranks'
-prints '^steps +6$'
-[ "$(grep -c '^steps' out)" = 1 ] || complain "several ranks have printed"
-same launch.safetensors mpi.safetensors
-# the same by MPICH, where it is besides: a library of its own, and other variables that name the ranks
-if command -v mpirun.mpich >/dev/null 2>&1 && command -v mpicc.mpich >/dev/null 2>&1; then
-    last="mpicc.mpich"
-    mpicc.mpich -std=c11 -D_GNU_SOURCE -fPIC -shared -I"$TANDEM_SOURCE/include" -I"$TANDEM_SOURCE/src" -o mpich.so \
-        "$TANDEM_SOURCE"/src/backend/mpi/*.c 2>err || complain "the library for MPICH does not build"
-    export TANDEM_MPI_PLUGIN="$PWD/mpich.so"
-    mpirun=mpirun.mpich
-    mpi 0 2 train set $all --final-weights mpich.safetensors
+fixed="--threads 1 --workers 1 --seed 7 --lr 0.01 --final-state --no-checkpoints"
+all="--model plain.td $fixed --epochs 2"
+endless="--model small.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --workspace run --overwrite"
+expect 0 dataset draw boxes --boxes --classes 2 --train 8 --val 2 --size 160
+detector="--arch ssd320 --backbone resnet18 --image-size 160 --warmup 1 $fixed --num-train-steps 2 -b 2"
+
+# what `launch` makes of it, and one rank that accumulates
+half="$all --fp16 --dynamic-loss-scale --mixup 0.2 --nesterov"
+bf16="$all --precision bf16"
+for n in 2 3 4; do
+    expect 0 train set $all -b 8 --optimizer-batch-size $((8 * n)) --final-weights "one.$n"
+    expect 0 launch --cpu-affinity none --nproc $n train set $all -b 8 --final-weights "launch.$n"
+    same "one.$n" "launch.$n"
+done
+expect 0 train set $half -b 8 --optimizer-batch-size 16 --final-weights one.half
+expect 0 train set $bf16 -b 8 --optimizer-batch-size 16 --final-weights one.bf16
+expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.same
+expect 0 launch --cpu-affinity none --nproc 2 train boxes $detector --final-weights launch.boxes
+
+for mpi in $mpis; do
+    # --- the same bytes -------------------------------------------------------------------------------
+    for n in 2 3 4; do
+        mpi 0 $n train set $all -b 8 --final-weights mpi.safetensors
+        same "one.$n" mpi.safetensors
+    done
+    log_names train: '4 ranks'
+    prints '^steps +6$'
+    [ "$(grep -c '^steps' out)" = 1 ] || complain "several ranks have printed"
+    mpi 0 2 train set $half -b 8 --final-weights mpi.safetensors
+    same one.half mpi.safetensors
+    mpi 0 2 train set $bf16 -b 8 --final-weights mpi.safetensors
+    same one.bf16 mpi.safetensors
+    for n in 2 4; do
+        mpi 0 $n train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights mpi.safetensors
+        same one.same mpi.safetensors
+    done
+    mpi 0 2 train boxes $detector --final-weights mpi.safetensors
+    same launch.boxes mpi.safetensors
+    # by messages, as between machines
+    export TANDEM_NO_SHARED_MEMORY=1
+    mpi 0 3 train set $all -b 8 --final-weights mpi.safetensors
+    same one.3 mpi.safetensors
+    mpi 0 2 train set $half -b 8 --final-weights mpi.safetensors
+    same one.half mpi.safetensors
+    mpi 0 4 train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights mpi.safetensors
+    same one.same mpi.safetensors
+    unset TANDEM_NO_SHARED_MEMORY
+
+    # --- --hosts, by this mpirun ----------------------------------------------------------------------
+    expect 0 launch --mpirun mpirun.$mpi --hosts localhost --nproc 2 train set $all -b 8 --final-weights mpi.safetensors
+    log_names launch: '2 ranks' "mpirun.$mpi'"
     log_names train: '2 ranks'
-    same launch.safetensors mpich.safetensors
-    mpirun=mpirun
-    unset TANDEM_MPI_PLUGIN
-fi
-mpi 1 2 train nowhere $all
-error_names "'nowhere'"
+    same one.2 mpi.safetensors
+    printf '# one\n localhost slots=3 # here\n' >list
+    expect 0 launch --mpirun mpirun.$mpi --hostfile list train set $all -b 8 --final-weights mpi.safetensors
+    same one.3 mpi.safetensors
+
+    # --- the end ------------------------------------------------------------------------------------
+    mpi 1 2 train nowhere $all
+    error_names "'nowhere'"
+    # ranks that are not alike
+    last="mpirun.$mpi, two ranks with other options"
+    code=0
+    mpirun.$mpi -np 1 "$TANDEM" train set $all -b 8 : -np 1 "$TANDEM" train set $all -b 8 --lr 0.02 >out 2>err </dev/null || code=$?
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    log_names 'rank 1' 'rank 0' "'\"lr\": 0.02'" "'\"lr\": 0.01'"
+    # killed: MPI says so
+    starts_mpi kill train --log debug set $endless
+    waits kill 'epoch 2, ' && kill -KILL "$(rank_1 kill)"
+    code=0
+    wait $pid || code=$?
+    [ $code != 0 ] || complain "exit code 0 after a rank was killed"
+    gone kill
+    # stopped: the rank after it says so
+    starts_mpi stop train --log debug set $endless
+    waits stop 'epoch 2, ' && kill -STOP "$(rank_1 stop)"
+    ends stop 1
+    log_names 'rank 1'
+    gone stop
+    # a signal to one rank: all stop at one step, rank 0 saves
+    starts_mpi term train --log debug set $endless
+    waits term 'epoch 2, ' && kill -TERM "$(rank_1 term)"
+    ends term 3
+    says '^tandem: stopped: '
+    gone term
+done
+
+# --- what is missing or wrong ----------------------------------------------------------------------------
 # without the library: a sentence that says what to do
 last="a plug-in that is not there"
 code=0
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 TANDEM_MPI_PLUGIN=./none.so "$TANDEM" train set $all >out 2>err || code=$?
 [ $code = 1 ] || complain "exit code $code, wanted 1"
-error_names libtandem_mpi.so "'tandem launch'"
+error_names ./none.so 'Open MPI' --mpi "'tandem launch'"
+expect 2 launch --mpirun sh --hosts localhost train set
+error_names --mpirun "'sh'"
+# the variables of one MPI and the library of the other
+if [ "$mpis" = " openmpi mpich" ]; then
+    export TANDEM_MPI_PLUGIN="$TANDEM_BUILD/libtandem_mpi_mpich.so"
+    mpi=openmpi
+    mpi 1 2 train set $all
+    error_names 'of 2' 'of 1' mpirun
+    unset TANDEM_MPI_PLUGIN
+fi
 finish

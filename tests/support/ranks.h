@@ -1,5 +1,5 @@
 /*
- * support/ranks.h -- several ranks of one test: forked processes that connect at a port
+ * support/ranks.h -- several ranks of one test: forked processes, connected by socket pairs
  */
 #ifndef TEST_SUPPORT_RANKS_H
 #define TEST_SUPPORT_RANKS_H

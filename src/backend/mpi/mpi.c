@@ -1,22 +1,31 @@
 /*
- * mpi.c -- libtandem_mpi.so: gets rank, size and rank 0's address from MPI
+ * mpi.c -- an MPI plug-in: exchanges of bytes and beats by MPI; built once for each MPI
  *
- * All calls come from one thread, the program's first.  A run that fails does not call close():
- * mpirun then ends the remaining processes.
+ * Exchanges and beats have communicators of their own, so that neither can match a message of the
+ * other, or of a library.  See comm/mpi_plugin.h for which thread calls what.
  */
 #include <mpi.h>
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/mpi_plugin.h"
 
+enum { TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
+
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];
+static MPI_Comm data_comm, beat_comm;
+static int own_rank, n_ranks;
+static MPI_Request data = MPI_REQUEST_NULL;
+static MPI_Request beat_out = MPI_REQUEST_NULL, beat_in = MPI_REQUEST_NULL;
+static char sent, received;
+static int *counts; /* [4][n_ranks] of the exchange in flight */
 
-/* MPI's error text for a return code; NULL for success */
-static const char *said(int code)
+/* NULL for success, or MPI's error text */
+static const char *error_of(int code)
 {
     int n;
     if (code == MPI_SUCCESS)
@@ -28,44 +37,204 @@ static const char *said(int code)
 
 #define MPI_TRY(call)                                                                              \
     do {                                                                                           \
-        const char *wrong_ = said(call);                                                           \
+        const char *wrong_ = error_of(call);                                                       \
         if (wrong_)                                                                                \
             return wrong_;                                                                         \
     } while (0)
 
-static const char *open_world(int *rank, int *size)
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static const char *duplicate(MPI_Comm *out)
 {
-    int has, n;
-    MPI_TRY(MPI_Initialized(&has));
-    if (!has)
-        MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &n));
-    MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    MPI_TRY(MPI_Get_library_version(library, &n));
-    MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, rank));
-    MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, size));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, out));
+    MPI_TRY(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN));
     return NULL;
 }
 
-static const char *broadcast(void *data, size_t n)
+static const char *find_neighbours(td_mpi_world *out)
 {
-    if (n > INT_MAX)
-        return "the message is too large to broadcast";
-    MPI_TRY(MPI_Bcast(data, (int)n, MPI_BYTE, 0, MPI_COMM_WORLD));
+    MPI_Comm local;
+    MPI_TRY(
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, own_rank, MPI_INFO_NULL, &local));
+    MPI_TRY(MPI_Comm_rank(local, &out->local_rank));
+    MPI_TRY(MPI_Comm_size(local, &out->local_size));
+    MPI_TRY(MPI_Comm_free(&local));
     return NULL;
+}
+
+static const char *receive_beat(void)
+{
+    MPI_TRY(MPI_Irecv(&received, 1, MPI_BYTE, (own_rank + n_ranks - 1) % n_ranks, TAG_BEAT,
+                      beat_comm, &beat_in));
+    return NULL;
+}
+
+static const char *open_world(td_mpi_world *out)
+{
+    int has, n, level;
+    const char *wrong;
+    MPI_TRY(MPI_Initialized(&has));
+    if (!has)
+        MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &n));
+    MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_TRY(MPI_Query_thread(&level));
+    if (level < MPI_THREAD_SERIALIZED)
+        return "this MPI supports calls from the first thread only, MPI_THREAD_SERIALIZED is "
+               "needed";
+    MPI_TRY(MPI_Get_library_version(library, &n));
+    library[strcspn(library, "\n")] = '\0';
+    MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &own_rank));
+    MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &n_ranks));
+    *out = (td_mpi_world){ .rank = own_rank,
+                           .size = n_ranks,
+                           .is_concurrent = level == MPI_THREAD_MULTIPLE,
+                           .library = library };
+    counts = calloc(4 * (size_t)n_ranks, sizeof *counts);
+    if (!counts)
+        return "out of memory";
+    wrong = duplicate(&data_comm);
+    if (!wrong)
+        wrong = duplicate(&beat_comm);
+    if (!wrong)
+        wrong = find_neighbours(out);
+    return wrong ? wrong : receive_beat();
+}
+
+/* --- exchanges -------------------------------------------------------------------------------- */
+
+/* sizes or offsets as MPI counts them, into row `row` of counts */
+static const char *narrow(const size_t *from, int row, int **out)
+{
+    *out = counts + (size_t)row * (size_t)n_ranks;
+    for (int r = 0; r < n_ranks; r++) {
+        if (from[r] > INT_MAX)
+            return "a message is larger than 2 GiB";
+        (*out)[r] = (int)from[r];
+    }
+    return NULL;
+}
+
+#define NARROW(from, row, out)                                                                     \
+    do {                                                                                           \
+        const char *wrong_ = narrow(from, row, out);                                               \
+        if (wrong_)                                                                                \
+            return wrong_;                                                                         \
+    } while (0)
+
+static const char *all_to_all(const td_exchange *e)
+{
+    int *out_n, *out_at, *in_n, *in_at;
+    NARROW(e->out_n, 0, &out_n);
+    NARROW(e->out_at, 1, &out_at);
+    NARROW(e->in_n, 2, &in_n);
+    NARROW(e->in_at, 3, &in_at);
+    out_n[own_rank] = in_n[own_rank] = 0;
+    MPI_TRY(MPI_Ialltoallv(e->out, out_n, out_at, MPI_BYTE, e->in, in_n, in_at, MPI_BYTE, data_comm,
+                           &data));
+    return NULL;
+}
+
+static const char *all_gather(const td_exchange *e)
+{
+    int *in_n, *in_at;
+    NARROW(e->in_n, 0, &in_n);
+    NARROW(e->in_at, 1, &in_at);
+    MPI_TRY(
+        MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, e->in, in_n, in_at, MPI_BYTE, data_comm, &data));
+    return NULL;
+}
+
+static const char *begin(const td_exchange *e)
+{
+    if (e->n > INT_MAX)
+        return "a message is larger than 2 GiB";
+    switch (e->kind) {
+    case TD_EXCHANGE_ALL_TO_ALL:
+        return all_to_all(e);
+    case TD_EXCHANGE_ALL_GATHER:
+        return all_gather(e);
+    case TD_EXCHANGE_BROADCAST:
+        return error_of(MPI_Ibcast(e->in, (int)e->n, MPI_BYTE, 0, data_comm, &data));
+    case TD_EXCHANGE_TO_FIRST:
+        return error_of(
+            own_rank == 0
+                ? MPI_Irecv(e->in, (int)e->n, MPI_BYTE, e->from, TAG_DATA, data_comm, &data)
+                : MPI_Isend(e->in, (int)e->n, MPI_BYTE, 0, TAG_DATA, data_comm, &data));
+    case TD_EXCHANGE_BARRIER:
+        return error_of(MPI_Ibarrier(data_comm, &data));
+    }
+    return "unknown exchange";
+}
+
+static const char *test(bool *is_done)
+{
+    int done = 0;
+    MPI_TRY(MPI_Test(&data, &done, MPI_STATUS_IGNORE));
+    *is_done = done;
+    return NULL;
+}
+
+/* --- beats ------------------------------------------------------------------------------------ */
+
+static const char *send_beat(bool is_last)
+{
+    int done = 1;
+    MPI_TRY(MPI_Test(&beat_out, &done, MPI_STATUS_IGNORE));
+    if (!done && is_last)
+        MPI_TRY(MPI_Wait(&beat_out, MPI_STATUS_IGNORE));
+    else if (!done)
+        return NULL;
+    sent = is_last ? LAST_BEAT : BEAT;
+    MPI_TRY(
+        MPI_Isend(&sent, 1, MPI_BYTE, (own_rank + 1) % n_ranks, TAG_BEAT, beat_comm, &beat_out));
+    return NULL;
+}
+
+static const char *beat(bool is_due, bool is_last, bool *has_arrived, bool *has_left)
+{
+    int done = 0;
+    const char *wrong = is_due ? send_beat(is_last) : NULL;
+    *has_arrived = *has_left = false;
+    if (wrong || beat_in == MPI_REQUEST_NULL)
+        return wrong;
+    MPI_TRY(MPI_Test(&beat_in, &done, MPI_STATUS_IGNORE));
+    if (!done)
+        return NULL;
+    *has_arrived = true;
+    *has_left = received == LAST_BEAT;
+    return *has_left ? NULL : receive_beat();
+}
+
+static bool is_quiet(void)
+{
+    int done = 0;
+    return MPI_Test(&beat_out, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void abort_world(int code)
+{
+    (void)MPI_Abort(MPI_COMM_WORLD, code);
 }
 
 static void close_world(void)
 {
     (void)MPI_Finalize();
+    free(counts);
+    counts = NULL;
 }
 
-/* loaded by its name, TD_MPI_PLUGIN_SYMBOL */
-extern const td_mpi_plugin td_mpi_plugin_v1;
+/* found by name: TD_MPI_PLUGIN_SYMBOL */
+extern const td_mpi_plugin td_mpi_plugin_v2;
 
-__attribute__((visibility("default"))) const td_mpi_plugin td_mpi_plugin_v1 = {
+__attribute__((visibility("default"))) const td_mpi_plugin td_mpi_plugin_v2 = {
     .version = TD_MPI_PLUGIN_VERSION,
-    .name = library,
     .open = open_world,
-    .broadcast = broadcast,
+    .begin = begin,
+    .test = test,
+    .beat = beat,
+    .is_quiet = is_quiet,
+    .abort = abort_world,
     .close = close_world,
 };

@@ -1,7 +1,7 @@
 /* ctest: labels threads */
 /*
- * test_comm_hostile.c -- what a rank announces is checked, strangers at the port hold nobody up,
- * text from another rank cannot steer a terminal, and no port is open to everybody
+ * test_comm_hostile.c -- sizes that a rank announces are checked, descriptors that are no sockets of
+ * ranks are refused, and text from another rank cannot steer a terminal
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,15 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <arpa/inet.h>
 #include <cmocka.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/gather.h"
+#include "comm/local_links.h"
 #include "support/ranks.h"
 
 /* in a rank's body: leave with the line where something is wrong */
@@ -141,64 +140,44 @@ static void sizes_of_images_are_checked(void **state)
     }
 }
 
-/* --- strangers -------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
-enum { STRANGERS = 100 }; /* 5 s for each in turn would be over the time that is waited */
-
-static int join_among_strangers(const td_rank_place *place, void *ctx)
+static void only_sockets_of_ranks_are_taken(void **state)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)place->port) };
-    int fds[STRANGERS];
-    td_comm *c;
-    int64_t n = 1;
-    (void)ctx;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int i = 0; place->rank == 1 && i < STRANGERS; i++) {
-        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
-        WANT(fds[i] >= 0 && connect(fds[i], (struct sockaddr *)&at, sizeof at) == 0);
-        WANT(i % 2 == 0 || write(fds[i], "GET / HTTP/1.1\r\n", 16) == 16);
+    (void)state;
+    int pair[2], dgram[2], fds[3];
+    char good[64], text[64];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, dgram), 0);
+    td_rank_place p = { .by = TD_RANKS_LAUNCH, .rank = 1, .size = 3, .fds = good };
+    snprintf(good, sizeof good, "%d,-,%d", pair[0], pair[1]);
+    assert_int_equal(td_local_links_take(&p, fds), TD_OK);
+    assert_int_equal(fds[0], pair[0]);
+    assert_int_equal(fds[1], -1);
+    assert_int_equal(fds[2], pair[1]);
+    const char *const bad[] = {
+        "",       "-",         "%d",       "%d,-",   "%d,-,",    "%d,-,-",
+        "-,%d,-", "%d,-,%d,9", "%d,%d,-",  "%d,-,x", "%d,-,-1",  "%d,-,0",
+        "%d,-,2", "%d,-,9999", "%d-,-,%d", ",,",     "%d,-,0x5", "%d;-;%d"
+    };
+    p.fds = text;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        /* each %d is the next good descriptor */
+        size_t n = 0;
+        int k = 0;
+        for (const char *c = bad[i]; *c; c++)
+            if (*c == '%' && ++c)
+                n += (size_t)snprintf(text + n, sizeof text - n, "%d", pair[k++ % 2]);
+            else
+                text[n++] = *c;
+        text[n] = '\0';
+        assert_int_equal(td_local_links_take(&p, fds), TD_EUSAGE);
+        assert_non_null(strstr(td_error_message(), TD_ENV_RANK_FDS));
     }
-    WANT(td_comm_open(place, &(td_transport_opts){ .wait_s = 60 }, &c) == TD_OK);
-    WANT(td_comm_sum_i64(c, &n, 1) == TD_OK && n == 2);
-    td_comm_close(c, TD_OK);
-    for (int i = 0; place->rank == 1 && i < STRANGERS; i++)
-        close(fds[i]);
-    return 0;
-}
-
-static void strangers_hold_nobody_up(void **state)
-{
-    (void)state;
-    two_ranks_end_well(join_among_strangers, NULL);
-}
-
-static int join_with_another_token(const td_rank_place *place, void *ctx)
-{
-    td_rank_place own = *place;
-    td_comm *c;
-    (void)ctx;
-    if (place->rank == 1)
-        snprintf(own.token, sizeof own.token, "tesT");
-    WANT(td_comm_open(&own, &(td_transport_opts){ .wait_s = 2 }, &c) == TD_EDEVICE);
-    return 0;
-}
-
-static void another_token_is_turned_away(void **state)
-{
-    (void)state;
-    two_ranks_end_well(join_with_another_token, NULL);
-}
-
-static void nothing_listens_beyond_this_machine_without_a_token(void **state)
-{
-    (void)state;
-    td_rank_place place = { .by = TD_RANKS_LAUNCH, .size = 2, .port = 20001, .listen_fd = -1 };
-    td_comm *c;
-    snprintf(place.addr, sizeof place.addr, "0.0.0.0");
-    for (place.rank = 0; place.rank < 2; place.rank++) {
-        assert_int_equal(td_comm_open(&place, &(td_transport_opts){ .wait_s = 1 }, &c), TD_EUSAGE);
-        assert_non_null(strstr(td_error_message(), TD_ENV_TOKEN));
-    }
+    snprintf(text, sizeof text, "%d,-,%d", pair[0], dgram[0]); /* a socket of another kind */
+    assert_int_equal(td_local_links_take(&p, fds), TD_EUSAGE);
+    p.fds = NULL;
+    assert_int_equal(td_local_links_take(&p, fds), TD_EUSAGE);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -238,9 +217,7 @@ int main(void)
         cmocka_unit_test(sizes_of_blocks_are_checked),
         cmocka_unit_test(texts_are_checked),
         cmocka_unit_test(sizes_of_images_are_checked),
-        cmocka_unit_test(strangers_hold_nobody_up),
-        cmocka_unit_test(another_token_is_turned_away),
-        cmocka_unit_test(nothing_listens_beyond_this_machine_without_a_token),
+        cmocka_unit_test(only_sockets_of_ranks_are_taken),
         cmocka_unit_test(text_from_ranks_cannot_steer_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "support/expect.h"
 #include "support/leaks.h"
@@ -48,19 +49,17 @@ static void prepare(td_children *c, int n)
 
 /* the rest of a child's life */
 typedef enum {
-    ENDS,      /* with a code */
-    DIES,      /* of a signal */
-    WAITS,     /* for a signal */
-    IS_DEAF,   /* to SIGTERM */
-    IS_FROZEN, /* by SIGSTOP */
-    IS_STOPPED /* with code 3, by a line on its stdin */
+    ENDS,     /* with a code */
+    DIES,     /* of a signal */
+    WAITS,    /* for a signal */
+    IS_DEAF,  /* to SIGTERM */
+    IS_FROZEN /* by SIGSTOP */
 } life;
 
 static int ready[2]; /* a byte comes when a child cannot hear SIGTERM */
 
 static void live(life how, int n)
 {
-    char line[8] = "";
     sigset_t none;
     sigemptyset(&none);
     switch (how) {
@@ -77,8 +76,6 @@ static void live(life how, int n)
         if (write(ready[1], "", 1) != 1)
             _exit(9);
         break;
-    case IS_STOPPED:
-        _exit(read(0, line, sizeof line) == 5 && memcmp(line, "stop\n", 5) == 0 ? 3 : 9);
     case WAITS:
         break;
     }
@@ -86,10 +83,10 @@ static void live(life how, int n)
         sigsuspend(&none);
 }
 
-static void start(td_children *c, int i, td_child_ways ways, life how, int n)
+static void start(td_children *c, int i, life how, int n)
 {
     bool is_child;
-    expect_ok(td_child_fork(c, i, ways, &is_child));
+    expect_ok(td_child_fork(c, i, false, &is_child));
     if (is_child)
         live(how, n);
     assert_true(c->at[i].pid > 0);
@@ -107,7 +104,7 @@ static void all_may_end_well(void **state)
     td_children c;
     prepare(&c, 3);
     for (int i = 0; i < 3; i++)
-        start(&c, i, (td_child_ways){ 0 }, ENDS, 0);
+        start(&c, i, ENDS, 0);
     assert_int_equal(c.n_living, 3);
     expect_ok(td_children_watch(&c));
     assert_int_equal(c.n_living, 0);
@@ -122,10 +119,10 @@ static void a_failure_ends_the_others(void **state)
     (void)state;
     td_children c;
     prepare(&c, 4);
-    start(&c, 0, (td_child_ways){ 0 }, WAITS, 0);
-    start(&c, 1, (td_child_ways){ 0 }, IS_DEAF, 0);
-    start(&c, 2, (td_child_ways){ 0 }, IS_FROZEN, 0);
-    start(&c, 3, (td_child_ways){ 0 }, ENDS, 7);
+    start(&c, 0, WAITS, 0);
+    start(&c, 1, IS_DEAF, 0);
+    start(&c, 2, IS_FROZEN, 0);
+    start(&c, 3, ENDS, 7);
     expect_ok(td_children_watch(&c));
     assert_ptr_equal(td_children_cause(&c), &c.at[3]);
     assert_int_equal(c.at[0].code, 128 + SIGTERM);
@@ -145,7 +142,7 @@ static void a_signal_is_named(void **state)
     (void)state;
     td_children c;
     prepare(&c, 1);
-    start(&c, 0, (td_child_ways){ 0 }, DIES, SIGUSR2);
+    start(&c, 0, DIES, SIGUSR2);
     expect_ok(td_children_watch(&c));
     assert_true(c.at[0].by_signal);
     const char *text = told(&c, 128 + SIGUSR2);
@@ -214,7 +211,7 @@ static void words_are_heard(void **state)
     prepare(&c, 1);
     c.at[0].file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert_true(c.at[0].file >= 0);
-    expect_ok(td_child_fork(&c, 0, (td_child_ways){ .is_heard = true }, &is_child));
+    expect_ok(td_child_fork(&c, 0, true, &is_child));
     if (is_child) {
         for (int i = 0; i < LINES; i++)
             dprintf(1 + i % 2, "line %d\n", i);
@@ -243,7 +240,7 @@ static void a_log_that_cannot_be_written_is_left(void **state)
         skip();
     td_text_release(&lines);
     td_log_set_sink(keep_line, NULL);
-    expect_ok(td_child_fork(&c, 0, (td_child_ways){ .is_heard = true }, &is_child));
+    expect_ok(td_child_fork(&c, 0, true, &is_child));
     if (is_child) {
         dprintf(1, "a word\n");
         _exit(0);
@@ -257,46 +254,20 @@ static void a_log_that_cannot_be_written_is_left(void **state)
     td_children_release(&c);
 }
 
-/* a line from above is handed on: by the lifeline where there is one, else as a signal */
-static void a_wish_to_stop_is_handed_on(void **state)
+/* the last test: the signal stays caught */
+static void a_signal_is_forwarded_once(void **state)
 {
     (void)state;
     td_children c;
-    int pipe_fd[2];
     prepare(&c, 2);
-    assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
-    start(&c, 0, (td_child_ways){ .has_lifeline = true }, IS_STOPPED, 0);
-    start(&c, 1, (td_child_ways){ 0 }, WAITS, 0);
-    assert_true(c.at[0].lifeline >= 0 && c.at[1].lifeline < 0);
-    c.lifeline = pipe_fd[0];
-    assert_int_equal(write(pipe_fd[1], "stop\n", 5), 5);
+    start(&c, 0, WAITS, 0);
+    start(&c, 1, WAITS, 0);
+    td_signals_catch();
+    raise(SIGINT);
     expect_ok(td_children_watch(&c));
     assert_true(c.was_told);
-    assert_int_equal(c.at[0].code, 3);
-    assert_int_equal(c.at[1].code, 128 + SIGINT);
-    close(pipe_fd[0]);
-    close(pipe_fd[1]);
-    td_children_release(&c);
-}
-
-static void the_end_of_a_lifeline_ends_all(void **state)
-{
-    (void)state;
-    td_children c;
-    int pipe_fd[2];
-    prepare(&c, 2);
     for (int i = 0; i < 2; i++)
-        start(&c, i, (td_child_ways){ 0 }, IS_DEAF, 0);
-    assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
-    close(pipe_fd[1]);
-    c.lifeline = pipe_fd[0];
-    td_log_set_sink(keep_line, NULL);
-    expect_ok(td_children_watch(&c));
-    td_log_set_sink(NULL, NULL);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(c.at[i].code, 128 + SIGKILL);
-    assert_int_equal(c.lifeline, -1);
-    close(pipe_fd[0]);
+        assert_int_equal(c.at[i].code, 128 + SIGINT);
     td_children_release(&c);
 }
 
@@ -308,7 +279,7 @@ static void children_are_apart(void **state)
     bool is_child;
     char byte;
     prepare(&c, 1);
-    expect_ok(td_child_fork(&c, 0, (td_child_ways){ 0 }, &is_child));
+    expect_ok(td_child_fork(&c, 0, false, &is_child));
     if (is_child)
         _exit(getpgrp() != getpid() ? 10 : read(0, &byte, 1) != 0 ? 11 : 0);
     expect_ok(td_children_watch(&c));
@@ -351,10 +322,9 @@ int main(void)
         TEST(who_was_blamed_is_told),
         TEST(words_are_heard),
         TEST(a_log_that_cannot_be_written_is_left),
-        TEST(a_wish_to_stop_is_handed_on),
-        TEST(the_end_of_a_lifeline_ends_all),
         TEST(children_are_apart),
         TEST(memory_may_run_out),
+        TEST(a_signal_is_forwarded_once),
     };
     if (pipe2(ready, O_CLOEXEC) != 0)
         return 1;

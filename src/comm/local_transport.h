@@ -1,0 +1,21 @@
+/*
+ * comm/local_transport.h -- the ranks of one machine, connected by socket pairs
+ *
+ * A frame is a head of 16 bytes (magic, kind, length) and its body:
+ *
+ *     DATA   data of an exchange        BEAT   once a second, no body
+ *     BYE    the sender ends normally   ABORT  the sender failed; the body has the message
+ *
+ * A rank is lost when its connection ends without BYE, when it sends ABORT, or when nothing arrives
+ * from it for `stall_s`.  A process that was itself stopped restarts its timers.
+ */
+#ifndef TD_COMM_LOCAL_TRANSPORT_H
+#define TD_COMM_LOCAL_TRANSPORT_H
+
+#include "comm/transport.h"
+
+/** For td_transport_open.  TD_EUSAGE: TD_ENV_RANK_FDS does not name the sockets of a rank. */
+TD_CHECKED td_status td_local_transport_open(const td_rank_place *place,
+                                             const td_transport_opts *opts, td_transport **out);
+
+#endif
