@@ -41,17 +41,17 @@ const td_verb td_verb_launch = {
         "other ranks goes to --log-dir. If a rank fails, dies or hangs, all ranks are ended\n"
         "within seconds, and the error names it. Ctrl-C finishes the current step on all\n"
         "ranks and saves a checkpoint; a second Ctrl-C ends all ranks at once.\n\n"
-        "--hosts starts --nproc ranks on each of several machines through ssh, which must not\n"
-        "ask for a password. The program, the current folder and the data must have the same\n"
-        "paths on all machines; the environment variables TANDEM_* and OMP_* are passed on.\n"
-        "Alternatively run the same command on each machine with its own --node-rank,\n"
-        "--master-addr of rank 0's machine, and the same secret in the environment variable\n"
-        "TANDEM_TOKEN. Under mpirun and srun, run tandem without launch: it detects its rank.",
+        "Ranks on several machines are started by MPI, Open MPI or MPICH: run tandem without\n"
+        "launch under mpirun or srun, and it detects its rank. --hosts does that with the\n"
+        "mpirun that is installed. The program, the current folder and the data must have the\n"
+        "same paths on all machines; the environment variables TANDEM_* and OMP_* are passed\n"
+        "on. The result does not depend on how the ranks are started.",
     .examples =
         "tandem launch --nproc 2 train flowers --arch resnet18 -b 32\n"
         "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"
         "tandem launch --hosts node1,node2 --nproc 4 train flowers --preset resnet50/90\n"
-        "tandem launch --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --nproc 4 train set\n"
+        "mpirun -np 8 --host node1:4,node2:4 tandem train flowers --preset resnet50/90\n"
+        "srun -N 2 --ntasks-per-node 4 --mpi=pmix tandem train flowers --preset resnet50/90\n"
         "tandem launch --nproc 2 benchmark --mode allreduce",
     .n_args_min = 1,
     .n_args_max = -1,

@@ -17,6 +17,8 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "comm/local_transport.h"
+#include "comm/mpi_transport.h"
 
 enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
 
@@ -439,6 +441,16 @@ static void release(td_comm *c)
     td_free(c);
 }
 
+static td_status connect_ranks(td_comm *c, const td_rank_place *place,
+                               const td_transport_opts *opts)
+{
+    if (place->by == TD_RANKS_LAUNCH)
+        TD_TRY(td_local_transport_open(place, opts, &c->transport));
+    else
+        TD_TRY(td_mpi_transport_open(place, opts, &c->transport));
+    return td_transport_exchange_names(c->transport);
+}
+
 td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts, td_comm **out)
 {
     td_status st = TD_OK;
@@ -450,7 +462,7 @@ td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts
     TD_CHECK(pthread_cond_init(&c->is_done, NULL) == 0);
     c->rank = place->rank;
     c->size = place->size;
-    TD_OUT(td_transport_open(place, opts, &c->transport));
+    TD_OUT(connect_ranks(c, place, opts));
     TD_OUT(td_thread_start(&c->thread, "ranks", communicate, c));
     TD_OUT(find_neighbours(c));
     *out = c;

@@ -37,8 +37,8 @@ TD_CHECKED td_status td_local_links_pass(td_local_links *l, int rank);
 void td_local_links_close(td_local_links *l);
 
 /**
- * The sockets of the rank at `place`, by the rank at the other end: fds[size], -1 for its own; closed
- * on exec from now on.  TD_EUSAGE: place->fds does not name them.
+ * The sockets of the rank at `place`, by the rank at the other end: fds[size], -1 for its own.
+ * They are closed on exec from now on.  TD_EUSAGE: place->fds does not name them.
  */
 TD_CHECKED td_status td_local_links_take(const td_rank_place *place, int *fds);
 

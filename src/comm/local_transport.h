@@ -14,7 +14,10 @@
 
 #include "comm/transport.h"
 
-/** For td_transport_open.  TD_EUSAGE: TD_ENV_RANK_FDS does not name the sockets of a rank. */
+/**
+ * The transport of the rank at `place`, on place->fds.  *out: free it, also after a failure.
+ * TD_EUSAGE: place->fds does not name the sockets of a rank.
+ */
 TD_CHECKED td_status td_local_transport_open(const td_rank_place *place,
                                              const td_transport_opts *opts, td_transport **out);
 

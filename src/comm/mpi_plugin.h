@@ -1,10 +1,9 @@
 /*
  * comm/mpi_plugin.h -- the interface of the MPI plug-ins, and loading them
  *
- * A plug-in is a small library that is linked with one MPI: libtandem_mpi_openmpi.so with Open MPI,
- * libtandem_mpi_mpich.so with MPICH, whose ABI Intel MPI and Cray MPICH share.  The one that belongs
- * to the starter of the ranks is loaded, and only when there are several ranks, so the program runs
- * without MPI installed.
+ * A plug-in is a small library linked with one MPI: libtandem_mpi_openmpi.so with Open MPI,
+ * libtandem_mpi_mpich.so with MPICH, whose ABI Intel MPI and Cray MPICH share.  The one that
+ * started the ranks is loaded, and only when there are several, so the program runs without MPI.
  */
 #ifndef TD_COMM_MPI_PLUGIN_H
 #define TD_COMM_MPI_PLUGIN_H

@@ -4,9 +4,9 @@
  *   rank 0 -- beat --> rank 1 -- beat --> rank 2 -- beat --> rank 0      once a second
  *
  * A rank that hangs is noticed by the one after it, so the cost does not grow with the number of
- * ranks.  While an exchange is in flight the thread tests it, with naps between: the processors belong to
- * the computation.  Calls of MPI can block, so a second thread watches whether the first one comes
- * back.
+ * ranks.  While an exchange is in flight the thread tests it, with naps between: the processors
+ * belong to the computation.  Calls of MPI can block, so a second thread watches whether the first
+ * one comes back.
  */
 #include "comm/mpi_transport.h"
 

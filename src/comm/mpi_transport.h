@@ -12,13 +12,13 @@
 #include "comm/transport.h"
 
 /**
- * For td_transport_open.  TD_ENOTFOUND: no plug-in for this MPI; TD_EDEVICE: an MPI error, or the
- * environment and MPI disagree about the number of ranks.
+ * Initialize MPI.  *out: free it, also after a failure.  TD_ENOTFOUND: no plug-in for this MPI;
+ * TD_EDEVICE: an MPI error, or the environment and MPI disagree about the number of ranks.
  */
 TD_CHECKED td_status td_mpi_transport_open(const td_rank_place *place,
                                            const td_transport_opts *opts, td_transport **out);
 
-/** At the end of the program's ranks, by the first thread: finalize MPI after a run that went well. */
+/** Finalize MPI after a run that went well; by the first thread.  Does nothing without MPI. */
 void td_mpi_finalize(void);
 
 #endif

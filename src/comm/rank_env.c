@@ -97,7 +97,7 @@ static td_status detect_slurm(const environment *e, td_rank_place *out)
     return TD_OK;
 }
 
-/* variables of torchrun and of the reference's launcher: there is nothing to connect the ranks with */
+/* the variables of torchrun and of the reference's launcher: nothing connects such ranks */
 static td_status refuse_others(const environment *e, td_rank_place *out)
 {
     TD_TRY(read_pair(e, "RANK", "WORLD_SIZE", out));

@@ -11,8 +11,6 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "comm/local_transport.h"
-#include "comm/mpi_transport.h"
 
 enum { SLICE_MS = 1000 };
 
@@ -123,7 +121,7 @@ static td_status take_names(td_transport *t, identity *all)
     return TD_OK;
 }
 
-static td_status exchange_names(td_transport *t)
+td_status td_transport_exchange_names(td_transport *t)
 {
     const size_t n = (size_t)t->size;
     identity *all = td_alloc(n, sizeof *all);
@@ -164,24 +162,6 @@ td_status td_transport_init(td_transport *t, const td_transport_type *type,
     for (int r = 0; t->names && r < t->size; r++)
         snprintf(t->names[r], sizeof t->names[r], "rank %d", r);
     return t->names ? TD_OK : TD_ENOMEM;
-}
-
-td_status td_transport_open(const td_rank_place *place, const td_transport_opts *opts,
-                            td_transport **out)
-{
-    td_status st;
-    *out = NULL;
-    if (place->by == TD_RANKS_LAUNCH)
-        st = td_local_transport_open(place, opts, out);
-    else
-        st = td_mpi_transport_open(place, opts, out);
-    if (st == TD_OK)
-        st = exchange_names(*out);
-    if (st != TD_OK) {
-        td_transport_free(*out);
-        *out = NULL;
-    }
-    return st;
 }
 
 void td_transport_free(td_transport *t)

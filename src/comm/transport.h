@@ -1,7 +1,8 @@
 /*
  * comm/transport.h -- moves bytes between the ranks of a run and detects lost ranks
  *
- *     TD_TRY(td_transport_open(place, NULL, &t));      every rank
+ *     TD_TRY(td_local_transport_open(place, NULL, &t));   or td_mpi_transport_open
+ *     TD_TRY(td_transport_exchange_names(t));
  *     td_transport_exchange(t, &exchange);             the same exchanges in the same order
  *     td_transport_progress(t, ms);                    in between: detects lost ranks
  *     td_transport_leave(t, NULL);  td_transport_free(t);
@@ -75,11 +76,10 @@ struct td_transport {
 };
 
 /**
- * Connect to the other ranks.  TD_EDEVICE: a rank did not start in time, or runs another version of
- * this program.
+ * The first exchange of a new transport: who the ranks are.  TD_EDEVICE: a rank did not start in
+ * time, or runs another version of this program.
  */
-TD_CHECKED td_status td_transport_open(const td_rank_place *place, const td_transport_opts *opts,
-                                       td_transport **out);
+TD_CHECKED td_status td_transport_exchange_names(td_transport *t);
 
 /** The rank that was lost first, as far as known here; -1: none, or unknown. */
 int td_transport_culprit(const td_transport *t);

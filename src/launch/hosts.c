@@ -133,7 +133,7 @@ static td_status read_hosts(const td_ranks_opts *o, td_hosts *out)
     return st;
 }
 
-/* --- the mpirun that is installed --------------------------------------------------------------- */
+/* --- the mpirun that is installed ------------------------------------------------------------- */
 
 typedef enum { OPEN_MPI, MPICH } mpi_kind;
 

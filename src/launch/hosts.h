@@ -33,7 +33,7 @@ TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *
                                     td_hosts *out);
 
 /**
- * td_ranks_run for opts->hosts or opts->hostfile: becomes mpirun, so it returns only after a failure.
+ * td_ranks_run for opts->hosts or opts->hostfile.  Becomes mpirun: returns only after a failure.
  * TD_ENOTFOUND: no mpirun, or no plug-in for its MPI.
  */
 TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args);

@@ -8,12 +8,11 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "comm/mpi_plugin.h"
 
-enum { TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
+enum { RANKS_MAX = 4096, TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
 
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -22,7 +21,7 @@ static int own_rank, n_ranks;
 static MPI_Request data = MPI_REQUEST_NULL;
 static MPI_Request beat_out = MPI_REQUEST_NULL, beat_in = MPI_REQUEST_NULL;
 static char sent, received;
-static int *counts; /* [4][n_ranks] of the exchange in flight */
+static int counts[4][RANKS_MAX]; /* of the exchange in flight */
 
 /* NULL for success, or MPI's error text */
 static const char *error_of(int code)
@@ -89,9 +88,8 @@ static const char *open_world(td_mpi_world *out)
                            .size = n_ranks,
                            .is_concurrent = level == MPI_THREAD_MULTIPLE,
                            .library = library };
-    counts = calloc(4 * (size_t)n_ranks, sizeof *counts);
-    if (!counts)
-        return "out of memory";
+    if (n_ranks > RANKS_MAX)
+        return "there are more than 4096 ranks";
     wrong = duplicate(&data_comm);
     if (!wrong)
         wrong = duplicate(&beat_comm);
@@ -105,7 +103,7 @@ static const char *open_world(td_mpi_world *out)
 /* sizes or offsets as MPI counts them, into row `row` of counts */
 static const char *narrow(const size_t *from, int row, int **out)
 {
-    *out = counts + (size_t)row * (size_t)n_ranks;
+    *out = counts[row];
     for (int r = 0; r < n_ranks; r++) {
         if (from[r] > INT_MAX)
             return "a message is larger than 2 GiB";
@@ -221,8 +219,6 @@ static void abort_world(int code)
 static void close_world(void)
 {
     (void)MPI_Finalize();
-    free(counts);
-    counts = NULL;
 }
 
 /* found by name: TD_MPI_PLUGIN_SYMBOL */

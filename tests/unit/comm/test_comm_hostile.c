@@ -1,7 +1,7 @@
 /* ctest: labels threads */
 /*
- * test_comm_hostile.c -- sizes that a rank announces are checked, descriptors that are no sockets of
- * ranks are refused, and text from another rank cannot steer a terminal
+ * test_comm_hostile.c -- sizes that a rank announces are checked, descriptors that are no sockets
+ * of ranks are refused, and text from another rank cannot steer a terminal
  */
 #include <setjmp.h>
 #include <stdarg.h>
