@@ -33,7 +33,8 @@ enum {
     WATCH_MS = 500, /* between looks of the watchdog */
     TESTS = 20,     /* before the first nap */
     NAP_NS = 50000, /* the first; each is longer than the one before it by as much */
-    NAP_MAX_NS = 200000
+    NAP_MAX_NS = 200000,
+    OUTPUT_NS = 200000000 /* for mpirun to pass on the last messages */
 };
 
 typedef struct {
@@ -61,6 +62,9 @@ static void abort_at_exit(int code, void *ctx)
     if (!opened)
         return;
     (void)fflush(NULL);
+    /* MPICH's mpirun drops output that it has not read when a rank aborts */
+    const struct timespec moment = { .tv_nsec = OUTPUT_NS };
+    (void)nanosleep(&moment, NULL);
     mpi->abort(code ? code : 1);
 }
 
