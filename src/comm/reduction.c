@@ -282,11 +282,9 @@ static td_status take_memory(td_reduction *r)
 
 static td_status lay_out(td_reduction *r, const int64_t *n_floats)
 {
-    r->buckets = td_alloc((size_t)r->n + 1, sizeof *r->buckets);
-    r->parts = td_alloc((size_t)r->size, sizeof *r->parts);
-    r->at = td_alloc(4 * (size_t)r->size, sizeof *r->at);
-    if (!r->buckets || !r->parts || !r->at)
-        return TD_ENOMEM;
+    TD_TRY(TD_ALLOC(r->buckets, (size_t)r->n + 1));
+    TD_TRY(TD_ALLOC(r->parts, (size_t)r->size));
+    TD_TRY(TD_ALLOC(r->at, 4 * (size_t)r->size));
     r->bytes = r->at + r->size;
     r->in_at = r->bytes + r->size;
     r->own = r->in_at + r->size;
