@@ -24,6 +24,35 @@ static void rules_are_about_the_twelve(void **state)
     expect_error(td_boxes_require_check("AP>=x"), TD_EUSAGE, "AP50>=0.9");
 }
 
+/* the same rule for every job */
+static void options_of_the_other_kind_are_refused(void **state)
+{
+    (void)state;
+    td_network_option rows[] = { { false, false, "--topk" }, { true, false, "--draw" } };
+    expect_ok(td_network_options_check(rows, 2, true, "w"));
+    expect_ok(td_network_options_check(rows, 2, false, "w"));
+    rows[0].is_set = true;
+    expect_ok(td_network_options_check(rows, 2, false, "w"));
+    expect_error(td_network_options_check(rows, 2, true, "w"), TD_EUSAGE, "--topk");
+    assert_non_null(strstr(td_error_message(), "'w'"));
+    rows[1].is_set = true;
+    expect_error(td_network_options_check(rows, 2, false, "w"), TD_EUSAGE, "--draw");
+}
+
+static void the_limit_that_is_set_is_named(void **state)
+{
+    (void)state;
+    char room[TD_OPTION_NAME];
+    td_boxes_opts o;
+    td_fields_default(td_boxes_fields(), &o);
+    o.box_areas = true; /* not a limit */
+    assert_null(td_box_limit_set(&o, room));
+    o.max_boxes = 3;
+    assert_string_equal(td_box_limit_set(&o, room), "--max-boxes");
+    o.min_score = 0;
+    assert_string_equal(td_box_limit_set(&o, room), "--min-score");
+}
+
 static void categories_come_from_json(void **state)
 {
     (void)state;
@@ -85,6 +114,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_are_about_the_twelve),
+        cmocka_unit_test(options_of_the_other_kind_are_refused),
+        cmocka_unit_test(the_limit_that_is_set_is_named),
         cmocka_unit_test(categories_come_from_json),
         cmocka_unit_test(memory_may_fail_at_every_call),
         cmocka_unit_test(what_is_not_said_is_the_detectors_own),
