@@ -158,14 +158,14 @@ static td_status compile(bench *b)
         TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
     else
         TD_TRY(td_inference_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
-    const td_memory_share share = { .limit = is_training ? b->o.memory_limit : 0,
-                                    .model = &b->o.model,
-                                    .amp = &b->o.amp,
-                                    .dev = b->dev,
-                                    .device = b->o.device.name,
-                                    .skip_passes = b->o.device.skip_passes,
-                                    .batch = b->o.batch_size,
-                                    .n_batches = 1 };
+    const td_process_memory share = { .limit = is_training ? b->o.memory_limit : 0,
+                                      .model = &b->o.model,
+                                      .amp = &b->o.amp,
+                                      .dev = b->dev,
+                                      .device = b->o.device.name,
+                                      .skip_passes = b->o.device.skip_passes,
+                                      .batch = b->o.batch_size,
+                                      .n_batches = 1 };
     TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
     TD_TRY(load_weights(b));
     if (!is_training)

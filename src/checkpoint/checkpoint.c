@@ -105,8 +105,8 @@ static void add_scaler(td_text *j, const td_run_state *s)
                 (long long)s->epoch_skipped, td_scaler_kind_name(s->scaler.kind));
     add_real(j, "scale", s->scaler.scale);
     td_text_add(j, ", \"good\": %lld, \"skipped\": %lld, \"in_row\": %lld}",
-                (long long)s->scaler.good, (long long)s->scaler.skipped,
-                (long long)s->scaler.in_row);
+                (long long)s->scaler.good_steps, (long long)s->scaler.skipped,
+                (long long)s->scaler.skipped_in_row);
 }
 
 /* Add the position inside a step; nothing if a step has one batch. */
@@ -223,13 +223,13 @@ static td_status read_scaler(const td_json *state, td_run_state *s)
     TD_TRY(td_json_int(state, "epoch_skipped", &s->epoch_skipped));
     TD_TRY(read_kind(j, &s->scaler.kind));
     TD_TRY(td_json_number(j, "scale", &s->scaler.scale));
-    TD_TRY(td_json_int(j, "good", &s->scaler.good));
+    TD_TRY(td_json_int(j, "good", &s->scaler.good_steps));
     TD_TRY(td_json_int(j, "skipped", &s->scaler.skipped));
-    TD_TRY(td_json_int(j, "in_row", &s->scaler.in_row));
+    TD_TRY(td_json_int(j, "in_row", &s->scaler.skipped_in_row));
     if (!(s->scaler.scale >= (double)FLT_MIN && s->scaler.scale <= (double)FLT_MAX))
         return td_error(TD_EFORMAT, "its loss scale is %g, wanted a positive number",
                         s->scaler.scale);
-    if (s->scaler.good < 0 || s->scaler.skipped < 0 || s->scaler.in_row < 0 ||
+    if (s->scaler.good_steps < 0 || s->scaler.skipped < 0 || s->scaler.skipped_in_row < 0 ||
         s->epoch_skipped < 0 || s->epoch_skipped > s->iteration)
         return td_error(TD_EFORMAT, "a loss scaling counter is out of range");
     return TD_OK;

@@ -233,7 +233,8 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
         const td_type type = td_program_param_type(p, i);
         const td_tensor *t = td_map_get(map, name);
         TD_OUT(td_map_set(&wanted, name, NULL));
-        if (is_skipped(o, name) || (!t && (is_optional(name) || is_state_of(o->frozen_then, name))))
+        if (is_skipped(o, name) ||
+            (!t && (is_optional(name) || is_state_of(o->frozen_before, name))))
             continue;
         if (!t)
             TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor '%s'", path, name));

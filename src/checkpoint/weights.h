@@ -24,9 +24,9 @@ typedef struct {
     bool use_ema;       /* load averages, "ema." + name, instead of weights and statistics */
     const td_model_opts *model; /* the network, for messages; NULL: unknown */
     const char *skip[2];        /* parameters not to load, "fc.weight"; NULL: none */
-    /* patterns of frozen weights (freeze.h): the file has no state of those in frozen_then;
+    /* patterns of frozen weights (freeze.h): the file has no state of those in frozen_before;
        state of those in frozen_now is ignored */
-    const char *frozen_then, *frozen_now;
+    const char *frozen_before, *frozen_now;
 } td_load_opts;
 
 /**

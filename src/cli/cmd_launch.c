@@ -55,7 +55,7 @@ const td_verb td_verb_launch = {
         "tandem launch --nproc 2 benchmark --mode allreduce",
     .n_args_min = 1,
     .n_args_max = -1,
-    .hands_on = true,
+    .passes_arguments = true,
     .opts_bytes = sizeof(td_ranks_opts),
     .groups = groups,
     .run = run,

@@ -62,7 +62,7 @@ static bool is_evaluation(const td_train_opts *o)
  * Evaluation and prediction accept weight files that are not checkpoints and report errors
  * themselves.
  */
-static td_status stored_options(const td_train_opts *o, char **json)
+static td_status read_stored_options(const td_train_opts *o, char **json)
 {
     const bool takes_any = is_evaluation(o) || is_mode(o, "predict") ||
                            is_mode(o, "inference_benchmark") || is_mode(o, "benchmark-inference");
@@ -74,14 +74,14 @@ static td_status stored_options(const td_train_opts *o, char **json)
  * --resume uses the checkpoint's options.  Without --workspace td_train writes the results to the
  * checkpoint's folder; a preset's workspace is discarded.
  */
-static td_status stored(void *opts, td_arena *arena, char **json)
+static td_status stored_options(void *opts, td_arena *arena, char **json)
 {
     td_train_opts *o = opts;
     (void)arena;
     if (!o->start.resume)
         return TD_OK;
     o->output.workspace = NULL;
-    return stored_options(o, json);
+    return read_stored_options(o, json);
 }
 
 static void add_json(const td_train_opts *o, const td_train_result *r, td_text *out)
@@ -382,9 +382,9 @@ const td_verb td_verb_train = {
     .has_json = true,
     .opts_bytes = sizeof(td_train_opts),
     .groups = groups,
-    .n_kept_groups = 5,
+    .n_config_groups = 5,
     .preset = preset,
-    .stored = stored,
+    .stored_options = stored_options,
     .check = check,
     .resolve = resolve,
     .job = job,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/scope.h"
+#include "cli/unused_options.h"
 #include "cli/verb.h"
 #include "tandem/graph.h"
 #include "tandem/model.h"
@@ -174,16 +174,16 @@ static td_status keep_read(const td_verb *verb, const td_field **fields, td_aren
     *fields = kept;
     for (; f->kind != TD_KIND_END; f++)
         if (f->kind == TD_KIND_TITLE ||
-            !td_scope_is_unread(verb, f->kind == TD_KIND_ALIAS ? f->def_text : f->name))
+            !td_unused_options_has(verb, f->kind == TD_KIND_ALIAS ? f->def_text : f->name))
             *kept++ = *f;
     *kept = *f;
     return TD_OK;
 }
 
 /* Call `add` with the verb's tables; the struct of options is a dummy. */
-static td_status with_tables(const td_verb *verb, td_text *out, const void *detail,
-                             void (*add)(const td_verb *, const td_field_group *, const void *,
-                                         td_text *))
+static td_status call_with_tables(const td_verb *verb, td_text *out, const void *detail,
+                                  void (*add)(const td_verb *, const td_field_group *, const void *,
+                                              td_text *))
 {
     td_field_group groups[TD_TABLES_MAX] = { 0 };
     td_common c = { 0 };
@@ -215,7 +215,7 @@ static void add_page(const td_verb *v, const td_field_group *groups, const void 
 
 td_status td_verb_page(const td_verb *verb, td_page form, td_text *out)
 {
-    return with_tables(verb, out, &form, add_page);
+    return call_with_tables(verb, out, &form, add_page);
 }
 
 /* --- completion ------------------------------------------------------------------------------- */
@@ -319,7 +319,7 @@ td_status td_verb_completion(int shell, td_text *out)
     completion_head(shell, out);
     for (int i = 0; td_verb_at(i); i++)
         if (shell != TD_SHELL_BASH || strcmp(td_verb_at(i)->name, "help") != 0)
-            TD_OUT(with_tables(td_verb_at(i), out, &c, add_completion));
+            TD_OUT(call_with_tables(td_verb_at(i), out, &c, add_completion));
     completion_tail(shell, out);
     st = td_text_status(out);
 out:

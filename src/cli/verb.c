@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/scope.h"
 #include "cli/scripts.h"
+#include "cli/unused_options.h"
 #include "tandem/input.h"
 #include "tandem/model.h"
 
@@ -83,13 +83,13 @@ static td_status check_args(const td_verb *verb, int n_args, const char **args)
 }
 
 /* Apply the options stored in a file that the command line names. */
-static td_status take_stored(const td_verb *verb, void *opts, const td_field_group *groups,
-                             td_arena *arena)
+static td_status take_stored_options(const td_verb *verb, void *opts, const td_field_group *groups,
+                                     td_arena *arena)
 {
     char *json = NULL;
-    if (!verb->stored)
+    if (!verb->stored_options)
         return TD_OK;
-    TD_TRY(verb->stored(opts, arena, &json));
+    TD_TRY(verb->stored_options(opts, arena, &json));
     td_status st = json ? td_options_config_json(groups, json, "stored options", arena) : TD_OK;
     td_free(json);
     return st;
@@ -111,7 +111,7 @@ static td_status read_config(const char *path, const td_field_group *groups, td_
 static td_status take_files(const td_verb *verb, void *opts, const td_common *c,
                             const td_field_group *groups, td_arena *arena)
 {
-    TD_TRY(take_stored(verb, opts, groups, arena));
+    TD_TRY(take_stored_options(verb, opts, groups, arena));
     return c->config ? read_config(c->config, groups, arena) : TD_OK;
 }
 
@@ -121,8 +121,8 @@ static td_status print_config(const td_verb *verb, void *opts, td_text *out)
     td_field_group groups[TD_TABLES_MAX] = { 0 };
     if (verb->groups)
         verb->groups(opts, groups);
-    if (verb->n_kept_groups)
-        groups[verb->n_kept_groups].fields = NULL;
+    if (verb->n_config_groups)
+        groups[verb->n_config_groups].fields = NULL;
     td_options_yaml(groups, out);
     return td_text_status(out);
 }
@@ -170,7 +170,7 @@ static td_status check_network(const td_field_group *groups)
 
 static td_status parse(const td_verb *verb, line *l, const td_field_group *groups, td_arena *arena)
 {
-    if (verb->hands_on)
+    if (verb->passes_arguments)
         return td_options_parse_head(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
     return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
 }
@@ -188,7 +188,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     TD_TRY(parse(verb, l, groups, arena));
     if (c->help)
         return TD_OK;
-    const td_common said = *c;
+    const td_common requested = *c;
     TD_TRY(check_data(l, groups));
     if (verb->check)
         TD_TRY(verb->check(opts));
@@ -198,7 +198,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
     }
     if (verb->preset)
         TD_TRY(verb->preset(opts, groups, arena));
-    TD_TRY(take_files(verb, opts, &said, groups, arena));
+    TD_TRY(take_files(verb, opts, &requested, groups, arena));
     TD_TRY(parse(verb, l, groups, arena));
     return c->print_config && l->n_rest == 0 ? TD_OK : check_args(verb, l->n_rest, l->rest);
 }
@@ -226,7 +226,8 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(check_network(groups));
     if (c.print_config)
         return print_config(verb, opts, out);
-    TD_TRY(td_scope_report(verb, verb->job ? verb->job(&call) : NULL, groups, argc, argv, arena));
+    TD_TRY(td_unused_options_report(verb, verb->job ? verb->job(&call) : NULL, groups, argc, argv,
+                                    arena));
     td_status st = verb->run(&call);
     return st == TD_OK ? td_text_status(out) : st;
 }

@@ -33,7 +33,7 @@ typedef struct {
     const char *usual;          /* options that help lists first, "epochs,lr"; NULL: none */
     int n_args_min, n_args_max; /* -1: no limit */
     bool has_json;
-    bool hands_on; /* the rest from the first argument on is another verb's command line */
+    bool passes_arguments; /* the rest from the first argument on is another verb's command line */
     size_t opts_bytes;
 
     /* Fill groups[] from `opts` (a NULL table ends it); may be NULL. */
@@ -46,7 +46,7 @@ typedef struct {
     /* Called after the command line was parsed once: return the options stored in a file it
        names, as one JSON object for td_free, or NULL.  May also change defaults in `opts`, with
        texts in `arena`.  --config and the command line win over both. */
-    td_status (*stored)(void *opts, td_arena *arena, char **json);
+    td_status (*stored_options)(void *opts, td_arena *arena, char **json);
 
     /* Check the options of the command line against each other, before stored ones are applied. */
     td_status (*check)(const void *opts);
@@ -55,9 +55,9 @@ typedef struct {
        arguments and from options of other programs; may be NULL. */
     td_status (*resolve)(const td_call *call);
 
-    /* The name of the job in scope.c; returns NULL for the default job; may be NULL. */
+    /* The name of the job in unused_options.c; returns NULL for the default job; may be NULL. */
     const char *(*job)(const td_call *call);
-    int n_kept_groups; /* number of groups that --print-config prints; 0: all */
+    int n_config_groups; /* number of groups that --print-config prints; 0: all */
 
     /* call->out is printed even if this fails: leave a valid result or nothing in it. */
     td_status (*run)(const td_call *call);

@@ -24,8 +24,9 @@ td_status td_inspect_build(const td_inspection *q, td_graph **out)
         return td_model_graph(&o->model, o->batch_size, false, out);
     td_train_opts t;
     td_train_defaults(&t);
-    const td_sgd_opts sgd = { .momentum = t.optimizer.momentum, .decay = t.optimizer.weight_decay };
-    return td_training_graph(&o->model, o->batch_size, &sgd, out);
+    const td_step_opts step_opts = { .momentum = t.optimizer.momentum,
+                                     .decay = t.optimizer.weight_decay };
+    return td_training_graph(&o->model, o->batch_size, &step_opts, out);
 }
 
 /* Compile the network and call `show` with the program. */

@@ -32,7 +32,7 @@ typedef struct {
 } numbers;
 
 /* clang-format off */
-static const numbers sets[] = {
+static const numbers rules[] = {
     [TD_SCALER_TF]      = { 32768, 2000, 1,       FLT_MAX },
     [TD_SCALER_PYTORCH] = { 65536, 2000, FLT_MIN, FLT_MAX },
     [TD_SCALER_APEX]    = { 65536, 2000, FLT_MIN, 16777216 },
@@ -40,13 +40,13 @@ static const numbers sets[] = {
 };
 /* clang-format on */
 
-void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
+void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_rule rule, double start,
                      int64_t interval)
 {
-    const double own = kind == TD_SCALER_DYNAMIC ? sets[set].start : 1;
+    const double own = kind == TD_SCALER_DYNAMIC ? rules[rule].start : 1;
     *s = (td_scaler){ .kind = kind,
-                      .set = set,
-                      .interval = interval > 0 ? interval : sets[set].interval,
+                      .rule = rule,
+                      .interval = interval > 0 ? interval : rules[rule].interval,
                       .scale = start > 0 && kind != TD_SCALER_NONE ? start : own };
 }
 
@@ -59,56 +59,56 @@ static td_amp_switch environment_sets(void)
     return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
 }
 
-static td_scaler_set set_of(td_loss_scaler scaler)
+static td_scaler_rule rule_of(td_loss_scaler scaler)
 {
-    static const td_scaler_set sets_of[] = {
+    static const td_scaler_rule rules_of[] = {
         [TD_LOSS_SCALER_AUTO] = TD_SCALER_TF,         [TD_LOSS_SCALER_TF] = TD_SCALER_TF,
         [TD_LOSS_SCALER_PYTORCH] = TD_SCALER_PYTORCH, [TD_LOSS_SCALER_APEX] = TD_SCALER_APEX,
         [TD_LOSS_SCALER_NVIDIA] = TD_SCALER_NVIDIA,
     };
-    return sets_of[scaler];
+    return rules_of[scaler];
 }
 
-void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out)
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool uses_environment, td_scaler *out)
 {
     const bool is_given = o->loss_scaling.scale > 0;
     const double start = is_given ? o->loss_scaling.scale : 0;
-    const td_scaler_set set = set_of(o->loss_scaling.scaler);
+    const td_scaler_rule rule = rule_of(o->loss_scaling.scaler);
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
-    const td_amp_switch said = asks_environment ? environment_sets() : TD_AMP_UNSAID;
-    if (said == TD_AMP_OFF)
+    const td_amp_switch requested = uses_environment ? environment_sets() : TD_AMP_UNSAID;
+    if (requested == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
-    else if (said == TD_AMP_ON && half != TD_DT_BF16) /* bf16 does not need it */
+    else if (requested == TD_AMP_ON && half != TD_DT_BF16) /* bf16 does not need it */
         kind = TD_SCALER_DYNAMIC;
     if (is_given)
         kind = o->loss_scaling.scale > 1 ? TD_SCALER_STATIC : TD_SCALER_NONE;
     if (o->loss_scaling.is_dynamic || o->loss_scaling.scaler != TD_LOSS_SCALER_AUTO)
         kind = TD_SCALER_DYNAMIC;
-    td_scaler_begin(out, kind, set, start, o->loss_scaling.interval);
+    td_scaler_begin(out, kind, rule, start, o->loss_scaling.interval);
 }
 
 void td_scaler_resume(td_scaler *s, const td_scaler *saved)
 {
     s->skipped = saved->skipped;
-    s->in_row = saved->in_row;
+    s->skipped_in_row = saved->skipped_in_row;
     if (s->kind != TD_SCALER_DYNAMIC || saved->kind != TD_SCALER_DYNAMIC)
         return;
     s->scale = saved->scale;
-    s->good = saved->good;
+    s->good_steps = saved->good_steps;
 }
 
 static void grow(td_scaler *s)
 {
-    const double twice = 2 * s->scale, ceiling = sets[s->set].ceiling;
-    s->good = 0;
+    const double twice = 2 * s->scale, ceiling = rules[s->rule].ceiling;
+    s->good_steps = 0;
     if (twice <= (double)FLT_MAX)
         s->scale = twice < ceiling ? twice : ceiling;
 }
 
 static void back_off(td_scaler *s)
 {
-    const double half = s->scale / 2, floor = sets[s->set].floor;
-    s->good = 0;
+    const double half = s->scale / 2, floor = rules[s->rule].floor;
+    s->good_steps = 0;
     if (s->scale > floor)
         s->scale = half > floor ? half : floor;
 }
@@ -119,13 +119,13 @@ bool td_scaler_step(td_scaler *s, bool finite)
         return false;
     if (!finite) {
         s->skipped++;
-        s->in_row++;
+        s->skipped_in_row++;
         if (s->kind == TD_SCALER_DYNAMIC)
             back_off(s);
         return true;
     }
-    s->in_row = 0;
-    if (s->kind == TD_SCALER_DYNAMIC && ++s->good >= s->interval)
+    s->skipped_in_row = 0;
+    if (s->kind == TD_SCALER_DYNAMIC && ++s->good_steps >= s->interval)
         grow(s);
     return false;
 }

@@ -24,28 +24,28 @@
 typedef enum { TD_SCALER_NONE, TD_SCALER_STATIC, TD_SCALER_DYNAMIC } td_scaler_kind;
 
 /* The rules of dynamic scaling; loss_scaler.c has their numbers. */
-typedef enum { TD_SCALER_TF, TD_SCALER_PYTORCH, TD_SCALER_APEX, TD_SCALER_NVIDIA } td_scaler_set;
+typedef enum { TD_SCALER_TF, TD_SCALER_PYTORCH, TD_SCALER_APEX, TD_SCALER_NVIDIA } td_scaler_rule;
 
 typedef struct {
     td_scaler_kind kind;
-    td_scaler_set set;
-    int64_t interval; /* good steps in a row that double the scale */
-    double scale;     /* S of the next step */
-    int64_t good;     /* good steps in a row since the scale last changed */
-    int64_t skipped;  /* in total */
-    int64_t in_row;   /* skipped steps since the last good one */
+    td_scaler_rule rule;
+    int64_t interval;       /* good steps in a row that double the scale */
+    double scale;           /* S of the next step */
+    int64_t good_steps;     /* good steps in a row since the scale last changed */
+    int64_t skipped;        /* in total */
+    int64_t skipped_in_row; /* skipped steps since the last good one */
 } td_scaler;
 
 /** Begin.  start 0: the rule's value, or 1 for a static scale; interval 0: the rule's value. */
-void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_set set, double start,
+void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_rule rule, double start,
                      int64_t interval);
 
 /**
  * Choose by the options of a run: --static-loss-scale, --loss-scaler or --dynamic-loss-scale if
- * given; otherwise, with `asks_environment`, by TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING, whose
+ * given; otherwise, with `uses_environment`, by TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING, whose
  * value 1 has no effect for bf16; otherwise dynamic for `half` f16 and none for bf16 and float32.
  */
-void td_scaler_choose(const td_train_opts *o, td_dtype half, bool asks_environment, td_scaler *out);
+void td_scaler_choose(const td_train_opts *o, td_dtype half, bool uses_environment, td_scaler *out);
 
 /**
  * Resume from `saved`, read from a checkpoint: take its counts, and its scale if both are dynamic.

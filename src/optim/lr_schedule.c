@@ -85,26 +85,26 @@ double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch)
     double lr = o->lr;
     if (t < o->warmup)
         return lr * (double)t / (double)o->warmup;
-    for (int i = 0; i < o->n_falls; i++)
-        if (epoch >= o->falls[i])
+    for (int i = 0; i < o->n_drops; i++)
+        if (epoch >= o->drops[i])
             lr *= 0.1;
     return lr;
 }
 
-td_status td_lr_falls_parse(const char *text, td_lr_steps *o)
+td_status td_lr_drops_parse(const char *text, td_lr_steps *o)
 {
     const char *s = text;
-    o->n_falls = 0;
+    o->n_drops = 0;
     while (*s) {
         char *end;
         const size_t digits = strspn(s, "0123456789");
         const long long epoch = digits && digits < 10 ? strtoll(s, &end, 10) : -1;
-        const bool is_rising = o->n_falls == 0 || epoch > o->falls[o->n_falls - 1];
+        const bool is_rising = o->n_drops == 0 || epoch > o->drops[o->n_drops - 1];
         if (epoch < 0 || !is_rising || (*end && (*end != ',' || !end[1])))
             return td_error(TD_EUSAGE, "'%s' is not a list of rising epochs like 43,54", text);
-        if (o->n_falls == TD_LR_FALLS_MAX)
-            return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_FALLS_MAX);
-        o->falls[o->n_falls++] = epoch;
+        if (o->n_drops == TD_LR_DROPS_MAX)
+            return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_DROPS_MAX);
+        o->drops[o->n_drops++] = epoch;
         s = *end ? end + 1 : end;
     }
     return TD_OK;

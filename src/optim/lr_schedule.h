@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "tandem/train_opts.h"
 
-enum { TD_LR_FALLS_MAX = 32 };
+enum { TD_LR_DROPS_MAX = 32 };
 
 typedef struct {
     td_lr_schedule schedule;
@@ -54,8 +54,8 @@ typedef struct {
     double begin;   /* ssd320: initial rate of the warm-up; ssd300: 0 */
     int64_t warmup; /* steps */
     int64_t steps;  /* ssd320: planned total */
-    int n_falls;    /* ssd300: epochs at which the rate drops to a tenth, ascending */
-    int64_t falls[TD_LR_FALLS_MAX];
+    int n_drops;    /* ssd300: epochs at which the rate drops to a tenth, ascending */
+    int64_t drops[TD_LR_DROPS_MAX];
 } td_lr_steps;
 
 /**
@@ -71,11 +71,11 @@ double td_lr_ssd320(const td_lr_steps *o, int64_t t);
 
 /**
  * The same by the rule of SSD300: lr t / W during the warm-up, so that the first update only
- * changes momentum buffers; then lr 0.1^(number of falls <= epoch).
+ * changes momentum buffers; then lr 0.1^(number of drops <= epoch).
  */
 double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
 
-/** Parse ascending epochs, "43,54".  TD_EUSAGE: anything else, or more than TD_LR_FALLS_MAX. */
-td_status td_lr_falls_parse(const char *text, td_lr_steps *o) TD_CHECKED;
+/** Parse ascending epochs, "43,54".  TD_EUSAGE: anything else, or more than TD_LR_DROPS_MAX. */
+td_status td_lr_drops_parse(const char *text, td_lr_steps *o) TD_CHECKED;
 
 #endif

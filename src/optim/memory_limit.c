@@ -43,14 +43,14 @@ void td_log_recomputed(const td_program *p)
 
 /* --- memory outside the step ------------------------------------------------------------------ */
 
-static int64_t image_bytes(const td_memory_share *m)
+static int64_t image_bytes(const td_process_memory *m)
 {
     const int64_t n = td_synthetic_bytes(m->model, 1);
     const int64_t evaluated = m->evaluated ? td_synthetic_bytes(m->evaluated, 1) : 0;
     return evaluated > n ? evaluated : n;
 }
 
-static td_status run_once(const td_memory_share *m, td_program *p)
+static td_status run_once(const td_process_memory *m, td_program *p)
 {
     td_synthetic inputs;
     td_status st = TD_OK;
@@ -68,7 +68,7 @@ out:
  * Bytes that the process uses while it runs a step with one image, without those planned for the
  * step.  Opens another device, on which kernels are not autotuned.
  */
-static td_status measure_process(const td_memory_share *m, int64_t *bytes)
+static td_status measure_process(const td_process_memory *m, int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
     td_graph *g = NULL;
@@ -103,7 +103,7 @@ static td_status share_largest(td_comm *c, int64_t *bytes)
     return st;
 }
 
-static td_status plan_evaluator(const td_memory_share *m, int batch, int64_t *bytes)
+static td_status plan_evaluator(const td_process_memory *m, int batch, int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
     td_graph *g;
@@ -132,7 +132,7 @@ static int64_t saved_bytes(const td_graph *g)
 }
 
 /* Bytes of all that grows with the batch, outside the step, and of the checkpoint. */
-static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batch, int64_t *bytes)
+static td_status plan_rest(const td_process_memory *m, const td_graph *g, int batch, int64_t *bytes)
 {
     int64_t evaluator = 0;
     if (m->evaluates)
@@ -144,19 +144,19 @@ static td_status plan_rest(const td_memory_share *m, const td_graph *g, int batc
 
 /* --- when it does not fit --------------------------------------------------------------------- */
 
-/* Without sgd->groups: the decay groups are already counted. */
-static td_status step_graph(const td_memory_share *m, int batch, const td_amp_opts *amp,
+/* Without step_opts->groups: the decay groups are already counted. */
+static td_status step_graph(const td_process_memory *m, int batch, const td_amp_opts *amp,
                             td_graph **out)
 {
-    if (!m->sgd)
+    if (!m->step_opts)
         return td_step_graph(m->model, batch, amp, 1, out);
-    td_sgd_opts sgd = *m->sgd;
-    sgd.groups = NULL;
-    return td_training_graph(m->model, batch, &sgd, out);
+    td_step_opts step_opts = *m->step_opts;
+    step_opts.groups = NULL;
+    return td_training_graph(m->model, batch, &step_opts, out);
 }
 
 /* The least bytes of a process that trains with this batch; `limit` if they are at most that. */
-static td_status least_bytes(const td_memory_share *m, int batch, int64_t process, int64_t limit,
+static td_status least_bytes(const td_process_memory *m, int batch, int64_t process, int64_t limit,
                              int64_t *bytes)
 {
     td_amp_opts amp = *m->amp;
@@ -184,7 +184,7 @@ out:
 }
 
 /* The largest batch below m->batch that fits; 0: none. */
-static td_status find_batch(const td_memory_share *m, int64_t process, int *batch)
+static td_status find_batch(const td_process_memory *m, int64_t process, int *batch)
 {
     int fails = m->batch;
     for (*batch = 0; fails - *batch > 1;) {
@@ -208,7 +208,7 @@ static double megabytes(int64_t bytes)
 }
 
 /* "--memory-limit: 50.0 MB is too small for a batch of 4, which needs at least 358.1 MB ..." */
-static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_text *out)
+static void add_need(const td_process_memory *m, int64_t step, int64_t others, td_text *out)
 {
     td_text_add(out,
                 "--memory-limit: %.1f MB is too small for a batch of %d, which needs at least %.1f "
@@ -217,7 +217,7 @@ static void add_need(const td_memory_share *m, int64_t step, int64_t others, td_
                 megabytes(others));
 }
 
-static td_status too_little(const td_memory_share *m, int64_t step, int64_t rest, int64_t process)
+static td_status too_little(const td_process_memory *m, int64_t step, int64_t rest, int64_t process)
 {
     int batch;
     int64_t one = step + rest + process;
@@ -243,7 +243,7 @@ static td_status too_little(const td_memory_share *m, int64_t step, int64_t rest
 
 /* --- compiling within the limit --------------------------------------------------------------- */
 
-td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,
+td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_compile_opts *c,
                             td_program **out)
 {
     int64_t process = 0, rest = 0, least = 0;

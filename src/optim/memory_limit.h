@@ -15,7 +15,7 @@ typedef struct {
     int64_t limit;                  /* bytes of the process; 0: no limit */
     const td_model_opts *model;     /* the network, resolved */
     const td_model_opts *evaluated; /* the validated network, if another image size; or NULL */
-    const td_sgd_opts *sgd;         /* of the step; NULL: as in td_step_graph */
+    const td_step_opts *step_opts;  /* of the step; NULL: as in td_step_graph */
     const td_amp_opts *amp;         /* resolved */
     td_device *dev;
     const char *device; /* name of `dev` */
@@ -24,7 +24,7 @@ typedef struct {
     int n_batches;  /* batches of images in memory, without the one that a program reads */
     bool evaluates; /* a validation with the same batch size is planned */
     bool saves;     /* all parameters are copied when a checkpoint is written */
-} td_memory_share;
+} td_process_memory;
 
 /**
  * Compile `g`, a training step, so that the process stays within m->limit: sets c->memory_limit to
@@ -32,7 +32,7 @@ typedef struct {
  * else.  TD_ENOMEM: it does not fit; the message gives the bytes needed and the largest batch that
  * fits.
  */
-td_status td_compile_within(const td_graph *g, const td_memory_share *m, td_compile_opts *c,
+td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_compile_opts *c,
                             td_program **out) TD_CHECKED;
 
 /** Log how much a step recomputes because of the limit, if it does. */

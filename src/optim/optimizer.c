@@ -16,7 +16,7 @@ static td_role role_of(const td_value *v)
     return (td_role)((const td_param_attr *)v->producer->attr)->role;
 }
 
-static bool is_trained(const td_sgd_opts *o, const td_value *v)
+static bool is_trained(const td_step_opts *o, const td_value *v)
 {
     return role_of(v) == TD_ROLE_WEIGHT && !td_is_frozen(o->frozen, td_value_name(v));
 }
@@ -25,7 +25,7 @@ static bool is_trained(const td_sgd_opts *o, const td_value *v)
  * A state parameter with the type of `v`, initialized to zeros; its name is `prefix` + the name of
  * `v`.
  */
-static td_value *beside(td_builder *b, const char *prefix, const td_value *v)
+static td_value *state_param(td_builder *b, const char *prefix, const td_value *v)
 {
     char name[320];
     const td_type t = td_value_type(v);
@@ -72,7 +72,7 @@ static bool *find_norms(td_builder *b, const td_value *loss)
     return is_norm;
 }
 
-static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value *w)
+static bool is_decayed(const td_step_opts *o, const bool *is_norm, const td_value *w)
 {
     if (o->decays_norms)
         return true;
@@ -86,7 +86,7 @@ static bool is_decayed(const td_sgd_opts *o, const bool *is_norm, const td_value
 /* Operands of the updates of a step.  NULL: not used in this step. */
 typedef struct {
     td_builder *b;
-    const td_sgd_opts *o;
+    const td_step_opts *o;
     const bool *is_norm;
     td_value *lr, *inverse;
     td_value *guard;                               /* operand of updates; 0: nothing is written */
@@ -100,9 +100,9 @@ static void average(const step *s, td_value *v, td_value *avg, bool of_before, t
             of_before ? s->before_rest : s->share, guard);
 }
 
-static void optimise(const step *s, td_value *w, td_value *grad)
+static void emit_update(const step *s, td_value *w, td_value *grad)
 {
-    const td_sgd_opts *o = s->o;
+    const td_step_opts *o = s->o;
     const bool decays = is_decayed(o, s->is_norm, w);
     const td_sgd_attr sgd = { .momentum = o->momentum,
                               .decay = decays ? o->decay : 0,
@@ -110,10 +110,10 @@ static void optimise(const step *s, td_value *w, td_value *grad)
     const td_rmsprop_attr rmsprop = {
         .momentum = o->momentum, .decay = sgd.decay, .alpha = o->alpha, .eps = o->eps
     };
-    td_value *v = beside(s->b, TD_MOMENTUM_PREFIX, w);
+    td_value *v = state_param(s->b, TD_MOMENTUM_PREFIX, w);
     if (o->optimizer == TD_OPTIMIZER_RMSPROP)
         td_emit(s->b, &td_op_rmsprop, &rmsprop, w, v, grad, s->lr,
-                beside(s->b, TD_SQUARE_PREFIX, w), s->inverse, s->guard);
+                state_param(s->b, TD_SQUARE_PREFIX, w), s->inverse, s->guard);
     else
         td_emit(s->b, &td_op_sgd, &sgd, w, v, grad, s->lr, s->inverse, s->guard);
     if (o->groups && !decays)
@@ -153,10 +153,10 @@ static gradient summed(const step *s, td_value *sum, td_value *grad)
 
 static void update(const step *s, td_value *w, gradient g)
 {
-    td_value *avg = s->o->averages ? beside(s->b, TD_EMA_PREFIX, w) : NULL;
+    td_value *avg = s->o->averages ? state_param(s->b, TD_EMA_PREFIX, w) : NULL;
     if (avg && s->before)
         average(s, w, avg, true, s->guard);
-    optimise(s, w, g.total);
+    emit_update(s, w, g.total);
     if (g.sum)
         td_emit(s->b, &td_op_carry, NULL, w, g.sum, g.kept, s->update);
     if (avg)
@@ -171,7 +171,7 @@ static void add_plain(const step *s, td_value *loss)
         td_value *w = td_build_param(s->b, i);
         if (!is_trained(s->o, w))
             continue;
-        td_value *sum = s->o->accumulates ? beside(s->b, TD_SUM_PREFIX, w) : NULL;
+        td_value *sum = s->o->accumulates ? state_param(s->b, TD_SUM_PREFIX, w) : NULL;
         update(s, w, summed(s, sum, td_gradient(s->b, loss, w)));
     }
 }
@@ -202,7 +202,7 @@ static void add_scaled(step *s, td_value *loss)
         td_value *w = td_build_param(b, i);
         if (!is_trained(s->o, w))
             continue;
-        td_value *sum = s->o->accumulates ? beside(b, TD_SUM_PREFIX, w) : NULL;
+        td_value *sum = s->o->accumulates ? state_param(b, TD_SUM_PREFIX, w) : NULL;
         grad[i] = summed(s, sum, td_gradient(b, scaled, w));
         s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i].total, s->guard);
     }
@@ -221,11 +221,11 @@ static void average_statistics(const step *s)
     for (int i = 0; i < n && td_build_ok(s->b); i++) {
         td_value *v = td_build_param(s->b, i);
         if (role_of(v) == TD_ROLE_STAT)
-            average(s, v, beside(s->b, TD_EMA_PREFIX, v), false, NULL);
+            average(s, v, state_param(s->b, TD_EMA_PREFIX, v), false, NULL);
     }
 }
 
-void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o)
+void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_step_opts *o)
 {
     const td_type scalar = td_value_type(lr);
     bool *is_norm = td_build_ok(b) ? find_norms(b, loss) : NULL;
@@ -265,7 +265,7 @@ static bool is_statistics(const td_node *n)
 /* Operands of the guarded nodes, in the new graph. */
 typedef struct {
     td_rewriter *rw;
-    const td_sgd_opts *o;
+    const td_step_opts *o;
     td_value *finite, *update, *keep, *share;
 } guard;
 
@@ -282,8 +282,8 @@ static void guard_one(const guard *s, const td_node *n)
     in[n->n_in] = s->finite;
     td_emit_n(s->rw->b, n->op, n->attr, n->n_in + 1, in, NULL);
     for (int i = 0; i < 2 && s->o->averages; i++)
-        td_emit(s->rw->b, &td_op_ema, NULL, in[i], beside(s->rw->b, TD_EMA_PREFIX, in[i]), s->keep,
-                s->share, s->finite);
+        td_emit(s->rw->b, &td_op_ema, NULL, in[i], state_param(s->rw->b, TD_EMA_PREFIX, in[i]),
+                s->keep, s->share, s->finite);
 }
 
 /*
@@ -297,13 +297,13 @@ static void guard_several(const guard *s, const td_node *n)
     td_rw_operands(s->rw, n, in);
     for (int i = 0; i < 2; i++) {
         stat[i] = in[i];
-        in[i] = beside(b, TD_PENDING_PREFIX, stat[i]);
+        in[i] = state_param(b, TD_PENDING_PREFIX, stat[i]);
     }
     td_emit_n(b, n->op, n->attr, n->n_in, in, NULL);
     for (int i = 0; i < 2 && td_build_ok(b); i++) {
         if (s->o->averages) {
-            td_value *avg = beside(b, TD_EMA_PREFIX, stat[i]);
-            td_value *pending = beside(b, TD_PENDING_PREFIX, avg);
+            td_value *avg = state_param(b, TD_EMA_PREFIX, stat[i]);
+            td_value *pending = state_param(b, TD_PENDING_PREFIX, avg);
             td_emit(b, &td_op_ema, NULL, in[i], pending, s->keep, s->share);
             td_emit(b, &td_op_commit, NULL, avg, pending, s->update, s->finite);
         }
@@ -315,7 +315,7 @@ static void guard_several(const guard *s, const td_node *n)
  * The forward part updates running statistics before it is known whether the step is applied: move
  * those nodes to the end, where `finite` is available as their operand.
  */
-td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o, td_graph **out)
+td_status td_optimizer_guard_statistics(const td_graph *g, const td_step_opts *o, td_graph **out)
 {
     td_rewriter rw = { .old = g, .b = td_build_begin() };
     guard s = { .rw = &rw, .o = o };

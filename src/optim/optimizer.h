@@ -35,7 +35,7 @@ typedef struct {
     int n_undecayed;
 } td_decay_groups;
 
-typedef struct td_sgd_opts {
+typedef struct td_step_opts {
     double momentum, decay, smoothing;
     bool nesterov, decays_norms;
     bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
@@ -50,7 +50,7 @@ typedef struct td_sgd_opts {
     int ranks;               /* gradients are summed over them; 0: one */
     bool sums_in_order;      /* sums do not depend on the number of ranks: --reproducible */
     td_decay_groups *groups; /* filled, where not NULL */
-} td_sgd_opts;
+} td_step_opts;
 
 /**
  * Additional inputs and output of a step with loss scaling: two inputs f32[]; an output f32[], 1 if
@@ -92,13 +92,13 @@ bool td_is_undecayed(const char *name);
  * Emit everything after `loss`: updates of all weights that are not frozen and, without loss
  * scaling, averages of the statistics.  `lr` is a scalar.
  */
-void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_sgd_opts *o);
+void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_step_opts *o);
 
 /**
  * With loss scaling: rewrite the graph so that running statistics and their averages are updated
  * only if the step is applied.  Caller frees *out.
  */
-td_status td_optimizer_guard_statistics(const td_graph *g, const td_sgd_opts *o,
+td_status td_optimizer_guard_statistics(const td_graph *g, const td_step_opts *o,
                                         td_graph **out) TD_CHECKED;
 
 /** Weight decay's part of the loss: half of `decay` times the squares of all decayed weights. */

@@ -18,12 +18,12 @@ static bool is_scaled(const td_amp_opts *amp)
 td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
                         td_graph **out)
 {
-    const td_sgd_opts sgd = { .momentum = 0.875,
-                              .decay = 3.0517578125e-05,
-                              .smoothing = 0.1,
-                              .is_scaled = is_scaled(amp),
-                              .ranks = ranks };
-    return td_training_graph(model, batch, &sgd, out);
+    const td_step_opts step_opts = { .momentum = 0.875,
+                                     .decay = 3.0517578125e-05,
+                                     .smoothing = 0.1,
+                                     .is_scaled = is_scaled(amp),
+                                     .ranks = ranks };
+    return td_training_graph(model, batch, &step_opts, out);
 }
 
 float td_step_scale(const td_amp_opts *amp)
@@ -41,10 +41,10 @@ td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
     return td_program_bind(step, TD_INPUT_INVERSE, &inverse);
 }
 
-#define THINGS 7 /* objects per image: COCO's average */
+#define OBJECTS 7 /* objects per image: COCO's average */
 
 /* A random object of a tenth to a half of the image's sides. */
-static td_ground_truth thing(td_rng *r, int classes)
+static td_ground_truth random_object(td_rng *r, int classes)
 {
     const float h = (float)(0.1 + 0.4 * td_rng_uniform(r));
     const float w = (float)(0.1 + 0.4 * td_rng_uniform(r));
@@ -68,11 +68,11 @@ static td_status make_targets(const td_model_opts *model, int batch, td_rng *r, 
     s->targets = td_alloc(n, 4 * sizeof *s->targets);
     const bool has_room = scratch && s->labels && s->targets;
     for (int i = 0; i < batch && has_room; i++) {
-        td_ground_truth ground_truths[THINGS];
+        td_ground_truth ground_truths[OBJECTS];
         const size_t from = (size_t)i * (size_t)anchors->n;
-        for (int k = 0; k < THINGS; k++)
-            ground_truths[k] = thing(r, classes_of(model));
-        td_targets_assign(anchors, ground_truths, THINGS, scratch, s->labels + from,
+        for (int k = 0; k < OBJECTS; k++)
+            ground_truths[k] = random_object(r, classes_of(model));
+        td_targets_assign(anchors, ground_truths, OBJECTS, scratch, s->labels + from,
                           s->targets + 4 * from);
     }
     td_free(scratch);

@@ -33,24 +33,24 @@ static td_value *targets(td_builder *b, int batch, td_value *logits, double smoo
 }
 
 static td_status plain_training_graph(const td_model_opts *model, int batch, int size,
-                                      const td_sgd_opts *sgd, td_graph **out)
+                                      const td_step_opts *opts, td_graph **out)
 {
     td_builder *b = td_build_begin();
     const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
     td_value *images = image_input(b, batch, size, dtype), *lambda = NULL, *partner = NULL;
     td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
-    if (sgd->mixes) {
+    if (opts->mixes) {
         lambda = td_input(b, TD_INPUT_LAMBDA, td_type_1d(dtype, batch));
         partner = td_input(b, TD_INPUT_PARTNER, td_type_1d(TD_DT_I64, batch));
         images = td_emit(b, &td_op_mixup, NULL, images, lambda, partner);
     }
     td_value *logits = td_model_forward(b, model, images, true);
     if (td_build_ok(b)) {
-        td_value *q = targets(b, batch, logits, sgd->smoothing);
-        if (sgd->mixes)
+        td_value *q = targets(b, batch, logits, opts->smoothing);
+        if (opts->mixes)
             q = td_emit(b, &td_op_mixup, NULL, q, lambda, partner);
         td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
-        td_optimizer_emit(b, loss, lr, sgd);
+        td_optimizer_emit(b, loss, lr, opts);
         td_output(b, "loss", loss);
         td_output(b, "logits", logits);
     }
@@ -61,16 +61,16 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
  * Freeze norms and guard statistics as options require.  Takes ownership of `plain`; `st` is the
  * status of building it.
  */
-static td_status finish_training_graph(td_status st, int size, const td_sgd_opts *sgd,
+static td_status finish_training_graph(td_status st, int size, const td_step_opts *opts,
                                        td_graph *plain, td_graph **out)
 {
-    if (st == TD_OK && sgd->freezes_norms) {
+    if (st == TD_OK && opts->freezes_norms) {
         td_graph *all = plain;
-        st = td_freeze_norms(all, sgd->frozen, &plain);
+        st = td_freeze_norms(all, opts->frozen, &plain);
         td_graph_free(all);
     }
-    if (st == TD_OK && sgd->is_scaled) {
-        st = td_optimizer_guard_statistics(plain, sgd, out);
+    if (st == TD_OK && opts->is_scaled) {
+        st = td_optimizer_guard_statistics(plain, opts, out);
         td_graph_free(plain);
     } else {
         *out = plain;
@@ -98,10 +98,10 @@ static td_value *detector_loss(td_builder *b, td_detector detector, td_value *de
 }
 
 static td_status plain_detector_graph(const td_model_opts *model, int batch, int size,
-                                      const td_sgd_opts *sgd, td_graph **out)
+                                      const td_step_opts *opts, td_graph **out)
 {
     td_builder *b = td_build_begin();
-    td_sgd_opts kernels = *sgd;
+    td_step_opts kernels = *opts;
     td_value *images = image_input(b, batch, size, model->dtype), *deltas, *scores;
     td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
     td_detector_forward(b, model, images, true, &deltas, &scores);
@@ -119,30 +119,30 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
     return td_build_end(b, out);
 }
 
-td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
-                                     td_graph **out)
+td_status td_detector_training_graph(const td_model_opts *model, int batch,
+                                     const td_step_opts *opts, td_graph **out)
 {
     int size;
     td_graph *plain = NULL;
     *out = NULL;
     TD_TRY(td_model_image_size(model, &size));
-    const td_status st = plain_detector_graph(model, batch, size, sgd, &plain);
-    return finish_training_graph(st, size, sgd, plain, out);
+    const td_status st = plain_detector_graph(model, batch, size, opts, &plain);
+    return finish_training_graph(st, size, opts, plain, out);
 }
 
 /* --- classifier or detector ------------------------------------------------------------------- */
 
-td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+td_status td_training_graph(const td_model_opts *model, int batch, const td_step_opts *opts,
                             td_graph **out)
 {
     int size;
     td_graph *plain = NULL;
     *out = NULL;
     if (td_model_detector(model))
-        return td_detector_training_graph(model, batch, sgd, out);
+        return td_detector_training_graph(model, batch, opts, out);
     TD_TRY(td_model_image_size(model, &size));
-    const td_status st = plain_training_graph(model, batch, size, sgd, &plain);
-    return finish_training_graph(st, size, sgd, plain, out);
+    const td_status st = plain_training_graph(model, batch, size, opts, &plain);
+    return finish_training_graph(st, size, opts, plain, out);
 }
 
 /* --- the inference graph ---------------------------------------------------------------------- */

@@ -21,21 +21,21 @@
  *
  * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
  *
- * With sgd->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
+ * With opts->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
  * if the loss (itself never scaled) and all gradients of loss_scale * loss are finite; otherwise 0,
  * and that run of the program wrote no weight, no momentum buffer and no running statistic.
  */
-td_status td_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
+td_status td_training_graph(const td_model_opts *model, int batch, const td_step_opts *opts,
                             td_graph **out) TD_CHECKED;
 
 /**
  * The same for a detector (td_model_detector).  Inputs images, lr as above, labels i64[N, A]: the
  * class of each anchor's object, 0 for none, and targets f32[N, A, 4]: the anchor's box deltas
  * (boxes/targets.h).  Outputs loss, without weight decay, and its parts loss_class and loss_box.
- * sgd->decay applies to filters only; sgd->smoothing and sgd->mixes are ignored.
+ * opts->decay applies to filters only; opts->smoothing and opts->mixes are ignored.
  */
-td_status td_detector_training_graph(const td_model_opts *model, int batch, const td_sgd_opts *sgd,
-                                     td_graph **out) TD_CHECKED;
+td_status td_detector_training_graph(const td_model_opts *model, int batch,
+                                     const td_step_opts *opts, td_graph **out) TD_CHECKED;
 
 /**
  * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities;

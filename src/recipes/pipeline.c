@@ -20,7 +20,7 @@ typedef enum {
     SETS,    /* sets the option `with` */
     IS,      /* must equal `with`: a number, a word, or one of several separated by '|' */
     IGNORED, /* has no effect, for the reason in `with` */
-    SAID,    /* as IGNORED, but logged, since users may expect an effect */
+    WARNED,  /* as IGNORED, but logged, since users may expect an effect */
     EXTRACTOR,
     CHECKPOINT
 } effect;
@@ -153,10 +153,10 @@ static const row rows[] = {
     { LRA "warmup_learning_rate", SETS, "warmup_lr" },
     { LRA "warmup_steps", SETS, "warmup" },
 
-    { "train_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the images" },
-    { "train_input_reader.label_map_path", SAID, "classes are those of the annotations" },
-    { "eval_input_reader.tf_record_input_reader.input_path", SAID, "DATA names the images" },
-    { "eval_input_reader.label_map_path", SAID, "classes are those of the annotations" },
+    { "train_input_reader.tf_record_input_reader.input_path", WARNED, "DATA names the images" },
+    { "train_input_reader.label_map_path", WARNED, "classes are those of the annotations" },
+    { "eval_input_reader.tf_record_input_reader.input_path", WARNED, "DATA names the images" },
+    { "eval_input_reader.label_map_path", WARNED, "classes are those of the annotations" },
     { "eval_input_reader.shuffle", IGNORED, "the order changes no result" },
     { "eval_input_reader.num_readers", IGNORED, "--workers" },
     { "train_input_reader.shuffle", IGNORED, "always done" },
@@ -303,7 +303,7 @@ static td_status apply_one(setting *s, const row *r, const td_proto_field *f)
         return set_extractor(s, f);
     case CHECKPOINT:
         return set_checkpoint(s, f);
-    case SAID:
+    case WARNED:
         td_log(TD_LOG_INFO, "train", "%s: line %d: ignoring '%s': %s", s->what, f->line, f->path,
                r->with);
         return TD_OK;

@@ -393,7 +393,7 @@ static td_status set_rule(td_train_opts *o, double batch, const td_field_group *
  * The command line selects float32: discard the preset's mixed precision and loss scaling.  Options
  * of the command line are applied again later.
  */
-static td_status set_wide(const td_field_group *groups, td_arena *arena)
+static td_status set_float32(const td_field_group *groups, td_arena *arena)
 {
     static const char *const values[][2] = { { "amp", "false" },
                                              { "fp16", "false" },
@@ -409,14 +409,15 @@ static td_status apply(td_train_opts *o, const settings *s, const choice *c,
                        const td_field_group *groups, td_arena *arena)
 {
     const double batch = td_train_step_images(o);
-    const bool wants_wide = td_amp_is_off(&o->amp); /* only the command line has been applied yet */
+    /* only the command line has been applied yet */
+    const bool wants_float32 = td_amp_is_off(&o->amp);
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
     note_report(o, s);
     TD_TRY(set_scaler(s, groups, arena));
     TD_TRY(set_precision(c, groups, arena));
-    if (wants_wide)
-        TD_TRY(set_wide(groups, arena));
+    if (wants_float32)
+        TD_TRY(set_float32(groups, arena));
     if (*c->model && !*c->platform)
         TD_TRY(set_rule(o, batch, groups, arena));
     snprintf(o->launch.name, sizeof o->launch.name, "%s%s%s%s%s%s%s%s", c->model,
@@ -482,7 +483,7 @@ static void count_steps(td_train_opts *o, bool counts_steps)
  * Leave open what depends on all options: without a configuration, SSD320's learning rate is for 32
  * images; --epochs replaces a configuration's number of steps.
  */
-static void leave_open(td_train_opts *o, const settings *s)
+static void defer_defaults(td_train_opts *o, const settings *s)
 {
     if (!td_map_has(&s->lines, "lr"))
         o->lr.peak = TD_PRESET_OPEN;
@@ -493,15 +494,15 @@ static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *de
                                 const char *parts, const td_field_group *groups, td_arena *arena)
 {
     choice c = { .model = "" };
-    const bool wants_wide = td_amp_is_off(&o->amp);
+    const bool wants_float32 = td_amp_is_off(&o->amp);
     TD_TRY(merge(s, td_yaml_get(detector, "recipe")));
     TD_TRY(merge_parts(s, detector, parts, &c));
     for (size_t i = 0; i < s->lines.n; i++)
         TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
-    if (strcasecmp(c.precision, "AMP") == 0 && !wants_wide)
+    if (strcasecmp(c.precision, "AMP") == 0 && !wants_float32)
         TD_TRY(td_options_set(groups, "amp", "true", arena));
     TD_TRY(set_precision(&c, groups, arena));
-    leave_open(o, s);
+    defer_defaults(o, s);
     note_report(o, s);
     if (o->launch.preset)
         snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
@@ -525,7 +526,7 @@ static bool is_ssd300_mode(const char *mode)
 }
 
 /* Modes without a section in the table are left to the job. */
-static td_status leave_mode(const td_train_opts *o, choice *c)
+static td_status ignore_job_mode(const td_train_opts *o, choice *c)
 {
     if (is_ssd300_mode(c->mode) && td_model_is_default(&o->model))
         return td_error(TD_EUSAGE, "--mode %s requires --arch ssd300", c->mode);
@@ -548,7 +549,7 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
     }
     TD_TRY(choose(t, o, &c));
     bool is_launch = o->launch.preset || o->launch.cfg_file || *c.platform || *c.model;
-    TD_TRY(leave_mode(o, &c));
+    TD_TRY(ignore_job_mode(o, &c));
     if (!is_launch && !*c.mode)
         return TD_OK;
     td_status st = is_launch ? check_complete(&c, o) : TD_OK;
@@ -565,7 +566,7 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
                               td_arena *arena)
 {
     const char *const path = o->launch.pipeline_config_path, *key;
-    const td_launch_opts said = o->launch;
+    const td_launch_opts requested = o->launch;
     settings s = { .table = t };
     const td_yaml *d = find_any_case(td_yaml_get(t->doc, "detectors"), "ssd320", &key);
     td_status st = apply_detector(o, &s, d, "", groups, arena);
@@ -573,7 +574,7 @@ static td_status run_pipeline(const table *t, td_train_opts *o, const td_field_g
     if (st == TD_OK)
         st = td_options_set(groups, "label_ids", "keep", arena);
     if (st == TD_OK)
-        st = td_pipeline_read(path, said.hparams_overrides, groups, arena);
+        st = td_pipeline_read(path, requested.hparams_overrides, groups, arena);
     if (o->length.num_steps <= 0) /* the training is as long as the learning rate's schedule */
         o->length.num_steps = o->lr.total_steps;
     count_steps(o, st == TD_OK && o->length.num_steps > 0);

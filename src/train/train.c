@@ -62,7 +62,7 @@ static td_status skips_failed(job *j)
         TD_ENUMERIC,
         "epoch %lld, iteration %lld: %lld steps in a row were skipped, the last at loss scale %g, "
         "where %s was the first tensor that is not finite; none of them was saved",
-        (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->in_row,
+        (long long)j->s.epoch, (long long)j->s.iteration, (long long)s->skipped_in_row,
         (double)j->inputs.scale, *where ? where : "nothing");
 }
 
@@ -71,9 +71,9 @@ static td_status after_skip(job *j)
 {
     const td_scaler *s = &j->s.scaler;
     long long epoch = j->s.epoch, iteration = j->s.iteration;
-    if (j->o.loss_scaling.max_skips && s->in_row >= j->o.loss_scaling.max_skips)
+    if (j->o.loss_scaling.max_skips && s->skipped_in_row >= j->o.loss_scaling.max_skips)
         return skips_failed(j);
-    if (s->kind == TD_SCALER_DYNAMIC && s->set == TD_SCALER_APEX)
+    if (s->kind == TD_SCALER_DYNAMIC && s->rule == TD_SCALER_APEX)
         td_log(TD_LOG_INFO, "train",
                "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to %.17g%s",
                s->scale, s->scale == floor(s->scale) ? ".0" : "");
@@ -103,7 +103,7 @@ static bool was_finite(const job *j)
 /* Is this the last batch of an optimizer step? */
 static bool is_last_batch(const job *j)
 {
-    return j->s.step.done + 1 == j->plan.acc;
+    return j->s.step.done + 1 == j->plan.batches_per_step;
 }
 
 /* The decay of the weight averages for this batch: mu, but less at the beginning. */
@@ -121,8 +121,8 @@ static td_status set_scalars(job *j)
     const double m = ema_factor(j), before = j->s.step.ema_before;
     j->inputs.scale = td_scaler_scale(&j->s.scaler);
     j->inputs.inverse = td_scaler_inverse(&j->s.scaler);
-    if (j->plan.acc * j->ranks.n > 1)
-        j->inputs.inverse /= (float)(j->plan.acc * j->ranks.n);
+    if (j->plan.batches_per_step * j->ranks.n > 1)
+        j->inputs.inverse /= (float)(j->plan.batches_per_step * j->ranks.n);
     j->inputs.update = is_last_batch(j) ? 1 : 0;
     j->inputs.ema[0] = (float)m;
     j->inputs.ema[1] = (float)(1 - m);
@@ -155,7 +155,8 @@ static void count_step(job *j, const batch_step *b)
     st->done++;
     st->in_epoch++;
     st->loss_sum += b->loss;
-    j->s.batches_tracked += is_sure ? 1 : b->is_last && !b->is_skipped ? j->plan.acc : 0;
+    const int64_t n = j->plan.batches_per_step;
+    j->s.batches_tracked += is_sure ? 1 : b->is_last && !b->is_skipped ? n : 0;
     if (!b->is_last)
         return;
     if (b->is_skipped) {
@@ -255,7 +256,7 @@ static td_status train_batches(job *j, bool *is_whole)
     bool is_applied;
     int64_t cap = j->o.profile.iterations > 0 ? j->o.profile.iterations : INT64_MAX;
     while (!wants_to_stop(j)) {
-        if (j->s.iteration >= cap || td_train_is_through(j)) {
+        if (j->s.iteration >= cap || td_train_is_finished(j)) {
             *is_whole = true;
             break;
         }
@@ -279,7 +280,7 @@ static td_status train_batches(job *j, bool *is_whole)
 
 static td_status train_epoch(job *j, bool *is_whole)
 {
-    TD_TRY(td_train_program_fit(j));
+    TD_TRY(td_train_program_resize(j));
     td_train_set_rate(j);
     j->run.data_s = j->run.compute_s = 0;
     j->run.epoch_batches = 0;
@@ -386,9 +387,10 @@ static td_status save_epoch(job *j, int64_t epoch, bool is_best)
 static td_status end_epoch(job *j)
 {
     const int64_t epoch = j->s.epoch;
-    validation v = { .is_due = td_train_is_due(j) };
+    validation v = { .is_due = td_train_is_validation_due(j) };
     TD_TRY(sum_epoch(j));
-    const int64_t n_skipped = (j->s.epoch_skipped + j->plan.acc - 1) / j->plan.acc;
+    const int64_t n_skipped =
+        (j->s.epoch_skipped + j->plan.batches_per_step - 1) / j->plan.batches_per_step;
     if (v.is_due)
         TD_TRY(validate(j, &v));
     if (v.trained.was_stopped) { /* the resumed run validates again: this epoch is not finished */

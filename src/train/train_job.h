@@ -56,12 +56,12 @@ typedef struct td_task td_task; /* train/task.h */
 
 /* The checkpoint or weights from which the job starts: train_start.c. */
 typedef struct {
-    td_tensors *tensors;   /* of the file; NULL after they were loaded */
-    bool is_arch_of_file;  /* the file named the network, not --arch */
-    bool has_seed;         /* the checkpoint has a seed */
-    bool is_seed_of_clock; /* the seed is from the clock: no --seed, none in the checkpoint */
-    uint64_t resumed_seed; /* the checkpoint's; --seed may override it */
-    char *frozen_then;     /* --freeze of the resumed run; NULL: none */
+    td_tensors *tensors;     /* of the file; NULL after they were loaded */
+    bool is_arch_from_file;  /* the file named the network, not --arch */
+    bool has_seed;           /* the checkpoint has a seed */
+    bool is_seed_from_clock; /* the seed is from the clock: no --seed, none in the checkpoint */
+    uint64_t resumed_seed;   /* the checkpoint's; --seed may override it */
+    char *frozen_before;     /* --freeze of the resumed run; NULL: none */
     int n_names;
     char **names; /* [n_names] classes in the file */
 } td_train_start;
@@ -78,11 +78,11 @@ typedef struct {
 
 /* Length and learning rate, planned by train_rate.c. */
 typedef struct {
-    td_lr_steps by_step;   /* for --lr-rule ssd320 and ssd300 */
-    double lr_exact;       /* learning rate of the next step */
-    int64_t planned_steps; /* length in steps; 0: in whole epochs */
-    int64_t acc;           /* batches per optimizer step */
-    bool asks_environment; /* the environment decides about loss scaling if no option does */
+    td_lr_steps by_step;      /* for --lr-rule ssd320 and ssd300 */
+    double lr_exact;          /* learning rate of the next step */
+    int64_t planned_steps;    /* length in steps; 0: in whole epochs */
+    int64_t batches_per_step; /* batches per optimizer step */
+    bool uses_environment;    /* the environment decides about loss scaling if no option does */
 } td_train_schedule;
 
 /* The compiled step, see train_program.c. */
@@ -145,7 +145,7 @@ typedef struct {
     td_comm *comm; /* NULL: one rank */
     int rank, n;
     bool is_stop_wanted; /* some rank received a signal */
-    int64_t n_bad_met;   /* bad images of the training set on all ranks at the last exchange */
+    int64_t n_bad_last;  /* bad images of the training set on all ranks at the last exchange */
     double waited_s;     /* seconds that the program had waited for other ranks at the last check */
 } td_train_ranks;
 

@@ -59,7 +59,7 @@ static void choose_seed(job *j)
     if (o->batch.seed < 0) {
         o->batch.seed =
             (int64_t)(((uint64_t)td_wall_s() << 16 ^ (uint64_t)td_now_ns()) & 0xffffffff);
-        j->start.is_seed_of_clock = true;
+        j->start.is_seed_from_clock = true;
     }
     j->s.seed = (uint64_t)o->batch.seed;
 }
@@ -137,7 +137,7 @@ static td_status choose_precision(job *j)
 {
     j->o.amp = td_train_amp(&j->o);
     j->o.compat.fp16 = false;
-    j->plan.asks_environment = !td_amp_is_off(&j->o.amp) || j->o.start.resume;
+    j->plan.uses_environment = !td_amp_is_off(&j->o.amp) || j->o.start.resume;
     TD_TRY(td_amp_resolve(&j->o.amp, j->dev));
     TD_TRY(td_train_share_precision(j));
     j->o.amp.amp = false; /* the resolved precision is saved, not this request */
@@ -163,7 +163,7 @@ static void choose_scaler(job *j)
     const td_scaler saved = j->s.scaler;
     const bool is_resolved = j->o.start.resume && saved.kind == TD_SCALER_NONE;
     const td_dtype half = td_amp_dtype(&j->o.amp);
-    td_scaler_choose(&j->o, half, j->plan.asks_environment && !is_resolved, &j->s.scaler);
+    td_scaler_choose(&j->o, half, j->plan.uses_environment && !is_resolved, &j->s.scaler);
     if (j->o.start.resume)
         td_scaler_resume(&j->s.scaler, &saved);
     if (j->o.loss_scaling.interval > 0 && j->s.scaler.kind != TD_SCALER_DYNAMIC)
@@ -175,8 +175,8 @@ static void choose_scaler(job *j)
 static td_status plan_accumulation(job *j)
 {
     const int64_t n = (int64_t)j->o.batch.size * j->ranks.n, of = j->o.batch.step_size;
-    j->plan.acc = of > 0 ? of / n : 1;
-    j->s.step.of = j->plan.acc;
+    j->plan.batches_per_step = of > 0 ? of / n : 1;
+    j->s.step.of = j->plan.batches_per_step;
     j->s.ranks = j->ranks.n;
     if (of < 0)
         return TD_OK;
@@ -188,7 +188,7 @@ static td_status plan_accumulation(job *j)
         td_log(TD_LOG_WARN, "train",
                "--optimizer-batch-size %lld is not a multiple of the batch of %lld: a step has "
                "%lld images",
-               (long long)of, (long long)n, (long long)(j->plan.acc * n));
+               (long long)of, (long long)n, (long long)(j->plan.batches_per_step * n));
     return TD_OK;
 }
 
@@ -222,7 +222,7 @@ static td_status open_agreement(job *j)
 }
 
 /* Clear the paths and formats of all output that only rank 0 writes. */
-static void keep_files_shut(job *j)
+static void disable_outputs(job *j)
 {
     td_train_opts *o = &j->o;
     td_free(j->files.path[TD_PATH_REPORT]);
@@ -237,7 +237,7 @@ static td_status open_files(job *j)
 {
     const td_train_opts *o = &j->o;
     if (j->ranks.rank > 0)
-        keep_files_shut(j);
+        disable_outputs(j);
     TD_TRY(td_workspace_open(j));
     TD_TRY(td_output_check(o->output.final_weights));
     TD_TRY(td_output_check(o->output.train_logits));
@@ -317,7 +317,7 @@ void td_train_release(td_train_job *j)
     td_run_sums_release(&j->log.sums);
     td_gather_release(&j->eval.outcomes);
     td_free(j->files.graph_text);
-    td_free(j->start.frozen_then);
+    td_free(j->start.frozen_before);
     td_free(j->data.class_names);
     td_text_release(&j->files.config);
 }

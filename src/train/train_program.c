@@ -54,13 +54,14 @@ static td_status bind_scalars(job *j)
         const void *data;
     } rows[] = { { true, "lr", &j->inputs.lr },
                  { scales, TD_INPUT_SCALE, &j->inputs.scale },
-                 { scales || j->plan.acc > 1 || j->ranks.comm, TD_INPUT_INVERSE,
+                 { scales || j->plan.batches_per_step > 1 || j->ranks.comm, TD_INPUT_INVERSE,
                    &j->inputs.inverse },
-                 { j->plan.acc > 1, TD_INPUT_UPDATE, &j->inputs.update },
+                 { j->plan.batches_per_step > 1, TD_INPUT_UPDATE, &j->inputs.update },
                  { averages, TD_INPUT_EMA_KEEP, &j->inputs.ema[0] },
                  { averages, TD_INPUT_EMA_SHARE, &j->inputs.ema[1] },
-                 { averages && j->plan.acc > 1, TD_INPUT_EMA_BEFORE, &j->inputs.ema[2] },
-                 { averages && j->plan.acc > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
+                 { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_BEFORE,
+                   &j->inputs.ema[2] },
+                 { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
                  { j->data.mixup.batch > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
                  { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -73,7 +74,7 @@ static td_status bind_scalars(job *j)
 static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
-        (j->plan.acc == 1 && !j->ranks.comm && j->o.optimizer.ema < 0 &&
+        (j->plan.batches_per_step == 1 && !j->ranks.comm && j->o.optimizer.ema < 0 &&
          j->o.optimizer.type == TD_OPTIMIZER_SGD))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half precision: it excludes "
@@ -87,26 +88,26 @@ static int batches_held(const job *j)
     return ring + (j->data.val_set ? ring + 1 : 0);
 }
 
-static td_sgd_opts sgd_opts(const job *j)
+static td_step_opts step_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
-    return (td_sgd_opts){ .momentum = o->optimizer.momentum,
-                          .decay = o->optimizer.weight_decay,
-                          .nesterov = o->optimizer.nesterov,
-                          .smoothing = o->loss.label_smoothing,
-                          .decays_norms = o->optimizer.decays_bn,
-                          .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
-                          .optimizer = o->optimizer.type,
-                          .alpha = o->optimizer.rmsprop_alpha,
-                          .eps = o->optimizer.rmsprop_eps,
-                          .decay_rule = o->optimizer.decay_rule,
-                          .accumulates = j->plan.acc > 1,
-                          .ranks = j->ranks.n,
-                          .sums_in_order = o->batch.is_reproducible,
-                          .averages = o->optimizer.ema >= 0,
-                          .mixes = o->loss.mixup > 0,
-                          .frozen = o->optimizer.freeze,
-                          .freezes_norms = o->optimizer.freezes_bn };
+    return (td_step_opts){ .momentum = o->optimizer.momentum,
+                           .decay = o->optimizer.weight_decay,
+                           .nesterov = o->optimizer.nesterov,
+                           .smoothing = o->loss.label_smoothing,
+                           .decays_norms = o->optimizer.decays_bn,
+                           .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
+                           .optimizer = o->optimizer.type,
+                           .alpha = o->optimizer.rmsprop_alpha,
+                           .eps = o->optimizer.rmsprop_eps,
+                           .decay_rule = o->optimizer.decay_rule,
+                           .accumulates = j->plan.batches_per_step > 1,
+                           .ranks = j->ranks.n,
+                           .sums_in_order = o->batch.is_reproducible,
+                           .averages = o->optimizer.ema >= 0,
+                           .mixes = o->loss.mixup > 0,
+                           .frozen = o->optimizer.freeze,
+                           .freezes_norms = o->optimizer.freezes_bn };
 }
 
 /* The network for training images of `size` x `size` pixels. */
@@ -120,9 +121,9 @@ static td_model_opts model_at(const job *j, int size)
 static td_status graph_at(const job *j, int size, td_decay_groups *groups, td_graph **out)
 {
     const td_model_opts model = model_at(j, size);
-    td_sgd_opts sgd = sgd_opts(j);
-    sgd.groups = groups;
-    return td_training_graph(&model, j->o.batch.size, &sgd, out);
+    td_step_opts opts = step_opts(j);
+    opts.groups = groups;
+    return td_training_graph(&model, j->o.batch.size, &opts, out);
 }
 
 /* Check before the first epoch that the network accepts every size of the schedule. */
@@ -145,19 +146,19 @@ static td_status compile_first(job *j, const td_graph *g, td_compile_opts *c)
     const td_train_opts *o = &j->o;
     const int largest = td_sizes_largest(&j->data.sizes, j->compiled.size);
     const td_model_opts model = model_at(j, largest);
-    const td_sgd_opts sgd = sgd_opts(j);
-    const td_memory_share share = { .limit = o->memory_limit,
-                                    .model = &model,
-                                    .evaluated = &o->model,
-                                    .sgd = &sgd,
-                                    .amp = &o->amp,
-                                    .dev = j->dev,
-                                    .device = o->device.name,
-                                    .skip_passes = o->device.skip_passes,
-                                    .batch = o->batch.size,
-                                    .n_batches = batches_held(j),
-                                    .evaluates = j->data.val_set != NULL,
-                                    .saves = o->output.save_checkpoints || j->data.sizes.n > 0 };
+    const td_step_opts opts = step_opts(j);
+    const td_process_memory share = { .limit = o->memory_limit,
+                                      .model = &model,
+                                      .evaluated = &o->model,
+                                      .step_opts = &opts,
+                                      .amp = &o->amp,
+                                      .dev = j->dev,
+                                      .device = o->device.name,
+                                      .skip_passes = o->device.skip_passes,
+                                      .batch = o->batch.size,
+                                      .n_batches = batches_held(j),
+                                      .evaluates = j->data.val_set != NULL,
+                                      .saves = o->output.save_checkpoints || j->data.sizes.n > 0 };
     td_status st = TD_OK;
     td_graph *most = NULL;
     if (!o->memory_limit || largest == j->compiled.size) {
@@ -198,7 +199,7 @@ out:
 
 /* --- another size ----------------------------------------------------------------------------- */
 
-td_status td_train_program_fit(td_train_job *j)
+td_status td_train_program_resize(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
@@ -220,7 +221,7 @@ td_status td_train_program_fit(td_train_job *j)
     TD_OUT(td_compile(g, j->dev, &c, &j->program));
     TD_OUT(td_weights_load(kept, "the previous program",
                            &(td_load_opts){ .with_momentum = true,
-                                            .frozen_then = o->optimizer.freeze,
+                                            .frozen_before = o->optimizer.freeze,
                                             .frozen_now = o->optimizer.freeze },
                            j->program));
     TD_OUT(bind_scalars(j));

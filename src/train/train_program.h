@@ -13,6 +13,6 @@ td_status td_train_program_open(td_train_job *j) TD_CHECKED;
  * If epoch j->s.epoch has images of another size, compile another program and copy every parameter
  * of the old one into it.  After a failure j->program may be NULL.
  */
-td_status td_train_program_fit(td_train_job *j) TD_CHECKED;
+td_status td_train_program_resize(td_train_job *j) TD_CHECKED;
 
 #endif

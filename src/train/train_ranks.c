@@ -67,7 +67,7 @@ td_status td_train_agree(td_train_job *j)
     td_text_release(&text);
     TD_TRY(st);
     TD_TRY(td_weights_broadcast(j->program, j->ranks.comm, false));
-    return td_train_split_sums(j);
+    return td_train_clear_sums_on_other_ranks(j);
 }
 
 bool td_train_writes(const td_train_job *j)
@@ -77,13 +77,13 @@ bool td_train_writes(const td_train_job *j)
 
 /* --- step and epoch --------------------------------------------------------------------------- */
 
-/* `n_met`: bad images found by all ranks; an image found by two ranks counts twice. */
-static td_status share_bad_limit(job *j, int64_t n_met)
+/* `n_bad`: bad images found by all ranks; an image found by two ranks counts twice. */
+static td_status share_bad_limit(job *j, int64_t n_bad)
 {
-    if (n_met == j->ranks.n_bad_met)
+    if (n_bad == j->ranks.n_bad_last)
         return TD_OK;
-    j->ranks.n_bad_met = n_met;
-    if (n_met <= td_loader_bad_allowed(j->data.train_loader))
+    j->ranks.n_bad_last = n_bad;
+    if (n_bad <= td_loader_bad_allowed(j->data.train_loader))
         return TD_OK;
     /* bad.list is written even when the run fails */
     TD_TRY(
@@ -125,7 +125,8 @@ td_status td_train_share_statistics(td_train_job *j)
 
 static bool has_own_sums(const job *j)
 {
-    return j->ranks.comm && j->plan.acc > 1 && j->s.step.done > 0 && !j->o.batch.is_reproducible;
+    return j->ranks.comm && j->plan.batches_per_step > 1 && j->s.step.done > 0 &&
+           !j->o.batch.is_reproducible;
 }
 
 td_status td_train_share_sums(td_train_job *j)
@@ -133,14 +134,14 @@ td_status td_train_share_sums(td_train_job *j)
     return has_own_sums(j) ? td_weights_gather_sums(j->program, j->ranks.comm) : TD_OK;
 }
 
-td_status td_train_split_sums(td_train_job *j)
+td_status td_train_clear_sums_on_other_ranks(td_train_job *j)
 {
     return has_own_sums(j) && j->ranks.rank > 0 ? td_weights_clear_sums(j->program) : TD_OK;
 }
 
 /* --- going on with other ranks ---------------------------------------------------------------- */
 
-td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
+td_status td_train_convert_position(td_train_job *j, const char *path, int64_t batch)
 {
     const int64_t then = batch * j->s.ranks, now = (int64_t)j->o.batch.size * j->ranks.n;
     const int64_t samples = j->s.iteration * then;
@@ -165,7 +166,7 @@ td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch)
 
 td_status td_train_log_stragglers(td_train_job *j)
 {
-    const double worth = 0.1, worth_s = 1; /* share of the epoch, seconds: the least to log */
+    const double min_share = 0.1, min_seconds = 1; /* of the epoch; less is not logged */
     double own = td_program_waited_s(j->program) - j->ranks.waited_s;
     double *all = j->ranks.comm ? td_alloc((size_t)j->ranks.n, sizeof *all) : NULL;
     int least = 0;
@@ -181,7 +182,7 @@ td_status td_train_log_stragglers(td_train_job *j)
         most = all[r] > most ? all[r] : most;
     }
     const double late = st == TD_OK ? most - all[least] : 0;
-    if (late > worth_s && late > worth * (j->run.data_s + j->run.compute_s))
+    if (late > min_seconds && late > min_share * (j->run.data_s + j->run.compute_s))
         td_log(TD_LOG_INFO, "train", "%s is slow: other ranks waited %.1f s of %.1f s for it",
                td_comm_name(j->ranks.comm, least), late, j->run.data_s + j->run.compute_s);
     td_free(all);

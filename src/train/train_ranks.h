@@ -50,13 +50,13 @@ td_status td_train_share_statistics(td_train_job *j) TD_CHECKED;
 td_status td_train_share_sums(td_train_job *j) TD_CHECKED;
 
 /** After resuming inside a step: rank 0 keeps the gradient sums, the others clear theirs. */
-td_status td_train_split_sums(td_train_job *j) TD_CHECKED;
+td_status td_train_clear_sums_on_other_ranks(td_train_job *j) TD_CHECKED;
 
 /**
  * Convert the position in an epoch of a run with another number of ranks or batch size (`batch`) to
  * batches of this run.  TD_EARG: it is between two batches.
  */
-td_status td_train_move_place(td_train_job *j, const char *path, int64_t batch) TD_CHECKED;
+td_status td_train_convert_position(td_train_job *j, const char *path, int64_t batch) TD_CHECKED;
 
 /** Log one line if a rank keeps the others waiting. */
 td_status td_train_log_stragglers(td_train_job *j) TD_CHECKED;

@@ -17,18 +17,19 @@ typedef td_train_job job;
 
 #define SSD320_WARM_SHARE 0.08    /* share of all steps: 8000 of 100000, 2000 of 25000, ... */
 #define SSD320_WARM_BEGIN 0.43332 /* share of the peak learning rate */
-#define SSD300_FALLS      "43,54"
+#define SSD300_DROPS      "43,54"
 #define SSD300_BATCH      32 /* batch size for which --lr is given */
 
 /* Optimizer steps in so many epochs. */
 static int64_t steps_of(const job *j, int64_t epochs)
 {
-    return epochs * td_loader_batches(j->data.train_loader) / j->plan.acc;
+    return epochs * td_loader_batches(j->data.train_loader) / j->plan.batches_per_step;
 }
 
 static int64_t step_now(const job *j)
 {
-    return (j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration) / j->plan.acc;
+    return (j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration) /
+           j->plan.batches_per_step;
 }
 
 /* --- length ----------------------------------------------------------------------------------- */
@@ -63,8 +64,9 @@ static td_status plan_rate(job *j, int64_t steps)
         return plan_ssd320(j, steps);
     if (o->lr.warmup < 0)
         p->warmup = 0;
-    p->lr = o->lr.peak * (double)(o->batch.size * j->plan.acc * j->ranks.n) / SSD300_BATCH;
-    TD_TRY_MSG(td_lr_falls_parse(o->lr.multistep ? o->lr.multistep : SSD300_FALLS, p),
+    p->lr =
+        o->lr.peak * (double)(o->batch.size * j->plan.batches_per_step * j->ranks.n) / SSD300_BATCH;
+    TD_TRY_MSG(td_lr_drops_parse(o->lr.multistep ? o->lr.multistep : SSD300_DROPS, p),
                "--multistep");
     return TD_OK;
 }
@@ -75,10 +77,11 @@ td_status td_train_plan(td_train_job *j)
     const int64_t batches = td_loader_batches(j->data.train_loader);
     td_lr_steps epochs;
     if (o->validation.epochs)
-        TD_TRY_MSG(td_lr_falls_parse(o->validation.epochs, &epochs), "--evaluation");
+        TD_TRY_MSG(td_lr_drops_parse(o->validation.epochs, &epochs), "--evaluation");
     j->plan.planned_steps = o->length.num_steps > 0 ? o->length.num_steps : 0;
     if (j->plan.planned_steps) {
-        const int64_t all = (j->plan.planned_steps * j->plan.acc + batches - 1) / batches;
+        const int64_t all =
+            (j->plan.planned_steps * j->plan.batches_per_step + batches - 1) / batches;
         if (all > 1000000)
             return td_error(TD_EUSAGE,
                             "--num-train-steps: %lld steps are %lld epochs, wanted at most 1000000",
@@ -89,7 +92,7 @@ td_status td_train_plan(td_train_job *j)
                      j->plan.planned_steps ? j->plan.planned_steps : steps_of(j, o->length.epochs));
 }
 
-bool td_train_is_through(const td_train_job *j)
+bool td_train_is_finished(const td_train_job *j)
 {
     return j->plan.planned_steps && step_now(j) >= j->plan.planned_steps;
 }
@@ -101,7 +104,7 @@ int td_train_eval_batch(const td_train_opts *o)
     return o->validation.batch_size ? o->validation.batch_size : o->batch.size;
 }
 
-bool td_train_is_due(const td_train_job *j)
+bool td_train_is_validation_due(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int64_t epoch = j->s.epoch, n = o->length.epochs;
@@ -112,10 +115,10 @@ bool td_train_is_due(const td_train_job *j)
         return true;
     if (o->validation.count)
         return (epoch + 1) * o->validation.count / n > epoch * o->validation.count / n;
-    if (td_lr_falls_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan parsed it */
+    if (td_lr_drops_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan parsed it */
         td_error_clear();
-    for (int i = 0; i < at.n_falls; i++)
-        if (at.falls[i] == epoch)
+    for (int i = 0; i < at.n_drops; i++)
+        if (at.drops[i] == epoch)
             return true;
     return false;
 }
@@ -140,8 +143,8 @@ static double rate(const job *j)
     const int64_t step = step_now(j);
     switch (j->o.lr.rule) {
     case TD_LR_RULE_TF:
-        return td_lr_at_step(&lr, step, (double)batches / (double)j->plan.acc,
-                             j->o.batch.size * j->plan.acc * j->ranks.n);
+        return td_lr_at_step(&lr, step, (double)batches / (double)j->plan.batches_per_step,
+                             j->o.batch.size * j->plan.batches_per_step * j->ranks.n);
     case TD_LR_RULE_SSD320:
         return td_lr_ssd320(&j->plan.by_step, step);
     case TD_LR_RULE_SSD300:

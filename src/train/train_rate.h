@@ -10,10 +10,10 @@
 td_status td_train_plan(td_train_job *j) TD_CHECKED;
 
 /** Has the training finished its last planned step? */
-bool td_train_is_through(const td_train_job *j);
+bool td_train_is_finished(const td_train_job *j);
 
 /** Is a validation due after epoch j->s.epoch? */
-bool td_train_is_due(const td_train_job *j);
+bool td_train_is_validation_due(const td_train_job *j);
 
 /** Batch size of validation. */
 int td_train_eval_batch(const td_train_opts *o);

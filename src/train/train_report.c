@@ -47,7 +47,7 @@ static void say_decay_groups(td_train_job *j)
 }
 
 /* The fixed messages of the reference, in its order. */
-static void say_begin(td_train_job *j)
+static void log_begin(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int64_t from = j->s.epoch;
@@ -60,7 +60,7 @@ static void say_begin(td_train_job *j)
         td_report_log(j->log.report, "=> loaded checkpoint '%s' (epoch %lld)", o->start.resume,
                       (long long)from);
     }
-    td_report_log(j->log.report, "BSM: %lld", (long long)j->plan.acc);
+    td_report_log(j->log.report, "BSM: %lld", (long long)j->plan.batches_per_step);
     if (!o->optimizer.decays_bn && td_report_has_text(j->log.report))
         say_decay_groups(j);
     td_report_log(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
@@ -102,7 +102,7 @@ td_status td_train_report_open(td_train_job *j)
     j->log.sums.skipped_seen = j->s.scaler.skipped;
     TD_TRY(td_report_open(&ro, &j->log.report));
     TD_TRY(td_report_settings(j->log.report, td_text_get(&j->files.config), &o->model, &metadata));
-    say_begin(j);
+    log_begin(j);
     return TD_OK;
 }
 
@@ -129,7 +129,7 @@ void td_train_progress_begin(td_train_job *j)
     if (o->length.run_epochs >= 0)
         epochs = least(epochs, o->length.run_epochs - j->run.epochs - 1);
     if (o->length.run_steps >= 0)
-        left = (o->length.run_steps - j->run.steps) * j->plan.acc - j->s.step.done;
+        left = (o->length.run_steps - j->run.steps) * j->plan.batches_per_step - j->s.step.done;
     const int64_t here = least(whole, j->s.iteration + least(left, whole));
     snprintf(j->log.progress_what, sizeof j->log.progress_what, "epoch %lld, iteration",
              (long long)j->s.epoch);
@@ -168,7 +168,7 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
 static double logged_loss(const td_train_job *j, double loss)
 {
     const td_train_opts *o = &j->o;
-    return o->report.is_compat ? loss / (double)j->plan.acc : loss;
+    return o->report.is_compat ? loss / (double)j->plan.batches_per_step : loss;
 }
 
 static void add_step(td_train_job *j, double loss, double data_s, double compute_s)
@@ -232,7 +232,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
-static void say_epoch(const td_train_job *j, int64_t epoch, bool has_eval_result)
+static void log_epoch(const td_train_job *j, int64_t epoch, bool has_eval_result)
 {
     char scores[160], loss[TD_REAL_WORD];
     if (!is_plain(j))
@@ -277,7 +277,7 @@ td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const 
     if (v && td_report_has_tf_names(j->log.report))
         TD_TRY(td_tf_eval_report(v, j->o.validation.topk, n_warm(j), j->log.report));
     s->window = s->epoch = (td_step_sums){ 0 };
-    say_epoch(j, epoch, v != NULL);
+    log_epoch(j, epoch, v != NULL);
     return td_report_end(j->log.report);
 }
 

@@ -28,7 +28,7 @@ td_status td_train_settings_check(const td_train_opts *o)
 
 static void log_seed(const job *j)
 {
-    if (j->start.is_seed_of_clock)
+    if (j->start.is_seed_from_clock)
         td_log(TD_LOG_INFO, "train", "seed %lld, from the clock", (long long)j->o.batch.seed);
     if (j->start.has_seed && j->s.seed != j->start.resumed_seed)
         td_log(TD_LOG_WARN, "train",
@@ -46,7 +46,7 @@ static void log_groups(const job *j)
     if (j->o.batch.step_size >= 0)
         td_log(TD_LOG_INFO, "train",
                "batch size multiplier %lld: the weights are updated every %lld batches",
-               (long long)j->plan.acc, (long long)j->plan.acc);
+               (long long)j->plan.batches_per_step, (long long)j->plan.batches_per_step);
     if (j->o.optimizer.weight_decay <= 0)
         return;
     if (j->o.optimizer.decays_bn)
@@ -93,7 +93,7 @@ static void log_precision(const job *j)
     else if (s->kind == TD_SCALER_DYNAMIC)
         td_log(TD_LOG_INFO, "train",
                "dynamic loss scale %g (rule %s), doubled after %lld good steps", s->scale,
-               sets[s->set], (long long)s->interval);
+               sets[s->rule], (long long)s->interval);
     else if (half == TD_DT_F16)
         td_log(TD_LOG_WARN, "train",
                "f16 without loss scaling: gradients below 3e-8 become zero; use "
@@ -117,7 +117,7 @@ void td_train_settings_log(const td_train_job *j)
     td_log(TD_LOG_INFO, "train", "%s, %d classes, %lld images of %d x %d, batch %d, %d threads",
            name, o->model.num_classes, (long long)td_dataset_count(j->data.train_set),
            o->model.image_size, o->model.image_size, o->batch.size, td_threads());
-    if (j->start.is_arch_of_file)
+    if (j->start.is_arch_from_file)
         td_log(TD_LOG_INFO, "train", "using the network stored in '%s' (--arch not given)",
                o->start.pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",

@@ -55,7 +55,7 @@ static td_status check_place(job *j, const char *path)
                         "cannot continue with %lld batches per step",
                         path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
     if (j->s.ranks != j->ranks.n)
-        return td_train_move_place(j, path, batch);
+        return td_train_convert_position(j, path, batch);
     if (batch != j->o.batch.size)
         return td_error(TD_EARG,
                         "'%s' was saved inside an epoch, after %lld batches of %lld: it cannot "
@@ -110,7 +110,8 @@ static td_status read_checkpoint(job *j, const char *path)
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
     TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));
     TD_TRY(check_place(j, path));
-    TD_TRY(td_freeze_resume(j->start.tensors, path, o, j->s.step.done > 0, &j->start.frozen_then));
+    TD_TRY(
+        td_freeze_resume(j->start.tensors, path, o, j->s.step.done > 0, &j->start.frozen_before));
     TD_TRY(check_network(j, path));
     j->start.has_seed = !td_checkpoint_is_torch(j->start.tensors);
     if (td_checkpoint_is_torch(j->start.tensors))
@@ -125,7 +126,7 @@ static td_status read_weights(job *j, const char *path)
     td_train_opts *o = &j->o;
     if (td_model_is_default(&o->model) && td_weight_arch_apply(j->start.tensors, &o->model)) {
         TD_TRY(keep_graph_text(j));
-        j->start.is_arch_of_file = true;
+        j->start.is_arch_from_file = true;
         if (!o->model.image_size && !o->batch.image_size_schedule)
             o->model.image_size = td_weight_image_size(j->start.tensors);
     }
@@ -200,7 +201,7 @@ td_status td_train_start_load(td_train_job *j)
         head_names head;
         td_load_opts load = { .with_momentum = o->start.resume != NULL,
                               .model = &o->model,
-                              .frozen_then = j->start.frozen_then,
+                              .frozen_before = j->start.frozen_before,
                               .frozen_now = o->optimizer.freeze };
         TD_TRY(fresh_head(j, &head, &load));
         const char *path = o->start.resume ? o->start.resume : o->start.pretrained_weights;

@@ -24,7 +24,7 @@ enum { FRESH_MAX = 1000000 };
 /* --- which folder ----------------------------------------------------------------------------- */
 
 /* "resnet18-", from the architecture or a graph file's name; special characters become '_'. */
-static void fresh_stem(const td_model_opts *m, char *out, size_t n)
+static void run_name_prefix(const td_model_opts *m, char *out, size_t n)
 {
     const char *name = m->model ? td_path_base(m->model) : m->model_text ? "model" : m->arch;
     const char *dot = m->model ? strrchr(name, '.') : NULL;
@@ -43,17 +43,17 @@ static void fresh_stem(const td_model_opts *m, char *out, size_t n)
 /* The first runs/ARCH-N that does not exist. */
 static td_status choose_fresh(const td_model_opts *m, char **out)
 {
-    char stem[80], path[128];
-    fresh_stem(m, stem, sizeof stem);
+    char prefix[80], path[128];
+    run_name_prefix(m, prefix, sizeof prefix);
     for (int n = 1; n < FRESH_MAX; n++) {
-        snprintf(path, sizeof path, FRESH "/%s%d", stem, n);
+        snprintf(path, sizeof path, FRESH "/%s%d", prefix, n);
         if (td_path_exists(path))
             continue;
         *out = td_copy_text(path);
         return *out ? TD_OK : TD_ENOMEM;
     }
     return td_error(TD_EIO, "'" FRESH "' has no free number for another '%s': give --workspace",
-                    stem);
+                    prefix);
 }
 
 /* "a/b/" for the path "a/b/c", "./" for "c"; NULL: no memory */

@@ -14,7 +14,7 @@
 
 void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double decay)
 {
-    const td_sgd_opts sgd = { .momentum = 0.9, .decay = decay };
+    const td_step_opts sgd = { .momentum = 0.9, .decay = decay };
     td_graph *g;
     td_type t;
     *s = (td_detector_steps){ .c = c, .besides = c->is_tf ? 0 : decay };

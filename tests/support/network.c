@@ -180,9 +180,9 @@ static td_graph *own_graph(const td_network *n, const td_model_opts *opts)
 
 static td_graph *job_graph(const td_network *n, const td_model_opts *opts)
 {
-    const td_sgd_opts sgd = { .momentum = n->form.momentum,
-                              .decay = n->form.decay,
-                              .smoothing = n->c->label_smoothing };
+    const td_step_opts sgd = { .momentum = n->form.momentum,
+                               .decay = n->form.decay,
+                               .smoothing = n->c->label_smoothing };
     td_graph *g;
     expect_ok(td_training_graph(opts, n->c->batch, &sgd, &g));
     return g;

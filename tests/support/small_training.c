@@ -35,7 +35,7 @@ static void compile(td_small_training *t, td_precision precision, bool is_scaled
 {
     td_graph *g;
     td_model_opts model;
-    const td_sgd_opts sgd = { .momentum = 0.9, .decay = 1e-4, .is_scaled = is_scaled };
+    const td_step_opts sgd = { .momentum = 0.9, .decay = 1e-4, .is_scaled = is_scaled };
     const td_amp_opts amp = { .precision = precision };
     td_small_training_model(&model);
     expect_ok(td_training_graph(&model, TD_SMALL_BATCH, &sgd, &g));

@@ -36,9 +36,9 @@ static td_run_state some_state(void)
         .step = { .done = 1, .of = 4, .in_epoch = 1, .loss_sum = 0.75, .ema_before = 0.999 },
         .scaler = { .kind = TD_SCALER_DYNAMIC,
                     .scale = 65536,
-                    .good = 7,
+                    .good_steps = 7,
                     .skipped = 5,
-                    .in_row = 1 }
+                    .skipped_in_row = 1 }
     };
 }
 
@@ -57,9 +57,10 @@ static void expect_state(const td_run_state *is, const td_run_state *want)
     assert_true(is->step.loss_sum == want->step.loss_sum);
     assert_true(is->step.ema_before == want->step.ema_before);
     assert_int_equal(is->scaler.kind, want->scaler.kind);
-    assert_true(is->scaler.scale == want->scaler.scale && is->scaler.good == want->scaler.good);
+    assert_true(is->scaler.scale == want->scaler.scale &&
+                is->scaler.good_steps == want->scaler.good_steps);
     assert_true(is->scaler.skipped == want->scaler.skipped);
-    assert_true(is->scaler.in_row == want->scaler.in_row);
+    assert_true(is->scaler.skipped_in_row == want->scaler.skipped_in_row);
 }
 
 /* a set with that state, and with `state` as its text where it is not NULL */

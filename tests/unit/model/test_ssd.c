@@ -208,14 +208,14 @@ static void layers_begin_as_the_references_do(void **state)
 
 typedef struct {
     td_model_opts model;
-    td_sgd_opts sgd;
+    td_step_opts sgd;
     td_synthetic inputs;
     td_device *dev;
     td_program *p;
     float lr, scale, inverse, update, keep, share;
 } step;
 
-static void open_step(step *s, const char *arch, td_sgd_opts sgd, td_compile_opts c)
+static void open_step(step *s, const char *arch, td_step_opts sgd, td_compile_opts c)
 {
     *s = (step){ .sgd = sgd, .lr = 1e-3f, .scale = 8, .update = 1, .keep = 0.9f, .share = 0.1f };
     td_graph *g;
@@ -254,7 +254,7 @@ static double output(const step *s, const char *name)
 }
 
 /* the loss at the start, and after four steps in one place less */
-static void check_learns(const char *arch, td_sgd_opts sgd, const td_amp_opts *amp, double wanted,
+static void check_learns(const char *arch, td_step_opts sgd, const td_amp_opts *amp, double wanted,
                          double limit)
 {
     step s;
@@ -277,7 +277,7 @@ static void check_learns(const char *arch, td_sgd_opts sgd, const td_amp_opts *a
 static double first_loss(const char *arch)
 {
     step s;
-    open_step(&s, arch, (td_sgd_opts){ .momentum = 0.9 }, (td_compile_opts){ 0 });
+    open_step(&s, arch, (td_step_opts){ .momentum = 0.9 }, (td_compile_opts){ 0 });
     expect_ok(td_program_run(s.p));
     const double loss = output(&s, "loss");
     close_step(&s);
@@ -289,14 +289,14 @@ static void steps_learn_in_every_precision(void **state)
     (void)state;
     const td_amp_opts bf16 = { .precision = TD_PRECISION_BF16, .is_silent = true };
     const td_amp_opts fp16 = { .precision = TD_PRECISION_FP16, .is_silent = true };
-    const td_sgd_opts plain = { .momentum = 0.9, .decay = 4e-4 };
-    td_sgd_opts scaled = plain;
+    const td_step_opts plain = { .momentum = 0.9, .decay = 4e-4 };
+    td_step_opts scaled = plain;
     scaled.is_scaled = true;
     const double loss = first_loss("ssd320");
     check_learns("ssd320", plain, NULL, loss, 1e-6);
     check_learns("ssd320", plain, &bf16, loss, 2e-2);
     check_learns("ssd320", scaled, &fp16, loss, 1e-2);
-    td_sgd_opts averaged = plain;
+    td_step_opts averaged = plain;
     averaged.averages = true;
     check_learns("ssd320", averaged, NULL, loss, 1e-6);
 }
@@ -307,7 +307,7 @@ static void filters_alone_are_decayed(void **state)
     for (int i = 0; i < 2; i++) {
         td_decay_groups groups = { 0 };
         const td_model_opts o = opts_of(i ? "ssd300" : "ssd320", "resnet50", 0, 0);
-        const td_sgd_opts sgd = { .momentum = 0.9, .decay = 1e-4, .groups = &groups };
+        const td_step_opts sgd = { .momentum = 0.9, .decay = 1e-4, .groups = &groups };
         td_graph *g;
         int n_weights = 0;
         expect_ok(td_detector_training_graph(&o, 1, &sgd, &g));
@@ -332,7 +332,7 @@ static void a_frozen_backbone_keeps_its_statistics(void **state)
     step s;
     const char *frozen = "backbone.*";
     open_step(&s, "ssd320",
-              (td_sgd_opts){ .momentum = 0.9, .frozen = frozen, .freezes_norms = true },
+              (td_step_opts){ .momentum = 0.9, .frozen = frozen, .freezes_norms = true },
               (td_compile_opts){ 0 });
     const moments before[] = { moments_of(s.p, "backbone.bn1.running_mean"),
                                moments_of(s.p, "backbone.layer3.0.conv1.weight") };
@@ -350,7 +350,7 @@ static void less_memory_gives_the_same_bits(void **state)
 {
     (void)state;
     step all, less;
-    const td_sgd_opts sgd = { .momentum = 0.9 };
+    const td_step_opts sgd = { .momentum = 0.9 };
     open_step(&all, "ssd320", sgd, (td_compile_opts){ 0 });
     const td_memory_report m = td_program_memory(all.p);
     open_step(&less, "ssd320", sgd,

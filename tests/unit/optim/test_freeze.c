@@ -41,7 +41,7 @@ static void patterns_match_names(void **state)
             fail_msg("'%s' and '%s'", rows[i].patterns ? rows[i].patterns : "", rows[i].name);
 }
 
-static td_graph *graph(const char *arch, td_sgd_opts o)
+static td_graph *graph(const char *arch, td_step_opts o)
 {
     td_model_opts model;
     td_graph *g;
@@ -68,7 +68,7 @@ static void frozen_weights_have_no_gradient(void **state)
     const char *body = "conv1*,bn1*,layer*";
     td_freeze_counts n;
     for (int is_scaled = 0; is_scaled < 2; is_scaled++) {
-        td_sgd_opts o = { .frozen = body, .averages = true, .is_scaled = is_scaled };
+        td_step_opts o = { .frozen = body, .averages = true, .is_scaled = is_scaled };
         td_graph *g = graph("resnet18", o);
         expect_ok(td_freeze_count(g, body, false, &n));
         assert_int_equal(n.n, 60);
@@ -103,7 +103,7 @@ static void half_a_norm_is_none(void **state)
     (void)state;
     const char *list = "bn1.weight,layer1.0.bn1.*";
     td_freeze_counts n;
-    td_graph *g = graph("resnet18", (td_sgd_opts){ .frozen = list, .freezes_norms = true });
+    td_graph *g = graph("resnet18", (td_step_opts){ .frozen = list, .freezes_norms = true });
     expect_ok(td_freeze_count(g, list, true, &n));
     assert_int_equal(n.n, 3);
     assert_int_equal(n.n_norms, 1);
@@ -115,7 +115,7 @@ static void bad_lists_are_refused(void **state)
 {
     (void)state;
     td_freeze_counts n;
-    td_graph *g = graph("resnet18", (td_sgd_opts){ 0 });
+    td_graph *g = graph("resnet18", (td_step_opts){ 0 });
     expect_error(td_freeze_count(g, "conv1*,bm1.*", false, &n), TD_EUSAGE,
                  "no weight matches 'bm1.*'; the nearest is 'bn1.*'");
     expect_error(td_freeze_count(g, "layer1", false, &n), TD_EUSAGE,
@@ -133,7 +133,7 @@ static td_status build_frozen(void)
 {
     td_model_opts model;
     td_graph *g = NULL;
-    const td_sgd_opts o = { .averages = true, .frozen = "bn1*", .freezes_norms = true };
+    const td_step_opts o = { .averages = true, .frozen = "bn1*", .freezes_norms = true };
     td_small_training_model(&model);
     const td_status st = td_training_graph(&model, TD_SMALL_BATCH, &o, &g);
     if (st == TD_OK)

@@ -12,7 +12,7 @@
 
 #define VARIABLE "TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING"
 
-static td_scaler dynamic(td_scaler_set set)
+static td_scaler dynamic(td_scaler_rule set)
 {
     td_scaler s;
     td_scaler_begin(&s, TD_SCALER_DYNAMIC, set, 0, 0);
@@ -37,7 +37,7 @@ static void every_rule_has_its_numbers(void **state)
 {
     (void)state;
     static const struct {
-        td_scaler_set set;
+        td_scaler_rule set;
         double start;
         int interval;
         double floor, ceiling;
@@ -70,16 +70,16 @@ static void the_worked_example(void **state)
     td_scaler s = dynamic(TD_SCALER_TF);
     overflows(&s, 2);
     assert_true(s.scale == 8192);
-    assert_int_equal(s.good, 0);
+    assert_int_equal(s.good_steps, 0);
     assert_int_equal(s.skipped, 2);
-    assert_int_equal(s.in_row, 2);
+    assert_int_equal(s.skipped_in_row, 2);
     good(&s, 1999);
     assert_true(s.scale == 8192);
-    assert_int_equal(s.good, 1999);
-    assert_int_equal(s.in_row, 0);
+    assert_int_equal(s.good_steps, 1999);
+    assert_int_equal(s.skipped_in_row, 0);
     good(&s, 1);
     assert_true(s.scale == 16384);
-    assert_int_equal(s.good, 0);
+    assert_int_equal(s.good_steps, 0);
     assert_int_equal(s.skipped, 2);
 
     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_TF, 1, 0);
@@ -93,7 +93,7 @@ static void an_overflow_starts_the_count_again(void **state)
     td_scaler s = dynamic(TD_SCALER_PYTORCH);
     good(&s, 1999);
     overflows(&s, 1);
-    assert_int_equal(s.good, 0);
+    assert_int_equal(s.good_steps, 0);
     good(&s, 1999);
     assert_true(s.scale == 32768);
     good(&s, 1);
@@ -107,7 +107,7 @@ static void a_growth_at_the_end_of_the_range_starts_it_too(void **state)
     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_TF, 0x1p127, 3);
     good(&s, 3);
     assert_true(s.scale == 0x1p127);
-    assert_int_equal(s.good, 0);
+    assert_int_equal(s.good_steps, 0);
     td_scaler_begin(&s, TD_SCALER_DYNAMIC, TD_SCALER_APEX, 0x1.8p23, 2);
     good(&s, 2);
     assert_true(s.scale == 0x1p24);
@@ -132,9 +132,9 @@ static void a_static_scale_skips_and_stays(void **state)
     overflows(&s, 3);
     assert_true(s.scale == 128);
     assert_int_equal(s.skipped, 3);
-    assert_int_equal(s.in_row, 3);
+    assert_int_equal(s.skipped_in_row, 3);
     good(&s, 1);
-    assert_int_equal(s.in_row, 0);
+    assert_int_equal(s.skipped_in_row, 0);
 }
 
 static void no_scaling_skips_nothing(void **state)
@@ -144,7 +144,7 @@ static void no_scaling_skips_nothing(void **state)
     td_scaler_begin(&s, TD_SCALER_NONE, TD_SCALER_TF, 128, 1);
     assert_false(td_scaler_step(&s, false));
     assert_false(td_scaler_step(&s, true));
-    assert_true(s.scale == 1 && s.skipped == 0 && s.good == 0);
+    assert_true(s.scale == 1 && s.skipped == 0 && s.good_steps == 0);
     assert_true(td_scaler_scale(&s) == 1 && td_scaler_inverse(&s) == 1);
 }
 
@@ -164,14 +164,14 @@ static void scale_and_inverse_are_rounded_once(void **state)
 static void a_checkpoint_s_scale_goes_on(void **state)
 {
     (void)state;
-    td_scaler saved = { .kind = TD_SCALER_DYNAMIC, .scale = 512, .good = 7, .skipped = 9 };
-    saved.in_row = 2;
+    td_scaler saved = { .kind = TD_SCALER_DYNAMIC, .scale = 512, .good_steps = 7, .skipped = 9 };
+    saved.skipped_in_row = 2;
     td_scaler s = dynamic(TD_SCALER_TF);
     td_scaler_resume(&s, &saved);
     assert_true(s.scale == 512);
-    assert_int_equal(s.good, 7);
+    assert_int_equal(s.good_steps, 7);
     assert_int_equal(s.skipped, 9);
-    assert_int_equal(s.in_row, 2);
+    assert_int_equal(s.skipped_in_row, 2);
     assert_int_equal(s.interval, 2000);
 
     /* a static one is what its option says, and one that only begins has its own start */
@@ -183,7 +183,7 @@ static void a_checkpoint_s_scale_goes_on(void **state)
     s = dynamic(TD_SCALER_PYTORCH);
     td_scaler_resume(&s, &saved);
     assert_true(s.scale == 65536);
-    assert_int_equal(s.good, 0);
+    assert_int_equal(s.good_steps, 0);
 }
 
 /* --- options ---------------------------------------------------------------------------------- */
@@ -207,12 +207,12 @@ static td_scaler chosen(asked a, td_dtype half)
     return s;
 }
 
-static void expect_chosen(asked a, td_dtype half, td_scaler_kind kind, td_scaler_set set,
+static void expect_chosen(asked a, td_dtype half, td_scaler_kind kind, td_scaler_rule set,
                           double scale)
 {
     td_scaler s = chosen(a, half);
     assert_string_equal(td_scaler_kind_name(s.kind), td_scaler_kind_name(kind));
-    assert_int_equal(s.set, set);
+    assert_int_equal(s.rule, set);
     assert_true(s.scale == scale);
 }
 

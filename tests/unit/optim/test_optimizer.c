@@ -37,7 +37,7 @@ typedef struct {
 } training;
 
 /* momentum 0.9, decay 1e-3; `text` NULL: the small network with batch norm */
-static void begin(training *t, const char *device, const char *text, int batch, td_sgd_opts o)
+static void begin(training *t, const char *device, const char *text, int batch, td_step_opts o)
 {
     td_model_opts model;
     td_graph *g;
@@ -138,9 +138,9 @@ static size_t snapshot(const training *t, bool with_step, char *out)
 static void four_batches_are_one_large(const char *device, bool is_scaled)
 {
     training large, small;
-    begin(&large, device, without_norm, PARTS * N, (td_sgd_opts){ .nesterov = true });
+    begin(&large, device, without_norm, PARTS * N, (td_step_opts){ .nesterov = true });
     begin(&small, device, without_norm, N,
-          (td_sgd_opts){ .nesterov = true, .accumulates = true, .is_scaled = is_scaled });
+          (td_step_opts){ .nesterov = true, .accumulates = true, .is_scaled = is_scaled });
     small.scale = is_scaled ? 1024 : 1;
     small.inverse = 1 / (small.scale * PARTS);
     for (int step = 0; step < 3; step++) {
@@ -174,7 +174,7 @@ static void only_the_last_batch_updates(void **state)
     static char before[16384], after[16384];
     float mean[8], moved[8], w[1024], same[1024];
     training t;
-    begin(&t, "cpu", NULL, N, (td_sgd_opts){ .accumulates = true });
+    begin(&t, "cpu", NULL, N, (td_step_opts){ .accumulates = true });
     t.inverse = 0.5f;
     get(&t, "bn1.running_mean", mean);
     const int64_t n = get(&t, "conv1.weight", w);
@@ -209,7 +209,7 @@ static void one_bad_batch_drops_the_step(const char *device)
     static char before[16384], after[16384];
     training t;
     begin(&t, device, NULL, N,
-          (td_sgd_opts){ .accumulates = true, .averages = true, .is_scaled = true });
+          (td_step_opts){ .accumulates = true, .averages = true, .is_scaled = true });
     t.scale = 16;
     t.inverse = 1 / (t.scale * 2);
     set_factors(&t, 0.5, 0.5);
@@ -247,7 +247,7 @@ static void averages_follow(const char *device, int of, bool is_scaled)
     char name[64];
     training t;
     begin(&t, device, NULL, N,
-          (td_sgd_opts){ .accumulates = of > 1, .averages = true, .is_scaled = is_scaled });
+          (td_step_opts){ .accumulates = of > 1, .averages = true, .is_scaled = is_scaled });
     t.inverse = 1.0f / (float)of;
     for (int i = 0; i < NAMES; i++)
         get(&t, names[i], wanted[i]);
@@ -309,9 +309,9 @@ static void norms_are_found_by_name_or_by_use(void **state)
         td_decay_groups groups = { 0 };
         td_model_opts model;
         td_graph *g;
-        const td_sgd_opts o = { .decay_rule = rows[i].rule,
-                                .decays_norms = rows[i].decays_norms,
-                                .groups = &groups };
+        const td_step_opts o = { .decay_rule = rows[i].rule,
+                                 .decays_norms = rows[i].decays_norms,
+                                 .groups = &groups };
         td_model_defaults(&model);
         model.arch = rows[i].arch;
         model.num_classes = 10;
@@ -334,12 +334,12 @@ static void no_memory_is_an_error(void **state)
     td_model_opts model;
     td_graph *g = NULL;
     td_decay_groups groups = { 0 };
-    const td_sgd_opts o = { .is_scaled = true,
-                            .accumulates = true,
-                            .averages = true,
-                            .mixes = true,
-                            .decay_rule = TD_DECAY_README,
-                            .groups = &groups };
+    const td_step_opts o = { .is_scaled = true,
+                             .accumulates = true,
+                             .averages = true,
+                             .mixes = true,
+                             .decay_rule = TD_DECAY_README,
+                             .groups = &groups };
     td_small_training_model(&model);
     td_status st = TD_ENOMEM;
     for (int64_t n = 1; st != TD_OK; n++) {

@@ -154,7 +154,7 @@ static void no_memory_is_an_error(void **state)
     (void)state;
     td_model_opts model;
     td_graph *g = NULL;
-    const td_sgd_opts sgd = { .is_scaled = true };
+    const td_step_opts sgd = { .is_scaled = true };
     td_small_training_model(&model);
     td_status st = TD_ENOMEM;
     for (int64_t n = 1; st != TD_OK; n++) {

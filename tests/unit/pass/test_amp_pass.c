@@ -184,7 +184,7 @@ static const row ssd300[] = {
 /* clang-format on */
 
 /* the graph of a training step as it comes to the pass */
-static td_graph *training_with(const char *arch, td_sgd_opts sgd)
+static td_graph *training_with(const char *arch, td_step_opts sgd)
 {
     td_model_opts model;
     const td_pass *pass;
@@ -204,7 +204,7 @@ static td_graph *training_with(const char *arch, td_sgd_opts sgd)
 
 static td_graph *training(const char *arch)
 {
-    return training_with(arch, (td_sgd_opts){ .momentum = 0.9, .decay = 1e-4 });
+    return training_with(arch, (td_step_opts){ .momentum = 0.9, .decay = 1e-4 });
 }
 
 static td_graph *passed(const char *name, const td_graph *g, const td_amp_opts *o)
@@ -452,11 +452,11 @@ static void sums_over_batches_and_ranks_are_float32(void **state)
     (void)state;
     static const char *const archs[] = { "resnet50", "ssd320" };
     for (int i = 0; i < 2 * N_MODES; i++) {
-        td_graph *g = training_with(archs[i % 2], (td_sgd_opts){ .momentum = 0.9,
-                                                                 .decay = 1e-4,
-                                                                 .is_scaled = true,
-                                                                 .accumulates = true,
-                                                                 .ranks = 2 });
+        td_graph *g = training_with(archs[i % 2], (td_step_opts){ .momentum = 0.9,
+                                                                  .decay = 1e-4,
+                                                                  .is_scaled = true,
+                                                                  .accumulates = true,
+                                                                  .ranks = 2 });
         td_graph *mixed = passed("amp", g, &modes[i / 2]), *fused = passed("fuse", mixed, NULL);
         int n_sums = 0, n_exchanged = 0, n_asked = 0, n_unscaled = 0;
         for (int k = 0; k < fused->n_nodes; k++) {

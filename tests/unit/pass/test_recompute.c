@@ -100,7 +100,7 @@ static outcome train(int precision, const char *skip)
     td_device *dev;
     td_program *p;
     td_graph *g;
-    const td_sgd_opts sgd = { .momentum = 0.9 };
+    const td_step_opts sgd = { .momentum = 0.9 };
     const td_amp_opts amp = { .precision = (td_precision)precision, .is_silent = true };
     float *images = malloc(FLOATS * sizeof *images), lr = 0.05f;
     int64_t labels[BATCH];

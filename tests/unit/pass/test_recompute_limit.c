@@ -272,7 +272,7 @@ static void run_twice(td_program *p, const task *t, outcome *o)
 
 static outcome train(const task *t)
 {
-    const td_sgd_opts sgd = { .momentum = 0.9, .is_scaled = t->precision == TD_PRECISION_FP16 };
+    const td_step_opts sgd = { .momentum = 0.9, .is_scaled = t->precision == TD_PRECISION_FP16 };
     const td_amp_opts amp = { .precision = (td_precision)t->precision, .is_silent = true };
     outcome o = { 0 };
     td_model_opts model;

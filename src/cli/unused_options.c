@@ -1,12 +1,12 @@
 /*
- * scope.c -- tables of the options that a job of a verb does not read
+ * unused_options.c -- tables of the options that a job of a verb does not read
  *
  *   never[]   options without effect in any verb, with the reason (rows of kind ACCEPTED have it)
  *   jobs[]    a verb's other jobs (train --evaluate, inspect memory ...) with the options they read
  *   unread[]  options that no job of a verb reads
  *   needs[]   options that require another option
  */
-#include "cli/scope.h"
+#include "cli/unused_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -265,7 +265,7 @@ static void add_need(report *r, const char *subject, const need_row *need)
     td_text_release(&why);
 }
 
-bool td_scope_is_unread(const td_verb *verb, const char *option)
+bool td_unused_options_has(const td_verb *verb, const char *option)
 {
     for (int i = 0; i < N_UNREAD; i++)
         if (strcmp(unread[i].verb, verb->name) == 0 && is_word(unread[i].options, option))
@@ -324,14 +324,15 @@ static td_status write(report *r)
                         : TD_OK;
 }
 
-td_status td_scope_report(const td_verb *verb, const char *job, const td_field_group *groups,
-                          int argc, char **argv, td_arena *arena)
+td_status td_unused_options_report(const td_verb *verb, const char *job,
+                                   const td_field_group *groups, int argc, char **argv,
+                                   td_arena *arena)
 {
     report r = { .verb = verb, .groups = groups };
     for (int i = 0; job && i < N_JOBS; i++)
         if (strcmp(jobs[i].verb, verb->name) == 0 && strcmp(jobs[i].job, job) == 0)
             r.job = &jobs[i];
-    td_status st = td_options_visit(groups, argc, argv, verb->hands_on, visit, &r, arena);
+    td_status st = td_options_visit(groups, argc, argv, verb->passes_arguments, visit, &r, arena);
     if (st == TD_OK)
         st = write(&r);
     td_text_release(&r.unread);
