@@ -112,10 +112,10 @@ static void add_scaler(td_text *j, const td_run_state *s)
 /* Add the position inside a step; nothing if a step has one batch. */
 static void add_step(td_text *j, const td_step_state *s)
 {
-    if (s->of <= 1)
+    if (s->n_batches <= 1)
         return;
     td_text_add(j, ", \"step\": {\"done\": %lld, \"of\": %lld, \"in_epoch\": %lld",
-                (long long)s->done, (long long)s->of, (long long)s->in_epoch);
+                (long long)s->done, (long long)s->n_batches, (long long)s->in_epoch);
     add_real(j, "loss_sum", s->loss_sum);
     add_real(j, "ema_before", s->ema_before);
     td_text_add(j, "}");
@@ -239,16 +239,16 @@ static td_status read_scaler(const td_json *state, td_run_state *s)
 static td_status read_step(const td_json *state, td_step_state *s)
 {
     const td_json *j = td_json_get(state, "step");
-    *s = (td_step_state){ .of = 1, .ema_before = 1 };
+    *s = (td_step_state){ .n_batches = 1, .ema_before = 1 };
     if (!j)
         return TD_OK;
     TD_TRY(td_json_int(j, "done", &s->done));
-    TD_TRY(td_json_int(j, "of", &s->of));
+    TD_TRY(td_json_int(j, "of", &s->n_batches));
     TD_TRY(td_json_int(j, "in_epoch", &s->in_epoch));
     TD_TRY(read_real(j, "loss_sum", &s->loss_sum));
     TD_TRY(td_json_number(j, "ema_before", &s->ema_before));
-    if (s->of < 1 || s->done < 0 || s->done >= s->of || s->in_epoch < 0 || s->in_epoch > s->done ||
-        !(s->ema_before >= 0 && s->ema_before <= 1))
+    if (s->n_batches < 1 || s->done < 0 || s->done >= s->n_batches || s->in_epoch < 0 ||
+        s->in_epoch > s->done || !(s->ema_before >= 0 && s->ema_before <= 1))
         return td_error(TD_EFORMAT, "its position inside an optimizer step is out of range");
     return TD_OK;
 }

@@ -32,10 +32,10 @@
 
 /* The position inside an optimizer step of several batches. */
 typedef struct {
-    int64_t done, of;  /* finished batches of the step, and their total number, at least 1 */
-    int64_t in_epoch;  /* finished batches of the step in this epoch */
-    double loss_sum;   /* sum of their losses */
-    double ema_before; /* product of the finished batches' factors for the averages */
+    int64_t done, n_batches; /* finished batches of the step, and their total number, at least 1 */
+    int64_t in_epoch;        /* finished batches of the step in this epoch */
+    double loss_sum;         /* sum of their losses */
+    double ema_before;       /* product of the finished batches' factors for the averages */
 } td_step_state;
 
 /** The state of a run. */

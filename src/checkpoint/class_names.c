@@ -53,7 +53,7 @@ static td_status add_name(td_class_names *c, size_t *cap, const char *name)
     return TD_OK;
 }
 
-static char *trimmed(char *line)
+static char *strip_spaces(char *line)
 {
     line += strspn(line, SPACES);
     size_t n = strlen(line);
@@ -75,7 +75,7 @@ static td_status read_lines(char *text, const char *path, td_class_names *c)
         if (end)
             *end++ = '\0';
         n_lines++;
-        line = trimmed(line);
+        line = strip_spaces(line);
         if (!*line) {
             first_empty = first_empty ? first_empty : n_lines;
             continue;

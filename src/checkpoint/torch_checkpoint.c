@@ -272,9 +272,11 @@ static td_status set_state(reader *r)
 {
     const char *epoch = td_tensors_meta(r->raw, "torch.epoch");
     const char *best = td_tensors_meta(r->raw, "torch.best_prec1");
-    td_run_state s = {
-        .ranks = 1, .best = -1, .last = -1, .last_second = -1, .step = { .of = 1, .ema_before = 1 }
-    };
+    td_run_state s = { .ranks = 1,
+                       .best = -1,
+                       .last = -1,
+                       .last_second = -1,
+                       .step = { .n_batches = 1, .ema_before = 1 } };
     if (!epoch || !td_text_to_int(epoch, &s.epoch) || s.epoch < 0 || s.epoch > EPOCH_MAX)
         return td_error(TD_EFORMAT, "its epoch is %s, wanted 0 to %d", epoch ? epoch : "absent",
                         EPOCH_MAX);

@@ -49,15 +49,15 @@ static void add(writer *w, const td_tensor *x)
         w->order[w->n++] = tracked;
 }
 
-/* Order the tensors; `held` delays a block's squeeze-and-excitation until after its shortcut. */
+/* Order the tensors.  A block's squeeze-and-excitation is `delayed` until after its shortcut. */
 static td_status order_tensors(writer *w)
 {
     const size_t n = td_tensors_count(w->t);
-    size_t n_held = 0;
-    const td_tensor **held = td_alloc(n + 1, sizeof *held);
+    size_t n_delayed = 0;
+    const td_tensor **delayed = td_alloc(n + 1, sizeof *delayed);
     w->order = td_alloc(2 * n + 1, sizeof *w->order);
-    if (!held || !w->order) {
-        td_free((void *)held);
+    if (!delayed || !w->order) {
+        td_free((void *)delayed);
         return TD_ENOMEM;
     }
     for (size_t i = 0; i < n; i++) {
@@ -65,17 +65,17 @@ static td_status order_tensors(writer *w)
         if (td_weight_prefix(x->name) || td_text_ends(x->name, TRACKED))
             continue;
         if (w->is_reference && strstr(x->name, ".se.")) {
-            held[n_held++] = x;
+            delayed[n_delayed++] = x;
             continue;
         }
-        for (size_t k = 0; k < n_held && !strstr(x->name, ".downsample."); k++)
-            add(w, held[k]);
-        n_held = strstr(x->name, ".downsample.") ? n_held : 0;
+        for (size_t k = 0; k < n_delayed && !strstr(x->name, ".downsample."); k++)
+            add(w, delayed[k]);
+        n_delayed = strstr(x->name, ".downsample.") ? n_delayed : 0;
         add(w, x);
     }
-    for (size_t k = 0; k < n_held; k++)
-        add(w, held[k]);
-    td_free((void *)held);
+    for (size_t k = 0; k < n_delayed; k++)
+        add(w, delayed[k]);
+    td_free((void *)delayed);
     return TD_OK;
 }
 

@@ -460,11 +460,11 @@ int td_weights_classes(const td_tensors *t)
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out)
+td_status td_tracked_read(const td_tensors *t, int64_t batches_at_start, td_tracked *out)
 {
     char name[256];
     int64_t n;
-    out->begin = begin;
+    out->batches_at_start = batches_at_start;
     for (size_t i = 0; i < td_tensors_count(t); i++) {
         const td_tensor *x = td_tensors_at(t, i);
         if (!td_text_ends(x->name, TRACKED) || x->dtype != TD_DT_I64 || x->n_bytes != sizeof n)
@@ -472,18 +472,18 @@ td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out)
         memcpy(&n, x->data, sizeof n);
         td_weight_name(x->name, name);
         if (n > 0 && n < INT64_MAX)
-            TD_TRY(td_map_set(&out->own, name, (void *)(uintptr_t)(n + 1)));
+            TD_TRY(td_map_set(&out->from_file, name, (void *)(uintptr_t)(n + 1)));
     }
     return TD_OK;
 }
 
 void td_tracked_release(td_tracked *k)
 {
-    td_map_release(&k->own);
+    td_map_release(&k->from_file);
 }
 
 /* Do the patterns match scale and shift of this norm? */
-static bool is_still(const char *patterns, const char *norm, int n)
+static bool is_norm_frozen(const char *patterns, const char *norm, int n)
 {
     char name[300];
     snprintf(name, sizeof name, "%.*s.weight", n, norm);
@@ -497,11 +497,12 @@ static bool is_still(const char *patterns, const char *norm, int n)
 static int64_t batches_of(const td_tracked *k, const char *name, int n_norm, int64_t batches)
 {
     char classifiers[256];
-    const void *own = td_map_get(&k->own, name);
-    if (!own && classifier_name(name, classifiers))
-        own = td_map_get(&k->own, classifiers);
-    const int64_t before = own ? (int64_t)(uintptr_t)own - 1 : 0;
-    return before + (is_still(k->still, name, n_norm) ? 0 : batches - k->begin);
+    const void *in_file = td_map_get(&k->from_file, name);
+    if (!in_file && classifier_name(name, classifiers))
+        in_file = td_map_get(&k->from_file, classifiers);
+    const int64_t before = in_file ? (int64_t)(uintptr_t)in_file - 1 : 0;
+    return before +
+           (is_norm_frozen(k->frozen_norms, name, n_norm) ? 0 : batches - k->batches_at_start);
 }
 
 static td_status save_tracked(td_tensors *t, const char *running_var, int64_t batches,
@@ -612,7 +613,7 @@ static void *room_for(const td_program *p)
     return td_alloc((size_t)most, 1);
 }
 
-td_status td_weights_share(td_program *from, const char *prefix, td_program *to)
+td_status td_weights_copy(td_program *from, const char *prefix, td_program *to)
 {
     td_status st = TD_OK;
     char source[300];
@@ -633,7 +634,7 @@ out:
 }
 
 /* Initialize averages first: pending values may belong to an average. */
-td_status td_weights_begin(td_program *p, const td_tensors *file)
+td_status td_weights_init_missing(td_program *p, const td_tensors *file)
 {
     static const char *const prefixes[] = { TD_EMA_PREFIX, TD_PENDING_PREFIX };
     td_status st = TD_OK;

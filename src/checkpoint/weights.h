@@ -60,13 +60,14 @@ enum { TD_SAVE_STATE = 1, TD_SAVE_EMA = 2, TD_SAVE_STEP = 4 };
  * the run started, plus the run's batches unless the norm's statistics are frozen.
  */
 typedef struct td_tracked {
-    td_map own;        /* that file's: "bn1.num_batches_tracked" -> count + 1 as a pointer */
-    int64_t begin;     /* batches_tracked at the start of the run */
-    const char *still; /* patterns of scale and shift of norms with frozen statistics, or NULL */
+    td_map from_file;         /* that file's: "bn1.num_batches_tracked" -> count + 1 as a pointer */
+    int64_t batches_at_start; /* batches_tracked at the start of the run */
+    const char *frozen_norms; /* patterns of scale and shift of frozen norms, or NULL */
 } td_tracked;
 
-/** Read `own` from a file; release it even after a failure. */
-td_status td_tracked_read(const td_tensors *t, int64_t begin, td_tracked *out) TD_CHECKED;
+/** Read `from_file`; release it even after a failure. */
+td_status td_tracked_read(const td_tensors *t, int64_t batches_at_start,
+                          td_tracked *out) TD_CHECKED;
 void td_tracked_release(td_tracked *k);
 
 /**
@@ -88,7 +89,7 @@ td_status td_weights_check_finite(const td_tensors *t, bool with_step) TD_CHECKE
  * Initialize state that `file` (already loaded, or NULL) does not have: averages with the averaged
  * values, pending statistics with the current ones.
  */
-td_status td_weights_begin(td_program *p, const td_tensors *file) TD_CHECKED;
+td_status td_weights_init_missing(td_program *p, const td_tensors *file) TD_CHECKED;
 
 /** The length of the prefix of a parameter's name, "momentum.", "ema.", ...; 0: none. */
 size_t td_weight_prefix(const char *name);
@@ -100,7 +101,7 @@ int64_t td_weights_batches(const td_tensors *t);
  * Copy to every parameter of `to` the parameter `prefix` + name of `from` (prefix "" or "ema."), or
  * the one without prefix for a frozen weight.
  */
-td_status td_weights_share(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
+td_status td_weights_copy(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
 
 /** Convert class names to a JSON array and back; free *names with td_texts_free. */
 td_status td_classes_to_json(int n, const char *const *names, td_text *out) TD_CHECKED;

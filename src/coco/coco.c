@@ -244,7 +244,7 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
     }
     td_coco_subject about = subject("image", &id, number, at);
     TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
-    if (r->opts.keeps_odd) {
+    if (r->opts.keeps_invalid) {
         if (!is_good)
             return TD_OK;
         return keep_image(
@@ -307,7 +307,7 @@ static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number,
     }
     td_coco_subject about = subject("category", &id, number, at);
     TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
-    if (is_good && r->opts.keeps_odd && (!text || !*text))
+    if (is_good && r->opts.keeps_invalid && (!text || !*text))
         TD_TRY(name_by_id(r->out, id.whole, &name, &text));
     TD_TRY(want(r, &about, &name, "name", "a text", &is_good));
     if (is_good && !*text) {

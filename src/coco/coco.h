@@ -69,7 +69,7 @@ typedef struct {
     bool is_strict; /* the first bad entry is an error */
     /* Like pycocotools: keep boxes without area or outside their image; an image needs only an id
        (size 0, name ""), and so does a category, whose name is its id. */
-    bool keeps_odd;
+    bool keeps_invalid;
 } td_coco_opts;
 
 /**

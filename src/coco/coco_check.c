@@ -163,7 +163,7 @@ static td_status check_box(td_coco_reading *r, const td_coco_raw *x, const td_co
 {
     const td_coco_annotation *a = &x->a;
     const td_coco_image *p = &r->out->images[a->image];
-    *is_good = r->opts.keeps_odd;
+    *is_good = r->opts.keeps_invalid;
     if (*is_good)
         return TD_OK;
     if (a->width <= 0 || a->height <= 0)

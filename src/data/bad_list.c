@@ -27,7 +27,7 @@ td_status td_bad_list_open(td_bad_list *l, const char *path, bool is_continued)
 }
 
 /* Collect the lines already written. */
-static td_status know(const char *lines, td_map *known)
+static td_status collect_known_lines(const char *lines, td_map *known)
 {
     td_text line = { 0 };
     td_status st = TD_OK;
@@ -96,12 +96,12 @@ td_status td_bad_list_write(td_bad_list *l, const td_loader *train, const td_loa
     td_status st = TD_OK;
     if (!l->path)
         return TD_OK;
-    TD_OUT(know(l->known, &known));
+    TD_OUT(collect_known_lines(l->known, &known));
     add_lines(&known, train, &own);
     add_lines(&known, val, &own);
-    if (l->elsewhere) {
-        TD_OUT(know(td_text_get(&own), &known));
-        TD_OUT(add_missing(l->elsewhere, &known, &own));
+    if (l->other_ranks) {
+        TD_OUT(collect_known_lines(td_text_get(&own), &known));
+        TD_OUT(add_missing(l->other_ranks, &known, &own));
     }
     TD_OUT(td_text_status(&own));
     if (own.len > l->n_written) {
@@ -127,13 +127,13 @@ static td_status take_lines(void *ctx, int rank, const void *bytes, size_t n)
 }
 
 /* Replace the lines of the other ranks. */
-static td_status set_elsewhere(td_bad_list *l, const char *lines)
+static td_status set_other_ranks(td_bad_list *l, const char *lines)
 {
     char *copy = td_copy_text(lines);
     if (!copy)
         return TD_ENOMEM;
-    td_free(l->elsewhere);
-    l->elsewhere = copy;
+    td_free(l->other_ranks);
+    l->other_ranks = copy;
     return TD_OK;
 }
 
@@ -150,7 +150,7 @@ td_status td_bad_list_gather(td_bad_list *l, td_comm *c, const td_loader *train,
     TD_OUT(td_text_status(&own));
     TD_OUT(td_comm_collect(c, td_text_get(&own), own.len, take_lines, &all));
     if (td_comm_rank(c) == 0 && all.len)
-        st = set_elsewhere(l, td_text_get(&all));
+        st = set_other_ranks(l, td_text_get(&all));
 out:
     td_text_release(&own);
     td_text_release(&all);
@@ -160,6 +160,6 @@ out:
 void td_bad_list_release(td_bad_list *l)
 {
     td_free(l->known);
-    td_free(l->elsewhere);
+    td_free(l->other_ranks);
     *l = (td_bad_list){ 0 };
 }

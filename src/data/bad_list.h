@@ -14,10 +14,10 @@
 
 /* All zero is an empty list without a file. */
 typedef struct {
-    const char *path; /* borrowed; NULL: no file is written */
-    char *known;      /* lines from the resumed run */
-    size_t n_written; /* bytes of this run's own lines in the file */
-    char *elsewhere;  /* lines of the other ranks; NULL: none */
+    const char *path;  /* borrowed; NULL: no file is written */
+    char *known;       /* lines from the resumed run */
+    size_t n_written;  /* bytes of this run's own lines in the file */
+    char *other_ranks; /* lines of the other ranks; NULL: none */
 } td_bad_list;
 
 /** Read `path` if the run resumes another, otherwise remove it; NULL: no list.  TD_EIO. */

@@ -94,7 +94,7 @@ static bool cut_name(char *path)
     return true;
 }
 
-bool td_annotated_above(const char *path, const char *split, char *out, size_t room)
+bool td_annotated_find_parent(const char *path, const char *split, char *out, size_t room)
 {
     char folder[PATH_BYTES], file[PATH_BYTES];
     if (!td_path_is_folder(path) || snprintf(folder, sizeof folder, "%s", path) >= PATH_BYTES)
@@ -120,13 +120,13 @@ static td_status no_file(const td_dataset_opts *opts)
     if (!opts->split || opts->allow_root)
         for (size_t i = 0; i < COUNT(files_of_all); i++)
             td_text_add(&looked, "%s%s", looked.len ? ", " : "", files_of_all[i]);
-    char above[PATH_BYTES];
+    char parent[PATH_BYTES];
     td_status st = td_text_status(&looked);
-    if (st == TD_OK && td_annotated_above(opts->path, opts->split, above, sizeof above))
+    if (st == TD_OK && td_annotated_find_parent(opts->path, opts->split, parent, sizeof parent))
         st = td_error(TD_ENOTFOUND,
                       "'%s' has no annotation file, the folder '%s' above it has one: use that as "
                       "DATA, or name a file with --annotations",
-                      opts->path, above);
+                      opts->path, parent);
     else if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,
                       "'%s' has no annotation file: looked for %s; name one with --annotations",

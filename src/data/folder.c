@@ -305,22 +305,22 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
 }
 
 /* Extend the message if there are boxes, but no class folders; the path may name one split. */
-static td_status hint_at_detectors(td_status st, const td_dataset_opts *opts)
+static td_status add_detector_hint(td_status st, const td_dataset_opts *opts)
 {
-    char above[PATH_BYTES] = "";
+    char parent[PATH_BYTES] = "";
     if (st != TD_EFORMAT && st != TD_ENOTFOUND)
         return st;
     if (!td_annotated_exists(opts->path, opts->split) &&
-        !td_annotated_above(opts->path, opts->split, above, sizeof above))
+        !td_annotated_find_parent(opts->path, opts->split, parent, sizeof parent))
         return st;
     char *message = td_copy_text(td_error_message());
     if (!message)
         return TD_ENOMEM;
-    if (*above)
+    if (*parent)
         st = td_error(st,
                       "%s; the folder '%s' above it has COCO annotations, which train a detector: "
                       "use that as DATA, with --arch ssd320 or ssd300",
-                      message, above);
+                      message, parent);
     else
         st = td_error(
             st, "%s; it has COCO annotations, which train a detector: --arch ssd320 or ssd300",
@@ -347,5 +347,5 @@ static td_status open_folder(const td_dataset_opts *opts, td_dataset *ds)
 
 td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds)
 {
-    return hint_at_detectors(open_folder(opts, ds), opts);
+    return add_detector_hint(open_folder(opts, ds), opts);
 }

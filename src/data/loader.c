@@ -6,8 +6,6 @@
  * images, their limit) is done here, in the caller's thread, so that it does not depend on the
  * speed of workers.
  */
-#include "data/loader.h"
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,6 +13,7 @@
 #include "base/machine.h"
 #include "data/loader_ring.h"
 #include "data/objects.h"
+#include "data/parallel.h"
 #include "data/source.h"
 
 enum {
@@ -57,13 +56,14 @@ static td_status keep_row(td_loader *ld, td_row *r)
     TD_TRY(td_bad_images_add(&ld->bad, &r->bad));
     /* when several ranks train, they check the total after every step */
     const bool is_asked = o->is_training && o->world > 1;
-    if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_asked) || (o->is_training && r->got < 0))
+    if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_asked) ||
+        (o->is_training && r->used_sample < 0))
         return td_bad_images_refuse(&ld->bad);
     return TD_OK;
 }
 
 /* Check a finished slot; remove rows without an image. */
-static td_status close_up_rows(td_loader *ld, td_slot *s)
+static td_status compact_rows(td_loader *ld, td_slot *s)
 {
     size_t n_floats = td_slot_row_floats(s);
     td_status st = TD_OK;
@@ -71,14 +71,14 @@ static td_status close_up_rows(td_loader *ld, td_slot *s)
     for (int i = 0; i < s->n && st == TD_OK; i++) {
         td_row *r = &s->rows[i];
         st = keep_row(ld, r);
-        if (st != TD_OK || r->got < 0)
+        if (st != TD_OK || r->used_sample < 0)
             continue;
         if (n != i)
             memcpy(s->images + n_floats * (size_t)n, s->images + n_floats * (size_t)i,
                    n_floats * sizeof(float));
         td_anchor_rows_move(&s->anchors, n, i);
-        s->samples[n] = r->got;
-        s->labels[n++] = ld->plan.ds->samples[r->got].label;
+        s->samples[n] = r->used_sample;
+        s->labels[n++] = ld->plan.ds->samples[r->used_sample].label;
     }
     td_slot_clear_rows(s);
     s->n = n;
@@ -98,7 +98,7 @@ int64_t td_loader_bad_allowed(const td_loader *ld)
 
 /* --- returning a batch ------------------------------------------------------------------------ */
 
-static void lend_anchors(td_batch *b, const td_anchor_rows *rows)
+static void return_anchors(td_batch *b, const td_anchor_rows *rows)
 {
     b->n_anchors = rows->n_anchors;
     b->anchor_labels = rows->labels;
@@ -119,7 +119,7 @@ static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
 }
 
 /* Return ready rows: the file's memory, or the same noise in every batch. */
-static td_status lend_ready(td_loader *ld)
+static td_status return_ready(td_loader *ld)
 {
     td_batch *b = &ld->batch;
     b->n = td_sampler_rows(&ld->plan.sampler, ld->epoch, ld->index, ld->samples);
@@ -132,24 +132,24 @@ static td_status lend_ready(td_loader *ld)
         if (ld->plan.anchors)
             TD_TRY(fill_ready(ld, ld->samples, b->n));
     }
-    lend_anchors(b, &ld->ready);
+    return_anchors(b, &ld->ready);
     b->samples = ld->samples;
     b->wait_s = b->decode_s = 0;
     return TD_OK;
 }
 
-static td_status lend_slot(td_loader *ld)
+static td_status return_slot(td_loader *ld)
 {
     int64_t start_ns = td_now_ns();
-    td_slot *s = td_ring_take(ld->ring);
+    td_slot *s = td_ring_take_slot(ld->ring);
     TD_CHECK(s && s->epoch == ld->epoch && s->index == ld->index);
     double wait_s = (double)(td_now_ns() - start_ns) * 1e-9;
-    TD_TRY_MSG(close_up_rows(ld, s), "epoch %" PRId64 ", batch %" PRId64, s->epoch, s->index);
+    TD_TRY_MSG(compact_rows(ld, s), "epoch %" PRId64 ", batch %" PRId64, s->epoch, s->index);
     td_batch *b = &ld->batch;
     b->images = s->images;
     b->labels = s->labels;
     b->samples = s->samples;
-    lend_anchors(b, &s->anchors);
+    return_anchors(b, &s->anchors);
     b->n = s->n;
     b->height = b->width = s->size;
     b->wait_s = wait_s;
@@ -157,13 +157,13 @@ static td_status lend_slot(td_loader *ld)
     return TD_OK;
 }
 
-static td_status lend(td_loader *ld)
+static td_status return_batch(td_loader *ld)
 {
     if (ld->ring) {
         td_ring_fill(ld->ring, ld->epoch);
-        TD_TRY(lend_slot(ld));
+        TD_TRY(return_slot(ld));
     } else {
-        TD_TRY(lend_ready(ld));
+        TD_TRY(return_ready(ld));
     }
     ld->batch.epoch = ld->epoch;
     ld->batch.index = ld->index++;
@@ -176,13 +176,13 @@ td_status td_loader_next(td_loader *ld, const td_batch **out)
     if (ld->failed != TD_OK)
         return td_error(ld->failed, "the loader of '%s' has already failed", ld->plan.ds->root);
     if (ld->ring)
-        td_ring_give_back(ld->ring);
+        td_ring_release_slot(ld->ring);
     if (ld->index == ld->plan.n_batches) {
         ld->epoch++;
         ld->index = 0;
         return TD_EEND;
     }
-    ld->failed = lend(ld);
+    ld->failed = return_batch(ld);
     if (ld->failed == TD_OK)
         *out = &ld->batch;
     return ld->failed;
@@ -195,7 +195,7 @@ td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
     if (ld->failed != TD_OK)
         return td_error(ld->failed, "the loader of '%s' has already failed", ld->plan.ds->root);
     if (ld->ring)
-        td_ring_give_back(ld->ring);
+        td_ring_release_slot(ld->ring);
     if (ld->epoch == epoch && ld->index == 0)
         return TD_OK; /* the prefetched batches are the right ones */
     if (ld->ring)

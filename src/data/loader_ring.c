@@ -18,8 +18,8 @@ struct td_ring {
     td_load_plan *plan;
     td_slot *slots; /* [n_slots] */
     int n_slots;
-    int64_t n_queued, n_lent;         /* batches queued, batches returned, since the start */
-    bool is_lent;                     /* the caller has slot n_lent % n_slots */
+    int64_t n_queued, n_released;     /* since the start */
+    bool is_taken;                    /* the caller has slot n_released % n_slots */
     int64_t queue_epoch, queue_index; /* the next batch to queue */
     td_queue *work;
     worker *workers; /* [opts.workers] */
@@ -59,12 +59,12 @@ static td_status make_row(worker *w, td_row *r)
 {
     const td_load_plan *p = w->ring->plan;
     float *dst = r->home->images + td_slot_row_floats(r->home) * (size_t)r->i;
-    r->got = -1;
+    r->used_sample = -1;
     for (int64_t k = 0; k < p->n_tries && k < p->ds->n; k++) {
-        int64_t sample = (r->wanted + k) % p->ds->n;
+        int64_t sample = (r->sample + k) % p->ds->n;
         td_status st = make_sample(w, r, sample, dst);
         if (st == TD_OK) {
-            r->got = sample;
+            r->used_sample = sample;
             return TD_OK;
         }
         if (!td_is_bad_image(st))
@@ -88,8 +88,8 @@ static void work(void *ctx)
     td_row *r;
     while ((r = td_queue_pop(w->ring->work))) {
         int64_t start_ns = td_now_ns();
-        if (r->ahead >= 0)
-            td_sample_read_ahead(w->ring->plan->ds, r->ahead);
+        if (r->next_sample >= 0)
+            td_sample_read_ahead(w->ring->plan->ds, r->next_sample);
         r->st = make_row(w, r);
         if (r->st != TD_OK)
             r->error = td_copy_text(td_error_message());
@@ -123,14 +123,15 @@ static void queue_batch(td_ring *ring)
     s->epoch = ring->queue_epoch;
     s->index = ring->queue_index;
     s->size = td_sizes_at(&p->sizes, s->epoch, p->opts.image_size);
-    s->n = td_sampler_rows(&p->sampler, s->epoch, s->index, s->wanted);
+    s->n = td_sampler_rows(&p->sampler, s->epoch, s->index, s->row_samples);
     bool is_last = s->index + 1 == p->n_batches; /* the next batch has another order */
-    int n_ahead = is_last ? 0 : td_sampler_rows(&p->sampler, s->epoch, s->index + 1, s->ahead);
+    int n_ahead =
+        is_last ? 0 : td_sampler_rows(&p->sampler, s->epoch, s->index + 1, s->next_samples);
     atomic_store_explicit(&s->work_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&s->n_left, s->n, memory_order_relaxed); /* the queue's lock orders it */
     for (int i = 0; i < s->n; i++) {
-        s->rows[i].wanted = s->wanted[i];
-        s->rows[i].ahead = i < n_ahead ? s->ahead[i] : -1;
+        s->rows[i].sample = s->row_samples[i];
+        s->rows[i].next_sample = i < n_ahead ? s->next_samples[i] : -1;
         TD_CHECK(td_queue_push(ring->work, &s->rows[i])); /* the queue has room for every row */
     }
     if (s->n == 0)
@@ -141,7 +142,7 @@ static void queue_batch(td_ring *ring)
 void td_ring_fill(td_ring *r, int64_t epoch)
 {
     const bool is_training = r->plan->opts.is_training;
-    while (r->n_queued - r->n_lent < r->n_slots) {
+    while (r->n_queued - r->n_released < r->n_slots) {
         if (r->queue_index == r->plan->n_batches) {
             if (!is_training && r->queue_epoch == epoch)
                 return;
@@ -154,31 +155,31 @@ void td_ring_fill(td_ring *r, int64_t epoch)
     }
 }
 
-td_slot *td_ring_take(td_ring *r)
+td_slot *td_ring_take_slot(td_ring *r)
 {
-    td_slot *s = td_queue_pop(slot_at(r, r->n_lent)->done);
-    r->is_lent = true;
+    td_slot *s = td_queue_pop(slot_at(r, r->n_released)->done);
+    r->is_taken = true;
     return s;
 }
 
-void td_ring_give_back(td_ring *r)
+void td_ring_release_slot(td_ring *r)
 {
-    if (!r->is_lent)
+    if (!r->is_taken)
         return;
-    r->is_lent = false;
-    r->n_lent++;
+    r->is_taken = false;
+    r->n_released++;
 }
 
 /* Cancel all queued batches: drop rows not begun, wait for those begun. */
 static void cancel(td_ring *ring)
 {
-    td_ring_give_back(ring);
+    td_ring_release_slot(ring);
     td_row *r;
     while ((r = td_queue_try_pop(ring->work)))
         finish_row(r->home);
-    for (; ring->n_lent < ring->n_queued; ring->n_lent++) {
-        td_slot *s = td_queue_pop(slot_at(ring, ring->n_lent)->done);
-        TD_CHECK(s == slot_at(ring, ring->n_lent));
+    for (; ring->n_released < ring->n_queued; ring->n_released++) {
+        td_slot *s = td_queue_pop(slot_at(ring, ring->n_released)->done);
+        TD_CHECK(s == slot_at(ring, ring->n_released));
         td_slot_clear_rows(s);
     }
 }
@@ -196,8 +197,8 @@ static td_status set_up_slot(const td_load_plan *p, td_slot *s)
 {
     size_t batch = (size_t)p->opts.batch_size;
     TD_TRY(TD_ALLOC(s->rows, batch));
-    TD_TRY(TD_ALLOC(s->wanted, batch));
-    TD_TRY(TD_ALLOC(s->ahead, batch));
+    TD_TRY(TD_ALLOC(s->row_samples, batch));
+    TD_TRY(TD_ALLOC(s->next_samples, batch));
     TD_TRY(TD_ALLOC(s->labels, batch));
     TD_TRY(TD_ALLOC(s->samples, batch));
     s->images = td_pages_alloc(p->images_bytes);
@@ -255,8 +256,8 @@ static void release_slot(const td_load_plan *p, td_slot *s)
     for (int i = 0; s->rows && i < p->opts.batch_size; i++)
         td_bad_notes_release(&s->rows[i].bad);
     td_free(s->rows);
-    td_free(s->wanted);
-    td_free(s->ahead);
+    td_free(s->row_samples);
+    td_free(s->next_samples);
     td_free(s->labels);
     td_free(s->samples);
     if (s->images)

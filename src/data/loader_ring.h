@@ -47,21 +47,22 @@ typedef struct td_slot td_slot;
 
 typedef struct {
     td_slot *home;
-    int i;            /* index of the row in the batch */
-    int64_t wanted;   /* sample */
-    int64_t ahead;    /* the sample of this row in the next batch; -1: none */
-    int64_t got;      /* the sample in the row; -1: none */
-    td_bad_notes bad; /* bad samples tried before `got` */
-    td_status st;     /* a failure not caused by an image */
+    int i;               /* index of the row in the batch */
+    int64_t sample;      /* the sample that belongs in the row */
+    int64_t next_sample; /* the sample of this row in the next batch; -1: none */
+    int64_t used_sample; /* the sample in the row; -1: none */
+    td_bad_notes bad;    /* bad samples tried before `used_sample` */
+    td_status st;        /* a failure not caused by an image */
     char *error;
 } td_row;
 
 struct td_slot {
     float *images; /* [batch, 3, size, size] with room for the largest, from td_pages_alloc */
     int size;
-    td_anchor_rows anchors;                     /* for detectors */
-    td_row *rows;                               /* [batch] */
-    int64_t *wanted, *ahead, *labels, *samples; /* [batch]; the last two are for the loader */
+    td_anchor_rows anchors;              /* for detectors */
+    td_row *rows;                        /* [batch] */
+    int64_t *row_samples, *next_samples; /* [batch] */
+    int64_t *labels, *samples;           /* [batch], for the loader */
     int n;
     int64_t epoch, index;
     atomic_int n_left; /* rows not yet finished */
@@ -87,9 +88,9 @@ void td_ring_restart(td_ring *r, int64_t epoch);
  */
 void td_ring_fill(td_ring *r, int64_t epoch);
 
-/** Wait for the next slot, which the caller may use until td_ring_give_back. */
-td_slot *td_ring_take(td_ring *r);
-void td_ring_give_back(td_ring *r);
+/** Wait for the next slot, which the caller may use until td_ring_release_slot. */
+td_slot *td_ring_take_slot(td_ring *r);
+void td_ring_release_slot(td_ring *r);
 
 /** Number of floats in a row of this slot. */
 size_t td_slot_row_floats(const td_slot *s);

@@ -1,11 +1,12 @@
 /*
  * parallel.c -- td_parallel: processes every item of a list once, on several threads
  */
+#include "data/parallel.h"
+
 #include <stdatomic.h>
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "data/loader.h"
 
 typedef struct {
     td_item_fn *fn;

@@ -31,7 +31,7 @@ bool td_annotated_exists(const char *path, const char *split);
  * Is there an annotation file for the parent folder of `path`, or for its parent?  Writes that
  * folder to `out`.
  */
-bool td_annotated_above(const char *path, const char *split, char *out, size_t room);
+bool td_annotated_find_parent(const char *path, const char *split, char *out, size_t room);
 
 /** A pack (io/pack.h), with or without boxes, as the folder from which it was made. */
 TD_CHECKED td_status td_packed_open(const td_dataset_opts *opts, td_dataset *ds);

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/stats.h"
-#include "data/loader.h"
 #include "data/objects.h"
+#include "data/parallel.h"
 #include "tandem/dataset_tools.h"
 
 /* The findings in one image. */

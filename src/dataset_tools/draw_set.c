@@ -19,7 +19,7 @@
 #include "base/paths.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "data/loader.h"
+#include "data/parallel.h"
 #include "tandem/dataset_tools.h"
 
 enum {

@@ -15,8 +15,8 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/signals.h"
-#include "data/loader.h"
 #include "data/objects.h"
+#include "data/parallel.h"
 #include "io/atomic.h"
 #include "tandem/dataset_tools.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/stats.h"
-#include "data/loader.h"
+#include "data/parallel.h"
 
 enum { ROUNDS = 10, ROUNDS_MAX = 10000, BATCH = 32 };
 

@@ -174,7 +174,7 @@ static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
     return td_loader_start_epoch(e->ld, 0);
 }
 
-td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out)
+td_status td_evaluation_run_detector(td_evaluation *e, td_evaluate_result *out)
 {
     td_eval_result v, ema;
     TD_TRY(open_data(e));
@@ -243,7 +243,7 @@ static td_status check_files(const td_evaluate_opts *o)
     return o->require ? td_boxes_require_check(o->require) : TD_OK;
 }
 
-td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out)
+td_status td_evaluation_run_files(const td_evaluate_opts *o, td_evaluate_result *out)
 {
     td_boxes_eval v;
     TD_TRY(check_files(o));

@@ -42,61 +42,61 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                          .skip_passes = opts->skip_passes,
                                          .dump_after = opts->dump_after };
     *out = NULL;
-    td_detector_evaluator *j = TD_NEW(td_detector_evaluator);
-    if (!j)
+    td_detector_evaluator *e = TD_NEW(td_detector_evaluator);
+    if (!e)
         return TD_ENOMEM;
-    td_status st = td_detector_runner_new(model, dev, &fo, &j->runner);
+    td_status st = td_detector_runner_new(model, dev, &fo, &e->runner);
     if (st == TD_OK)
-        *out = j;
+        *out = e;
     else
-        td_detector_evaluator_free(j);
+        td_detector_evaluator_free(e);
     return st;
 }
 
-static void forget_run(td_detector_evaluator *j)
+static void forget_run(td_detector_evaluator *e)
 {
-    td_coco_metrics_release(&j->metrics);
-    td_gather_clear(&j->found);
-    j->n_ground_truths = 0;
+    td_coco_metrics_release(&e->metrics);
+    td_gather_clear(&e->found);
+    e->n_ground_truths = 0;
 }
 
-void td_detector_evaluator_free(td_detector_evaluator *j)
+void td_detector_evaluator_free(td_detector_evaluator *e)
 {
-    if (!j)
+    if (!e)
         return;
-    forget_run(j);
-    td_free(j->ground_truths);
-    td_gather_release(&j->found);
-    td_free(j->latency);
-    td_detector_runner_free(j->runner);
-    td_free(j);
+    forget_run(e);
+    td_free(e->ground_truths);
+    td_gather_release(&e->found);
+    td_free(e->latency);
+    td_detector_runner_free(e->runner);
+    td_free(e);
 }
 
-td_program *td_detector_evaluator_program(td_detector_evaluator *j)
+td_program *td_detector_evaluator_program(td_detector_evaluator *e)
 {
-    return td_detector_runner_program(j->runner);
+    return td_detector_runner_program(e->runner);
 }
 
-const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j)
+const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *e)
 {
-    return &j->metrics;
+    return &e->metrics;
 }
 
-const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *j, size_t *n)
+const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *e, size_t *n)
 {
-    *n = j->found.n_bytes / sizeof(td_coco_detection);
-    return (const td_coco_detection *)(const void *)j->found.bytes;
+    *n = e->found.n_bytes / sizeof(td_coco_detection);
+    return (const td_coco_detection *)(const void *)e->found.bytes;
 }
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
 /* Keep the boxes of an image, in its pixels; drop classes that the data set does not have. */
-static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int64_t sample,
+static td_status keep_found(td_detector_evaluator *e, const td_dataset *ds, int64_t sample,
                             const td_detection *found, int n)
 {
     const td_annotated a = td_dataset_annotated(ds, sample);
     const double w = a.width, h = a.height;
-    TD_TRY(td_gather_begin(&j->found, sample));
+    TD_TRY(td_gather_begin(&e->found, sample));
     for (int i = 0; i < n; i++) {
         const td_rect r = found[i].box;
         const int label = found[i].label;
@@ -110,20 +110,20 @@ static td_status keep_found(td_detector_evaluator *j, const td_dataset *ds, int6
                                                (double)(r.xmax - r.xmin) * w,
                                                (double)(r.ymax - r.ymin) * h },
                                       .score = (double)found[i].score };
-        TD_TRY(td_gather_put(&j->found, &d, sizeof d));
+        TD_TRY(td_gather_put(&e->found, &d, sizeof d));
     }
     return TD_OK;
 }
 
-static td_status keep_ground_truths(td_detector_evaluator *j, const td_dataset *ds, int64_t sample)
+static td_status keep_ground_truths(td_detector_evaluator *e, const td_dataset *ds, int64_t sample)
 {
     int n;
     const td_annotated a = td_dataset_annotated(ds, sample);
     const td_annotation *t = td_dataset_annotations(ds, sample, &n);
-    TD_TRY(td_reserve(&j->ground_truths, &j->cap_ground_truths, j->n_ground_truths + (size_t)n,
-                      sizeof *j->ground_truths));
+    TD_TRY(td_reserve(&e->ground_truths, &e->cap_ground_truths, e->n_ground_truths + (size_t)n,
+                      sizeof *e->ground_truths));
     for (int i = 0; i < n; i++)
-        j->ground_truths[j->n_ground_truths++] =
+        e->ground_truths[e->n_ground_truths++] =
             (td_coco_ground_truth){ .image = a.id,
                                     .category = td_dataset_category(ds, t[i].label),
                                     .box = { t[i].x, t[i].y, t[i].width, t[i].height },
@@ -137,7 +137,7 @@ static bool is_left_out(const td_detector_evaluator_opts *o, int64_t sample)
     return o->boxes->sample_1_of_n > 1 && sample % o->boxes->sample_1_of_n != 0;
 }
 
-static td_status note_rows(td_detector_evaluator *j, const td_dataset *ds, const td_batch *b,
+static td_status note_rows(td_detector_evaluator *e, const td_dataset *ds, const td_batch *b,
                            const td_detector_evaluator_opts *o, int64_t *n_evaluated)
 {
     const td_detection *found;
@@ -145,20 +145,20 @@ static td_status note_rows(td_detector_evaluator *j, const td_dataset *ds, const
     for (int i = 0; i < b->n; i++) {
         if (is_left_out(o, b->samples[i]))
             continue;
-        found = td_detector_runner_found(j->runner, i, &n);
-        TD_TRY(keep_found(j, ds, b->samples[i], found, n));
+        found = td_detector_runner_found(e->runner, i, &n);
+        TD_TRY(keep_found(e, ds, b->samples[i], found, n));
         ++*n_evaluated;
     }
     return TD_OK;
 }
 
-static td_status show_rows(td_detector_evaluator *j, const td_batch *b,
+static td_status show_rows(td_detector_evaluator *e, const td_batch *b,
                            const td_detector_evaluator_opts *o, int64_t *spent_ns)
 {
     const int64_t t0 = td_now_ns();
     int n;
     for (int i = 0; o->each && i < b->n; i++) {
-        const td_detection *found = td_detector_runner_found(j->runner, i, &n);
+        const td_detection *found = td_detector_runner_found(e->runner, i, &n);
         if (!is_left_out(o, b->samples[i]))
             TD_TRY(o->each(o->ctx, b->samples[i], found, n));
     }
@@ -176,41 +176,41 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
     v->total_rates += n / (data_s + compute_s);
 }
 
-static td_status evaluate_batch(td_detector_evaluator *j, const td_dataset *ds, const td_batch *b,
+static td_status evaluate_batch(td_detector_evaluator *e, const td_dataset *ds, const td_batch *b,
                                 const td_detector_evaluator_opts *o, td_eval_result *v)
 {
     const int64_t t0 = td_now_ns();
-    const td_nms_opts nms = td_boxes_nms(o->boxes, td_detector_runner_anchors(j->runner)->kind);
-    TD_TRY(td_detector_runner_run(j->runner, b->images, b->n, &nms));
-    TD_TRY(note_rows(j, ds, b, o, &v->n_evaluated));
-    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+    const td_nms_opts nms = td_boxes_nms(o->boxes, td_detector_runner_anchors(e->runner)->kind);
+    TD_TRY(td_detector_runner_run(e->runner, b->images, b->n, &nms));
+    TD_TRY(note_rows(e, ds, b, o, &v->n_evaluated));
+    TD_TRY(td_reserve(&e->latency, &e->cap_latency, (size_t)v->n_batches + 1, sizeof *e->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
-    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
-    j->log_s = 0;
-    j->latency[v->n_batches] = compute_s;
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? e->log_s : 0);
+    e->log_s = 0;
+    e->latency[v->n_batches] = compute_s;
     add_times(v, b->n, data_s, compute_s);
-    add_times(&j->window, b->n, data_s, compute_s);
+    add_times(&e->window, b->n, data_s, compute_s);
     return TD_OK;
 }
 
 /* Every print_freq batches, write a record of the sums since the last one. */
-static td_status report_batches(td_detector_evaluator *j, const td_detector_evaluator_opts *o,
+static td_status report_batches(td_detector_evaluator *e, const td_detector_evaluator_opts *o,
                                 const td_eval_result *v)
 {
     if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
         return TD_OK;
     const int64_t t0 = td_now_ns();
     const int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
-    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
-    j->window.detects = true;
+    e->window.latency = e->latency + (v->n_batches - e->window.n_batches);
+    e->window.detects = true;
     for (int i = 0; i < TD_BOX_METRICS; i++)
-        j->window.boxes[i] = (double)NAN; /* none for part of a data set */
-    TD_TRY(td_eval_result_quantiles(&j->window));
+        e->window.boxes[i] = (double)NAN; /* none for part of a data set */
+    TD_TRY(td_eval_result_quantiles(&e->window));
     td_report_begin(o->report, 3, step);
-    td_eval_result_report(&j->window, o->prefix, 0, o->report);
+    td_eval_result_report(&e->window, o->prefix, 0, o->report);
     td_status st = td_report_end(o->report);
-    j->window = (td_eval_result){ 0 };
-    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    e->window = (td_eval_result){ 0 };
+    e->log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
@@ -227,33 +227,33 @@ static td_status share_counts(td_comm *comm, const td_loader *ld, td_eval_result
 }
 
 /* Rank 0 computes the metrics and broadcasts them. */
-static td_status measure(td_detector_evaluator *j, const td_dataset *ds,
+static td_status measure(td_detector_evaluator *e, const td_dataset *ds,
                          const td_detector_evaluator_opts *o, td_eval_result *v)
 {
     const td_coco_metrics_opts co = { .box_areas = o->boxes->box_areas };
     size_t n;
-    TD_TRY(td_gather_run(&j->found, o->comm));
-    const td_coco_detection *found = td_detector_evaluator_found(j, &n);
+    TD_TRY(td_gather_run(&e->found, o->comm));
+    const td_coco_detection *found = td_detector_evaluator_found(e, &n);
     if (td_comm_rank(o->comm) == 0) {
-        for (size_t i = 0; i < j->found.n; i++)
-            TD_TRY(keep_ground_truths(j, ds, j->found.images[i].sample));
-        TD_TRY(td_coco_metrics_compute(j->ground_truths, j->n_ground_truths, found, n, &co,
-                                       &j->metrics));
-        memcpy(v->boxes, j->metrics.value, sizeof v->boxes);
+        for (size_t i = 0; i < e->found.n; i++)
+            TD_TRY(keep_ground_truths(e, ds, e->found.images[i].sample));
+        TD_TRY(td_coco_metrics_compute(e->ground_truths, e->n_ground_truths, found, n, &co,
+                                       &e->metrics));
+        memcpy(v->boxes, e->metrics.value, sizeof v->boxes);
     }
     return td_comm_broadcast(o->comm, v->boxes, sizeof v->boxes);
 }
 
-static td_status run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+static td_status run(td_detector_evaluator *e, const td_dataset *ds, td_loader *ld,
                      const td_detector_evaluator_opts *opts, td_progress *progress,
                      td_eval_result *out)
 {
     const td_batch *b;
     const int64_t t0 = td_now_ns();
     int64_t shown_ns = 0;
-    *out = j->window = (td_eval_result){ .detects = true };
-    forget_run(j);
-    j->log_s = 0;
+    *out = e->window = (td_eval_result){ .detects = true };
+    forget_run(e);
+    e->log_s = 0;
     while (!out->was_stopped && (opts->max_batches < 0 || out->n_batches < opts->max_batches)) {
         const td_status st = td_loader_next(ld, &b);
         if (st == TD_EEND)
@@ -261,26 +261,26 @@ static td_status run(td_detector_evaluator *j, const td_dataset *ds, td_loader *
         TD_TRY(st);
         if (b->n == 0)
             continue;
-        TD_TRY(evaluate_batch(j, ds, b, opts, out));
-        TD_TRY(show_rows(j, b, opts, &shown_ns));
+        TD_TRY(evaluate_batch(e, ds, b, opts, out));
+        TD_TRY(show_rows(e, b, opts, &shown_ns));
         td_progress_step(progress, out->n_batches, out->counts.n);
-        TD_TRY(report_batches(j, opts, out));
+        TD_TRY(report_batches(e, opts, out));
         out->was_stopped = td_signal_caught() != 0;
         TD_TRY(td_comm_check(opts->comm));
     }
     TD_TRY(share_counts(opts->comm, ld, out));
-    TD_TRY(measure(j, ds, opts, out));
+    TD_TRY(measure(e, ds, opts, out));
     out->seconds = (double)(td_now_ns() - t0 - shown_ns) * 1e-9;
-    out->latency = j->latency;
+    out->latency = e->latency;
     return td_eval_result_quantiles(out);
 }
 
-td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+td_status td_detector_evaluator_run(td_detector_evaluator *e, const td_dataset *ds, td_loader *ld,
                                     const td_detector_evaluator_opts *opts, td_eval_result *out)
 {
     td_progress progress = opts->progress;
     td_progress_begin(&progress, ld, opts->max_batches);
-    const td_status st = run(j, ds, ld, opts, &progress, out);
+    const td_status st = run(e, ds, ld, opts, &progress, out);
     td_progress_end(&progress);
     return st;
 }

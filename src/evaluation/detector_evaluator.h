@@ -35,10 +35,10 @@ typedef struct {
 td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                     const td_detector_evaluator_opts *opts,
                                     td_detector_evaluator **out) TD_CHECKED;
-void td_detector_evaluator_free(td_detector_evaluator *j);
+void td_detector_evaluator_free(td_detector_evaluator *e);
 
 /** The program, for setting weights. */
-td_program *td_detector_evaluator_program(td_detector_evaluator *j);
+td_program *td_detector_evaluator_program(td_detector_evaluator *e);
 
 /**
  * Evaluate one epoch of `ld`, a loader of `ds`.  out->boxes are the metrics; images that cannot be
@@ -47,7 +47,7 @@ td_program *td_detector_evaluator_program(td_detector_evaluator *j);
  *   TD_EFORMAT   more bad images than allowed, on all ranks together
  *   TD_ENUMERIC  the network outputs boxes that are not finite
  */
-td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *ds, td_loader *ld,
+td_status td_detector_evaluator_run(td_detector_evaluator *e, const td_dataset *ds, td_loader *ld,
                                     const td_detector_evaluator_opts *opts,
                                     td_eval_result *out) TD_CHECKED;
 
@@ -55,7 +55,7 @@ td_status td_detector_evaluator_run(td_detector_evaluator *j, const td_dataset *
  * Of the last run: metrics including those of each class, and the detections; valid until the next
  * run.  Empty on ranks other than 0.
  */
-const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *j);
-const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *j, size_t *n);
+const td_coco_metrics *td_detector_evaluator_metrics(const td_detector_evaluator *e);
+const td_coco_detection *td_detector_evaluator_found(const td_detector_evaluator *e, size_t *n);
 
 #endif

@@ -265,7 +265,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(td_log_configure(opts->log));
     td_signals_catch();
     if (!opts->weights && opts->detections) {
-        st = td_evaluation_of_files(opts, out);
+        st = td_evaluation_run_files(opts, out);
         goto out;
     }
     TD_OUT(td_join("evaluate", &(td_join_opts){ opts->log, NULL, opts->device.threads }, &e.comm));
@@ -274,7 +274,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     TD_OUT(open_weights(&e));
     TD_OUT(check_options(&e.o));
     if (td_model_detector(&e.o.model)) {
-        st = td_evaluation_of_detector(&e, out);
+        st = td_evaluation_run_detector(&e, out);
         goto out;
     }
     TD_OUT(open_data(&e));

@@ -39,7 +39,7 @@ static int by_id(const void *a, const void *b)
  */
 static td_status read_ground_truths(comparison *c, const char *path)
 {
-    td_coco_opts opts = { .keeps_odd = true };
+    td_coco_opts opts = { .keeps_invalid = true };
     TD_TRY(td_coco_read(path, &opts, &c->coco));
     const td_coco *k = c->coco;
     if (k->n_bad)
@@ -71,7 +71,7 @@ static td_status read_ground_truths(comparison *c, const char *path)
 static td_status read_found(comparison *c, const char *annotations, const char *detections)
 {
     const td_coco *k = c->coco;
-    int64_t n_strange = 0, strange = 0;
+    int64_t n_unknown = 0, unknown_category = 0;
     TD_TRY(td_detections_read(detections, &c->found));
     for (size_t i = 0; i < c->found.n; i++) {
         const td_coco_detection *d = &c->found.items[i];
@@ -81,14 +81,14 @@ static td_status read_found(comparison *c, const char *annotations, const char *
                             detections, i, d->image, annotations);
         if (bsearch(&d->category, c->categories, k->n_categories, sizeof d->category, by_id))
             continue;
-        strange = n_strange ? strange : d->category;
-        n_strange++;
+        unknown_category = n_unknown ? unknown_category : d->category;
+        n_unknown++;
     }
-    if (n_strange)
+    if (n_unknown)
         td_log(TD_LOG_WARN, "evaluate",
                "ignoring %" PRId64
                " of %zu detections whose categories are not in '%s', the first: category %" PRId64,
-               n_strange, c->found.n, annotations, strange);
+               n_unknown, c->found.n, annotations, unknown_category);
     return TD_OK;
 }
 

@@ -65,7 +65,7 @@ td_status td_evaluation_write_report(td_evaluation *e, const td_eval_result *v,
                                      const td_eval_result *ema) TD_CHECKED;
 
 /** Evaluate a detector, after its weights were opened. */
-td_status td_evaluation_of_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
+td_status td_evaluation_run_detector(td_evaluation *e, td_evaluate_result *out) TD_CHECKED;
 
 /** Open --draw: check that the data set has images and that no file would be overwritten. */
 td_status td_evaluation_open_drawn(td_evaluation *e) TD_CHECKED;
@@ -77,6 +77,6 @@ td_status td_evaluation_log_drawn(const td_evaluation *e) TD_CHECKED;
 void td_evaluation_close_drawn(td_evaluation *e);
 
 /** Evaluate the file --detections against the file --annotations, without a network. */
-td_status td_evaluation_of_files(const td_evaluate_opts *o, td_evaluate_result *out) TD_CHECKED;
+td_status td_evaluation_run_files(const td_evaluate_opts *o, td_evaluate_result *out) TD_CHECKED;
 
 #endif

@@ -46,55 +46,55 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     if (opts->topk > model->num_classes && opts->topk != TD_EVALUATOR_TOPK)
         return td_error(TD_EUSAGE, "--topk is %d, wanted at most %d, the number of classes",
                         opts->topk, model->num_classes);
-    td_evaluator *j = TD_NEW(td_evaluator);
-    if (!j)
+    td_evaluator *e = TD_NEW(td_evaluator);
+    if (!e)
         return TD_ENOMEM;
     TD_OUT(td_model_image_size(model, &size));
     TD_OUT(td_inference_graph(model, opts->batch, opts->smoothing, true, &g));
-    TD_OUT(td_compile(g, dev, &compile, &j->program));
-    j->batch = opts->batch;
-    j->classes = model->num_classes;
-    j->image_bytes = (size_t)3 * (size_t)size * (size_t)size * sizeof(float);
-    j->images = td_alloc((size_t)opts->batch, j->image_bytes);
-    j->labels = td_alloc((size_t)opts->batch, sizeof *j->labels);
-    if (!j->images || !j->labels)
+    TD_OUT(td_compile(g, dev, &compile, &e->program));
+    e->batch = opts->batch;
+    e->classes = model->num_classes;
+    e->image_bytes = (size_t)3 * (size_t)size * (size_t)size * sizeof(float);
+    e->images = td_alloc((size_t)opts->batch, e->image_bytes);
+    e->labels = td_alloc((size_t)opts->batch, sizeof *e->labels);
+    if (!e->images || !e->labels)
         TD_OUT(TD_ENOMEM);
-    *out = j;
-    j = NULL;
+    *out = e;
+    e = NULL;
 out:
     td_graph_free(g);
-    td_evaluator_free(j);
+    td_evaluator_free(e);
     return st;
 }
 
-void td_evaluator_free(td_evaluator *j)
+void td_evaluator_free(td_evaluator *e)
 {
-    if (!j)
+    if (!e)
         return;
-    td_program_free(j->program);
-    td_free(j->images);
-    td_free(j->labels);
-    td_free(j->latency);
-    td_free(j);
+    td_program_free(e->program);
+    td_free(e->images);
+    td_free(e->labels);
+    td_free(e->latency);
+    td_free(e);
 }
 
-td_program *td_evaluator_program(td_evaluator *j)
+td_program *td_evaluator_program(td_evaluator *e)
 {
-    return j->program;
+    return e->program;
 }
 
-static td_status feed(td_evaluator *j, const td_batch *b)
+static td_status feed(td_evaluator *e, const td_batch *b)
 {
     const float *images = b->images;
     const int64_t *labels = b->labels;
-    if (b->n < j->batch) {
-        memcpy(j->images, b->images, (size_t)b->n * j->image_bytes);
-        memcpy(j->labels, b->labels, (size_t)b->n * sizeof *j->labels);
-        images = j->images;
-        labels = j->labels;
+    if (b->n < e->batch) {
+        memcpy(e->images, b->images, (size_t)b->n * e->image_bytes);
+        memcpy(e->labels, b->labels, (size_t)b->n * sizeof *e->labels);
+        images = e->images;
+        labels = e->labels;
     }
-    TD_TRY(td_program_bind(j->program, "images", images));
-    return td_program_bind(j->program, "labels", labels);
+    TD_TRY(td_program_bind(e->program, "images", images));
+    return td_program_bind(e->program, "labels", labels);
 }
 
 static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
@@ -107,38 +107,38 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
 }
 
 /* Count the prediction of each image. */
-static void count_confusion(const td_evaluator *j, const td_batch *b, int64_t *confusion)
+static void count_confusion(const td_evaluator *e, const td_batch *b, int64_t *confusion)
 {
-    const float *logits = td_program_output(j->program, "logits", NULL);
+    const float *logits = td_program_output(e->program, "logits", NULL);
     int best;
     for (int i = 0; i < b->n; i++) {
-        if (b->labels[i] < 0 || b->labels[i] >= j->classes)
+        if (b->labels[i] < 0 || b->labels[i] >= e->classes)
             continue;
-        td_top_k(logits + (size_t)i * (size_t)j->classes, j->classes, 1, &best);
-        confusion[b->labels[i] * j->classes + best]++;
+        td_top_k(logits + (size_t)i * (size_t)e->classes, e->classes, 1, &best);
+        confusion[b->labels[i] * e->classes + best]++;
     }
 }
 
-static td_status evaluate_batch(td_evaluator *j, const td_batch *b, const td_evaluator_opts *o,
+static td_status evaluate_batch(td_evaluator *e, const td_batch *b, const td_evaluator_opts *o,
                                 td_eval_result *v)
 {
     const td_counts before = v->counts;
-    td_counts *w = &j->window.counts;
+    td_counts *w = &e->window.counts;
     int64_t t0 = td_now_ns();
-    TD_TRY(feed(j, b));
-    TD_TRY(td_program_run(j->program));
-    td_count_batch(&v->counts, td_program_output(j->program, "logits", NULL), b->labels,
-                   td_program_output(j->program, "losses", NULL), b->n, j->classes, o->topk);
+    TD_TRY(feed(e, b));
+    TD_TRY(td_program_run(e->program));
+    td_count_batch(&v->counts, td_program_output(e->program, "logits", NULL), b->labels,
+                   td_program_output(e->program, "losses", NULL), b->n, e->classes, o->topk);
     if (o->confusion)
-        count_confusion(j, b, o->confusion);
-    TD_TRY(td_reserve(&j->latency, &j->cap_latency, (size_t)v->n_batches + 1, sizeof *j->latency));
+        count_confusion(e, b, o->confusion);
+    TD_TRY(td_reserve(&e->latency, &e->cap_latency, (size_t)v->n_batches + 1, sizeof *e->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;
     /* in the reference, the wait includes the time to write the previous line */
-    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? j->log_s : 0);
-    j->log_s = 0;
-    j->latency[v->n_batches] = compute_s;
+    const double data_s = b->wait_s + (td_report_is_compat(o->report) ? e->log_s : 0);
+    e->log_s = 0;
+    e->latency[v->n_batches] = compute_s;
     add_times(v, b->n, data_s, compute_s);
-    add_times(&j->window, b->n, data_s, compute_s);
+    add_times(&e->window, b->n, data_s, compute_s);
     w->n += v->counts.n - before.n;
     w->n_top1 += v->counts.n_top1 - before.n_top1;
     w->n_topk += v->counts.n_topk - before.n_topk;
@@ -169,20 +169,20 @@ static void add_metric(td_report *r, const char *prefix, const char *name, doubl
 }
 
 /* Every print_freq batches, write a record of the sums since the last one. */
-static td_status report_batches(td_evaluator *j, const td_evaluator_opts *o,
+static td_status report_batches(td_evaluator *e, const td_evaluator_opts *o,
                                 const td_eval_result *v)
 {
     if (!o->report || !o->print_freq || v->n_batches % o->print_freq)
         return TD_OK;
     const int64_t t0 = td_now_ns();
     int64_t step[3] = { o->step[0], o->step[1], v->n_batches };
-    j->window.latency = j->latency + (v->n_batches - j->window.n_batches);
-    TD_TRY(td_eval_result_quantiles(&j->window));
+    e->window.latency = e->latency + (v->n_batches - e->window.n_batches);
+    TD_TRY(td_eval_result_quantiles(&e->window));
     td_report_begin(o->report, 3, step);
-    td_eval_result_report(&j->window, o->prefix, o->topk, o->report);
+    td_eval_result_report(&e->window, o->prefix, o->topk, o->report);
     td_status st = td_report_end(o->report);
-    j->window = (td_eval_result){ 0 };
-    j->log_s = (double)(td_now_ns() - t0) * 1e-9;
+    e->window = (td_eval_result){ 0 };
+    e->log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
 }
 
@@ -233,10 +233,10 @@ void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk
     td_eval_result_report_as(v, &scores, prefix, topk, r);
 }
 
-static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_gather *all)
+static td_status keep_logits(const td_evaluator *e, const td_batch *b, td_gather *all)
 {
-    const char *rows = td_program_output(j->program, "logits", NULL);
-    const size_t row = (size_t)j->classes * sizeof(float);
+    const char *rows = td_program_output(e->program, "logits", NULL);
+    const size_t row = (size_t)e->classes * sizeof(float);
     for (int i = 0; i < b->n; i++) {
         TD_TRY(td_gather_begin(all, b->samples[i]));
         TD_TRY(td_gather_put(all, rows + (size_t)i * row, row));
@@ -245,13 +245,13 @@ static td_status keep_logits(const td_evaluator *j, const td_batch *b, td_gather
 }
 
 /* Rank 0 writes the logits of all ranks. */
-static td_status write_logits(const td_evaluator *j, const td_evaluator_opts *o, td_gather *all)
+static td_status write_logits(const td_evaluator *e, const td_evaluator_opts *o, td_gather *all)
 {
     td_tensors *t;
     TD_TRY(td_gather_run(all, o->comm));
     if (td_comm_rank(o->comm) > 0)
         return TD_OK;
-    const int64_t dim[2] = { (int64_t)all->n, j->classes };
+    const int64_t dim[2] = { (int64_t)all->n, e->classes };
     TD_TRY(td_tensors_new(&t));
     td_status st = td_tensors_add(t, "logits", TD_DT_F32, 2, dim, all->bytes ? all->bytes : "");
     if (st == TD_OK)
@@ -275,7 +275,7 @@ static td_status sum_counts(td_comm *comm, td_eval_result *v)
     return TD_OK;
 }
 
-td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_opts *opts,
+td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_opts *opts,
                            td_eval_result *out)
 {
     td_status st = TD_OK;
@@ -283,8 +283,8 @@ td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_op
     const td_batch *b;
     int64_t t0 = td_now_ns();
     td_progress progress = opts->progress;
-    *out = j->window = (td_eval_result){ 0 };
-    j->log_s = 0;
+    *out = e->window = (td_eval_result){ 0 };
+    e->log_s = 0;
     if (opts->outcomes)
         td_gather_clear(opts->outcomes);
     td_progress_begin(&progress, ld, opts->max_batches);
@@ -295,14 +295,14 @@ td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_op
         TD_OUT(st);
         if (b->n == 0)
             continue;
-        TD_OUT(evaluate_batch(j, b, opts, out));
+        TD_OUT(evaluate_batch(e, b, opts, out));
         td_progress_step(&progress, out->n_batches, out->counts.n);
-        TD_OUT(report_batches(j, opts, out));
+        TD_OUT(report_batches(e, opts, out));
         if (opts->logits)
-            TD_OUT(keep_logits(j, b, &logits));
+            TD_OUT(keep_logits(e, b, &logits));
         if (opts->outcomes)
-            TD_OUT(td_outcomes_add(opts->outcomes, b, td_program_output(j->program, "logits", NULL),
-                                   j->classes));
+            TD_OUT(td_outcomes_add(opts->outcomes, b, td_program_output(e->program, "logits", NULL),
+                                   e->classes));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;
@@ -311,12 +311,12 @@ td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_op
     TD_OUT(td_bad_limit_check(opts->comm, ld));
     TD_OUT(sum_counts(opts->comm, out));
     out->seconds = (double)(td_now_ns() - t0) * 1e-9;
-    out->latency = j->latency;
+    out->latency = e->latency;
     TD_OUT(td_eval_result_quantiles(out));
     if (opts->outcomes && !out->was_stopped)
         TD_OUT(td_gather_run(opts->outcomes, opts->comm));
     if (opts->logits && !out->was_stopped)
-        st = write_logits(j, opts, &logits);
+        st = write_logits(e, opts, &logits);
 out:
     td_progress_end(&progress);
     td_gather_release(&logits);

@@ -58,16 +58,16 @@ typedef struct {
  */
 td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
                            const td_evaluator_opts *opts, td_evaluator **out) TD_CHECKED;
-void td_evaluator_free(td_evaluator *j);
+void td_evaluator_free(td_evaluator *e);
 
 /** The program, for setting weights. */
-td_program *td_evaluator_program(td_evaluator *j);
+td_program *td_evaluator_program(td_evaluator *e);
 
 /**
  * Evaluate one epoch of `ld`.
  *   TD_EFORMAT  more bad images than allowed, on all ranks together
  */
-td_status td_evaluator_run(td_evaluator *j, td_loader *ld, const td_evaluator_opts *opts,
+td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_opts *opts,
                            td_eval_result *out) TD_CHECKED;
 
 /** Percent, percent, mean loss. */

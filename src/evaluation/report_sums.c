@@ -93,9 +93,9 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
         memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
     s->all.detects = v->detects;
     /* weights with a non-finite loss are never the best */
-    const bool is_sound = v->counts.n_nonfinite == 0;
-    const double top1 = is_sound ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
-    const double topk = is_sound ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
+    const bool is_finite = v->counts.n_nonfinite == 0;
+    const double top1 = is_finite ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
+    const double topk = is_finite ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
     s->top1 = is_first ? top1 : fmax(s->top1, top1); /* fmax ignores a NaN */
     s->topk = is_first ? topk : fmax(s->topk, topk);
     s->loss = is_first ? loss : is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);

@@ -26,7 +26,7 @@ typedef struct {
     struct timespec written;
 } version;
 
-static bool look(const char *path, version *v)
+static bool read_version(const char *path, version *v)
 {
     struct stat s;
     if (stat(path, &s) != 0)
@@ -72,7 +72,7 @@ static bool wait_for_other(const char *path, const version *seen, int poll_s)
     int64_t next_ns = td_now_ns();
     while (!td_signal_caught()) {
         if (td_now_ns() >= next_ns) {
-            if (look(path, &now) && !is_same(&now, seen))
+            if (read_version(path, &now) && !is_same(&now, seen))
                 return true;
             next_ns = td_now_ns() + (int64_t)poll_s * 1000000000;
         }
@@ -88,9 +88,9 @@ static td_status evaluate_once(const td_evaluate_opts *o,
     td_status st = td_evaluate(o, &r);
     if (st != TD_OK && st != TD_EREQUIRED)
         return st;
-    const td_status told = each(ctx, &r);
+    const td_status callback_status = each(ctx, &r);
     td_evaluate_release(&r);
-    return told == TD_OK ? st : told;
+    return callback_status == TD_OK ? st : callback_status;
 }
 
 /* Several ranks could see different checkpoints: refuse them. */
@@ -123,7 +123,7 @@ td_status td_evaluate_watch(const td_evaluate_opts *opts,
     while (!is_over) {
         if (!wait_for_other(path, &seen, o.poll_seconds))
             TD_OUT(td_error(TD_ESTOPPED, "interrupted by a signal"));
-        if (!look(path, &seen))
+        if (!read_version(path, &seen))
             continue;
         TD_OUT(is_last(path, &is_over));
         is_over = is_over || o.run_once;

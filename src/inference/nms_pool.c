@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "data/loader.h"
+#include "data/parallel.h"
 
 struct td_nms_pool {
     const td_anchors *anchors;

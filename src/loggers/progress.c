@@ -37,18 +37,19 @@ void td_progress_text(const td_progress *p, int64_t done, int64_t n_images, doub
 {
     char left[32], in_all[32];
     const double s = seconds > 0 ? seconds : 1e-9, batch_s = s / (double)done;
-    const int64_t at = p->before + done, n_left = p->n_batches - at;
+    const int64_t at = p->batches_before + done, n_left = p->n_batches - at;
     add_left(batch_s * (double)n_left, left, sizeof left);
-    add_left(batch_s * (double)(n_left + p->later), in_all, sizeof in_all);
+    add_left(batch_s * (double)(n_left + p->batches_after), in_all, sizeof in_all);
     snprintf(out, n, "%s %lld/%lld: %.1f images/s, about %s left%s%s%s", p->what, (long long)at,
              (long long)p->n_batches, (double)n_images * td_comm_size(p->comm) / s, left,
-             p->later ? ", " : "", p->later ? in_all : "", p->later ? " in all" : "");
+             p->batches_after ? ", " : "", p->batches_after ? in_all : "",
+             p->batches_after ? " in all" : "");
 }
 
 static bool is_due(const td_progress *p, int64_t done, int64_t now)
 {
     return p->every && done % p->every == 0 && done < p->n_batches &&
-           (double)(now - p->logged_ns) * 1e-9 >= p->rest_s;
+           (double)(now - p->logged_ns) * 1e-9 >= p->min_interval_s;
 }
 
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images)

@@ -146,9 +146,9 @@ static bool is_chosen(const td_metric_choice *c, int group, const td_metric *m)
         return false;
     if (td_text_starts(m->name, "top5") && c->topk == 1)
         return false;
-    if (m->of == BENCHMARKS)
+    if (m->job_kind == BENCHMARKS)
         return c->is_benchmark;
-    return m->of == ANY || (m->of == BOXES) == c->detects;
+    return m->job_kind == ANY || (m->job_kind == BOXES) == c->detects;
 }
 
 td_status td_metric_each(const td_metric_choice *c,

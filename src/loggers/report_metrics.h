@@ -24,7 +24,7 @@ typedef struct {
     int decimals; /* -1: all digits of the number */
     int level;    /* 0: in every text line, 1: only at ends of epochs and of the run, 2: in no text
                      line, 3: only in the JSON lines */
-    int of;       /* 0: every job; otherwise jobs with classes, boxes or benchmarks */
+    int job_kind; /* 0: every job; otherwise jobs with classes, boxes or benchmarks */
 } td_metric;
 
 /** The metric with this full name; NULL: none. */

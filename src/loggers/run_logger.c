@@ -181,7 +181,7 @@ static void log_text(td_text *t)
 }
 
 /* Log the metrics of one level in one line, if there are any. */
-static void say_level(const td_report *r, int level)
+static void log_metrics(const td_report *r, int level)
 {
     td_text t = { 0 };
     int n = 0;
@@ -462,9 +462,9 @@ td_status td_report_end(td_report *r)
     if (!r)
         return TD_OK;
     if (r->o.to_log) {
-        say_level(r, 0);
+        log_metrics(r, 0);
         if (r->n_step < 2) /* at ends of epochs and of the run */
-            say_level(r, 1);
+            log_metrics(r, 1);
     }
     TD_TRY(write_json(r));
     TD_TRY(write_events(r));

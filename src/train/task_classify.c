@@ -131,7 +131,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     jo.outcomes = *prefix || j->o.report.is_compat ? NULL : &j->eval.outcomes;
     if (!j->eval.evaluator)
         TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
-    TD_TRY(td_weights_share(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
+    TD_TRY(td_weights_copy(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
     TD_TRY(td_evaluator_run(j->eval.evaluator, j->data.val_loader, &jo, v));
     if (*prefix)

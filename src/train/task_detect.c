@@ -142,8 +142,8 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     };
     if (!j->eval.detector_evaluator)
         TD_TRY(td_detector_evaluator_new(&o->model, j->dev, &jo, &j->eval.detector_evaluator));
-    TD_TRY(td_weights_share(j->program, prefix,
-                            td_detector_evaluator_program(j->eval.detector_evaluator)));
+    TD_TRY(td_weights_copy(j->program, prefix,
+                           td_detector_evaluator_program(j->eval.detector_evaluator)));
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
     TD_TRY(td_detector_evaluator_run(j->eval.detector_evaluator, j->data.val_set,
                                      j->data.val_loader, &jo, v));

@@ -167,7 +167,7 @@ static void count_step(job *j, const batch_step *b)
         j->s.loss_sum += st->loss_sum;
         j->run.steps++;
     }
-    *st = (td_step_state){ .of = st->of, .ema_before = 1 };
+    *st = (td_step_state){ .n_batches = st->n_batches, .ema_before = 1 };
 }
 
 /* Bind the batch and the scalars to the program's inputs. */

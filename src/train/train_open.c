@@ -176,7 +176,7 @@ static td_status plan_accumulation(job *j)
 {
     const int64_t n = (int64_t)j->o.batch.size * j->ranks.n, of = j->o.batch.step_size;
     j->plan.batches_per_step = of > 0 ? of / n : 1;
-    j->s.step.of = j->plan.batches_per_step;
+    j->s.step.n_batches = j->plan.batches_per_step;
     j->s.ranks = j->ranks.n;
     if (of < 0)
         return TD_OK;

@@ -135,10 +135,10 @@ void td_train_progress_begin(td_train_job *j)
              (long long)j->s.epoch);
     *p = (td_progress){ .module = j->ranks.rank == 0 ? "train" : NULL,
                         .what = j->log.progress_what,
-                        .before = j->s.iteration,
+                        .batches_before = j->s.iteration,
                         .comm = j->ranks.comm };
     td_progress_begin(p, j->data.train_loader, here);
-    p->later = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
+    p->batches_after = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
 }
 
 td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
@@ -149,7 +149,7 @@ td_progress td_train_progress_validation(const td_train_job *j, const char *pref
     return (td_progress){ .module = td_report_has_text(j->log.report) ? NULL : "train",
                           .what = what,
                           .every = j->o.metrics.print_freq,
-                          .rest_s = 10, /* a short validation logs no progress */
+                          .min_interval_s = 10, /* a short validation logs no progress */
                           .comm = j->ranks.comm };
 }
 

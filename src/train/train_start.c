@@ -49,11 +49,12 @@ static td_status check_place(job *j, const char *path)
     const int64_t of = j->o.batch.step_size > 0
                            ? j->o.batch.step_size / (j->o.batch.size * (int64_t)j->ranks.n)
                            : 1;
-    if (j->s.step.done && of != j->s.step.of)
+    if (j->s.step.done && of != j->s.step.n_batches)
         return td_error(TD_EARG,
                         "'%s' was saved inside an optimizer step, after %lld batches of %lld: it "
                         "cannot continue with %lld batches per step",
-                        path, (long long)j->s.step.done, (long long)j->s.step.of, (long long)of);
+                        path, (long long)j->s.step.done, (long long)j->s.step.n_batches,
+                        (long long)of);
     if (j->s.ranks != j->ranks.n)
         return td_train_convert_position(j, path, batch);
     if (batch != j->o.batch.size)
@@ -144,7 +145,7 @@ static void set_defaults(job *j)
     for (int i = 0; i < TD_BOX_METRICS; i++)
         j->eval.boxes[i] = -1;
     j->s.step.ema_before = 1;
-    j->tracked.still = j->o.optimizer.freezes_bn ? j->o.optimizer.freeze : NULL;
+    j->tracked.frozen_norms = j->o.optimizer.freezes_bn ? j->o.optimizer.freeze : NULL;
 }
 
 td_status td_train_start_open(td_train_job *j)
@@ -207,7 +208,7 @@ td_status td_train_start_load(td_train_job *j)
         const char *path = o->start.resume ? o->start.resume : o->start.pretrained_weights;
         TD_TRY(td_weights_load(j->start.tensors, path, &load, j->program));
     }
-    TD_TRY(td_weights_begin(j->program, o->start.resume ? j->start.tensors : NULL));
+    TD_TRY(td_weights_init_missing(j->program, o->start.resume ? j->start.tensors : NULL));
     td_tensors_free(j->start.tensors);
     j->start.tensors = NULL;
     return TD_OK;

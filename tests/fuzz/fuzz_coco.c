@@ -39,7 +39,8 @@ static void check(const td_coco *c)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     td_coco *c;
-    const td_coco_opts plain = { 0 }, strict = { .is_strict = true }, odd = { .keeps_odd = true };
+    const td_coco_opts plain = { 0 }, strict = { .is_strict = true },
+                       odd = { .keeps_invalid = true };
     td_error_clear();
     td_status st = td_coco_parse(data, n_bytes, "input", &plain, &c);
     if (st == TD_OK)

@@ -33,7 +33,7 @@ static td_run_state some_state(void)
         .last_val_loss = 0.5,
         .last = 70.5,
         .last_second = 90.125,
-        .step = { .done = 1, .of = 4, .in_epoch = 1, .loss_sum = 0.75, .ema_before = 0.999 },
+        .step = { .done = 1, .n_batches = 4, .in_epoch = 1, .loss_sum = 0.75, .ema_before = 0.999 },
         .scaler = { .kind = TD_SCALER_DYNAMIC,
                     .scale = 65536,
                     .good_steps = 7,
@@ -52,7 +52,7 @@ static void expect_state(const td_run_state *is, const td_run_state *want)
     assert_true(is->loss_sum == want->loss_sum && is->epoch_skipped == want->epoch_skipped);
     assert_true(is->last_train_loss == want->last_train_loss);
     assert_true(is->last == want->last && is->last_second == want->last_second);
-    assert_true(is->step.done == want->step.done && is->step.of == want->step.of);
+    assert_true(is->step.done == want->step.done && is->step.n_batches == want->step.n_batches);
     assert_true(is->step.in_epoch == want->step.in_epoch);
     assert_true(is->step.loss_sum == want->step.loss_sum);
     assert_true(is->step.ema_before == want->step.ema_before);
@@ -102,7 +102,7 @@ static void what_is_not_there_has_a_default(void **state)
     want.last_train_loss = NAN;
     want.last_val_loss = INFINITY;
     want.ranks = 1;
-    want.step = (td_step_state){ .of = 1 };
+    want.step = (td_step_state){ .n_batches = 1 };
     expect_ok(td_checkpoint_set_state(t, &want));
     const char *text = td_tensors_meta(t, "tandem.state");
     assert_null(strstr(text, "\"step\""));
@@ -110,7 +110,7 @@ static void what_is_not_there_has_a_default(void **state)
     expect_ok(td_checkpoint_state(t, "x", &is));
     assert_true(isnan(is.last_train_loss) && isnan(is.last_val_loss));
     assert_int_equal(is.ranks, 1);
-    assert_int_equal(is.step.of, 1);
+    assert_int_equal(is.step.n_batches, 1);
     assert_true(is.step.ema_before == 1);
     td_tensors_free(t);
 }
@@ -198,7 +198,7 @@ static void a_checkpoint_has_everything(void **state)
     td_small_training_begin(&t, "ref", TD_PRECISION_FP32, 0);
     td_small_training_model(&model);
     const td_weight_metadata metadata = metadata_of(&model);
-    s.step = (td_step_state){ .of = 1, .ema_before = 1 };
+    s.step = (td_step_state){ .n_batches = 1, .ema_before = 1 };
     expect_ok(td_program_run(t.program));
     expect_ok(td_checkpoint_save(path, t.program, &s, &metadata, "{\"lr\": 0.5}"));
     expect_ok(td_tensors_read(path, &file));

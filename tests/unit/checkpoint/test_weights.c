@@ -237,7 +237,7 @@ static void norms_count_the_batches_that_they_learn_from(void **state)
         expect_ok(td_tensors_add(file, name, TD_DT_I64, 0, NULL, &begin[i]));
     }
     for (int k = 0; k < 2; k++) {
-        td_tracked tracked = { .still = still[k] };
+        td_tracked tracked = { .frozen_norms = still[k] };
         expect_ok(td_tracked_read(file, 100, &tracked));
         expect_ok(td_tensors_new(&saved));
         expect_ok(td_weights_save(p, 0, 105, &tracked, saved)); /* five batches later */

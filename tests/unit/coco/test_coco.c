@@ -13,7 +13,7 @@
 #define CATEGORY "{\"id\": 3, \"name\": \"cat\"}"
 
 static const td_coco_opts plain = { 0 }, strict = { .is_strict = true },
-                          odd = { .keeps_odd = true };
+                          odd = { .keeps_invalid = true };
 
 static td_status parse(const char *text, const td_coco_opts *opts, td_coco **out)
 {
@@ -211,7 +211,7 @@ static void tells_equal_names_apart(void **state)
 }
 
 /* what pycocotools keeps is kept for those who compare with it */
-static void keeps_odd_boxes_on_request(void **state)
+static void keeps_invalid_boxes_on_request(void **state)
 {
     (void)state;
     td_coco *c;
@@ -342,7 +342,7 @@ int main(void)
         cmocka_unit_test(lists_bad_annotations),
         cmocka_unit_test(lists_bad_images_and_categories),
         cmocka_unit_test(tells_equal_names_apart),
-        cmocka_unit_test(keeps_odd_boxes_on_request),
+        cmocka_unit_test(keeps_invalid_boxes_on_request),
         cmocka_unit_test(counts_more_than_it_lists),
         cmocka_unit_test(holds_very_many_in_one_image),
         cmocka_unit_test(refuses_other_files),

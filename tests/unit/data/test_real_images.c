@@ -6,7 +6,7 @@
 #include "support/expect.h"
 #include "support/imagenet_sample.h"
 
-#include "data/loader.h"
+#include "data/parallel.h"
 #include "tandem/dataset_tools.h"
 
 enum { IMAGES = TD_TEST_SAMPLE_IMAGES };

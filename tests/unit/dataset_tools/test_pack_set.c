@@ -8,7 +8,7 @@
 #include "support/image_sets.h"
 #include "support/scratch.h"
 
-#include "data/loader.h"
+#include "data/parallel.h"
 #include "tandem/dataset_tools.h"
 
 static char folder[4096], packed[4096];

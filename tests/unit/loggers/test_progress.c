@@ -66,10 +66,10 @@ static void nobody_speaks_who_is_not_wanted(void **state)
     expect_ok(td_log_configure("info"));
     go(p, -1, &h);
     assert_int_equal(h.n, 11);
-    p.rest_s = 1000; /* seconds between two lines */
+    p.min_interval_s = 1000; /* seconds between two lines */
     go(p, -1, &h);
     assert_int_equal(h.n, 0);
-    p.rest_s = 0;
+    p.min_interval_s = 0;
     p.module = NULL;
     go(p, -1, &h);
     assert_int_equal(h.n, 0);
@@ -86,11 +86,13 @@ static void the_rest_is_what_has_been(void **state)
     assert_string_equal(text, "epoch 3, validation 80/100: 32.0 images/s, about 5 s left");
     td_progress_text(&p, 1, 1, 1000, text, sizeof text);
     assert_string_equal(text, "epoch 3, validation 1/100: 0.0 images/s, about 27.5 h left");
-    const td_progress resumed = { .what = "epoch 3, iteration", .n_batches = 100, .before = 50 };
+    const td_progress resumed = { .what = "epoch 3, iteration",
+                                  .n_batches = 100,
+                                  .batches_before = 50 };
     td_progress_text(&resumed, 10, 640, 20, text, sizeof text);
     assert_string_equal(text, "epoch 3, iteration 60/100: 32.0 images/s, about 80 s left");
     td_progress more = resumed;
-    more.later = 1000;
+    more.batches_after = 1000;
     td_progress_text(&more, 10, 640, 20, text, sizeof text);
     assert_string_equal(text,
                         "epoch 3, iteration 60/100: 32.0 images/s, about 80 s left, 35 min in all");

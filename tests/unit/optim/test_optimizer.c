@@ -59,7 +59,7 @@ static void begin(training *t, const char *device, const char *text, int batch, 
     expect_ok(td_compile(g, t->dev, &(td_compile_opts){ .amp = &amp }, &t->p));
     td_graph_free(g);
     expect_ok(td_program_init(t->p, 3));
-    expect_ok(td_weights_begin(t->p, NULL));
+    expect_ok(td_weights_init_missing(t->p, NULL));
     expect_ok(td_program_bind(t->p, "lr", &t->lr));
     if (o.is_scaled)
         expect_ok(td_program_bind(t->p, TD_INPUT_SCALE, &t->scale));

@@ -1,8 +1,8 @@
 /*
- * data/loader.h -- parallel loops for the rest of this directory
+ * data/parallel.h -- parallel loops over items
  */
-#ifndef TD_DATA_LOADER_H
-#define TD_DATA_LOADER_H
+#ifndef TD_DATA_PARALLEL_H
+#define TD_DATA_PARALLEL_H
 
 #include "data/bad_images.h"
 #include "data/dataset.h"
