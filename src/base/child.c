@@ -52,13 +52,13 @@ static _Noreturn void be_child(int fd, td_status (*work)(void *ctx, td_text *out
 static td_status receive(int fd, pid_t pid, td_text *out)
 {
     char part[4096];
-    bool is_told = false;
+    bool is_signal_sent = false;
     for (;;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         int ready = poll(&p, 1, POLL_MS);
-        if (!is_told && td_signal_caught()) {
+        if (!is_signal_sent && td_signal_caught()) {
             kill(pid, td_signal_caught());
-            is_told = true;
+            is_signal_sent = true;
         }
         if (ready == 0 || (ready < 0 && errno == EINTR))
             continue;

@@ -69,7 +69,7 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
     TD_TRY(td_model_resolve(model));
     if (!model->num_classes)
         model->num_classes = td_model_default_classes(model, SYNTHETIC_CLASSES);
-    return td_synthetic_make(model, o->batch, &out->made_up);
+    return td_synthetic_make(model, o->batch, &out->synthetic);
 }
 
 /*
@@ -111,7 +111,7 @@ static td_status bind(const td_feed *f, const td_batch *b, td_program *p)
 td_status td_feed_next(td_feed *f, td_program *p, const float **images)
 {
     const td_batch *b;
-    *images = f->made_up.images;
+    *images = f->synthetic.images;
     if (f->ld) {
         TD_TRY(next_full(f, &b));
         *images = b->images;
@@ -119,8 +119,8 @@ td_status td_feed_next(td_feed *f, td_program *p, const float **images)
     }
     if (!p)
         return TD_OK;
-    return f->o.is_training ? td_synthetic_bind(&f->made_up, p)
-                            : td_program_bind(p, "images", f->made_up.images);
+    return f->o.is_training ? td_synthetic_bind(&f->synthetic, p)
+                            : td_program_bind(p, "images", f->synthetic.images);
 }
 
 td_status td_feed_check(const td_feed *f)
@@ -132,6 +132,6 @@ void td_feed_release(td_feed *f)
 {
     td_loader_free(f->ld);
     td_dataset_free(f->ds);
-    td_synthetic_release(&f->made_up);
+    td_synthetic_release(&f->synthetic);
     *f = (td_feed){ 0 };
 }

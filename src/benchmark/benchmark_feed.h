@@ -30,7 +30,7 @@ typedef struct {
     td_feed_opts o;
     td_dataset *ds;
     td_loader *ld; /* NULL: synthetic batches */
-    td_synthetic made_up;
+    td_synthetic synthetic;
     bool is_detector;
     double wait_s; /* seconds waited in the last td_feed_next */
 } td_feed;

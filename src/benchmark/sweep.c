@@ -43,7 +43,7 @@ typedef struct {
     char precision_name[8];
     double median, min, max, last_quarter, avg, p90, p95, p99, peak_bytes, threads;
     double speedup; /* relative to the base precision, same ranks and batch; NaN: not measured */
-    double of_one;  /* relative to one rank, same precision and batch; NaN: not measured */
+    double times_one_rank; /* relative to one rank, same precision and batch; NaN: not measured */
 } row;
 
 typedef struct {
@@ -278,7 +278,7 @@ static void compare(sweep *s)
     for (int i = 0; i < s->n; i++) {
         row *r = &s->rows[i];
         r->speedup = r->median / speed_of(s, base, r->ranks, r->batch);
-        r->of_one = r->median / speed_of(s, r->precision, 1, r->batch);
+        r->times_one_rank = r->median / speed_of(s, r->precision, 1, r->batch);
     }
 }
 
@@ -304,8 +304,8 @@ static void show_row(const sweep *s, const row *r, td_text *out)
     if (s->precisions.n > 1)
         add_ratio(out, 8, r->speedup, "x");
     if (s->o->nproc) {
-        add_ratio(out, 7, r->of_one, "x");
-        add_ratio(out, 7, r->of_one / r->ranks, "");
+        add_ratio(out, 7, r->times_one_rank, "x");
+        add_ratio(out, 7, r->times_one_rank / r->ranks, "");
     }
     td_text_add(out, " %9.2f %9.2f %9.2f %9.2f %9.1f\n", r->avg, r->p90, r->p95, r->p99,
                 r->peak_bytes / 1e6);
@@ -357,8 +357,8 @@ static void show_json(const sweep *s, td_text *out)
         td_json_add(out, "images_per_s", r->median);
         td_json_add(out, "last_quarter_images_per_s", r->last_quarter);
         td_json_add(out, "speedup", r->speedup);
-        td_json_add(out, "times_one_rank", r->of_one);
-        td_json_add(out, "scaling", r->of_one / r->ranks);
+        td_json_add(out, "times_one_rank", r->times_one_rank);
+        td_json_add(out, "scaling", r->times_one_rank / r->ranks);
         td_text_add(out, ", \"result\": %s}", td_text_get(&r->json));
     }
     td_text_add(out, "]}");

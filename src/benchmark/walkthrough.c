@@ -25,7 +25,7 @@ enum { STEPS = 4 };
 static const struct {
     const char *name, *article; /* name in the article */
     bool is_mixed, is_fused;
-    int times; /* factor of the batch size */
+    int batch_factor; /* factor of the batch size */
 } steps[STEPS] = {
     { "float32", "FP32", false, false, 1 },
     { "mixed", "AMP", true, false, 1 },
@@ -56,7 +56,7 @@ static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_
                             td_benchmark_opts *out)
 {
     *out = *o;
-    out->batch_size = o->batch_size * steps[i].times;
+    out->batch_size = o->batch_size * steps[i].batch_factor;
     out->bound = out->kernels = false;
     if (!steps[i].is_mixed)
         out->amp = (td_amp_opts){ .precision = TD_PRECISION_FP32 };

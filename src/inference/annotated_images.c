@@ -106,7 +106,7 @@ static bool find_place(const char *path, place *out)
 }
 
 /* Are both paths the same, even if no file exists yet?  A missing image may be created later. */
-static bool is_spelt_alike(const td_annotated_images *m, int64_t i)
+static bool is_same_path(const td_annotated_images *m, int64_t i)
 {
     return td_path_is_same(m->paths[i], td_dataset_path(m->ds, i));
 }
@@ -119,7 +119,7 @@ static td_status check(const td_annotated_images *m)
     if (!there)
         return TD_ENOMEM;
     for (int64_t i = 0; i < m->n; i++) {
-        if (is_spelt_alike(m, i))
+        if (is_same_path(m, i))
             TD_OUT(
                 td_error(TD_EARG, "--draw: '%s' would be overwritten", td_dataset_path(m->ds, i)));
         n += find_place(m->paths[i], &there[n]);

@@ -174,7 +174,7 @@ td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d
                            .height = ((double)r.ymax - (double)r.ymin) * h };
 }
 
-void td_box_classes_tell(const td_box_classes *c, td_found *f)
+void td_box_classes_describe(const td_box_classes *c, td_found *f)
 {
     f->n_classes = c->n_names < c->n_categories ? c->n_names : c->n_categories;
     f->class_names = (const char *const *)c->names;

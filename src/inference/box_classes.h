@@ -44,6 +44,6 @@ td_found_box td_box_classes_found(const td_box_classes *c, const td_detection *d
                                   int height, char room[24]);
 
 /** Set the members of `f` that describe classes. */
-void td_box_classes_tell(const td_box_classes *c, td_found *f);
+void td_box_classes_describe(const td_box_classes *c, td_found *f);
 
 #endif

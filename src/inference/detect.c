@@ -100,7 +100,7 @@ static td_status open_detector_runner(detector *d, int batch)
     TD_TRY(td_weights_load(d->weights, o->weights,
                            &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
                            td_detector_runner_program(d->runner)));
-    d->nms = td_boxes_nms_shown(&o->boxes, td_detector_runner_anchors(d->runner)->kind);
+    d->nms = td_boxes_nms_display(&o->boxes, td_detector_runner_anchors(d->runner)->kind);
     return o->draw ? td_make_folder(o->draw) : TD_OK;
 }
 
@@ -179,7 +179,7 @@ static td_status report_good(detector *d, int row)
     size_t n_bytes;
     const int64_t sample = d->next++;
     td_found f = { .path = td_dataset_path(d->ds, sample) };
-    td_box_classes_tell(&d->classes, &f);
+    td_box_classes_describe(&d->classes, &f);
     const td_detection *found = td_detector_runner_found(d->runner, row, &n);
     td_status st = td_file_read(f.path, FILE_BYTES, &bytes, &n_bytes);
     if (st == TD_OK)

@@ -115,7 +115,7 @@ static td_status refuse(const char *name, bool needs_detector, const char *netwo
 }
 
 /* The name of an option on the command line: "--max-boxes" for max_boxes. */
-static const char *spell(const td_field *f, char room[TD_OPTION_NAME])
+static const char *option_name(const td_field *f, char room[TD_OPTION_NAME])
 {
     snprintf(room, TD_OPTION_NAME, "--%s", f->name);
     for (char *p = room; *p; p++)
@@ -136,7 +136,7 @@ const char *td_box_limit_set(const td_boxes_opts *boxes, char room[TD_OPTION_NAM
 {
     for (const td_field *f = limits_fields; f->kind != TD_KIND_END; f++)
         if (!td_field_is_default(f, boxes))
-            return spell(f, room);
+            return option_name(f, room);
     return NULL;
 }
 
@@ -151,7 +151,7 @@ td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
         for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
             if ((i == 2 || is_one_of(of_boxes, f->name)) &&
                 td_field_is_asked(groups[i].fields, f, groups[i].base))
-                return refuse(spell(f, name), true, network);
+                return refuse(option_name(f, name), true, network);
     return TD_OK;
 }
 
@@ -160,7 +160,7 @@ td_status td_boxes_check_input(const td_input_opts *in, const char *network)
     char name[TD_OPTION_NAME];
     for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
         if (is_one_of(of_classes, f->name) && td_field_is_asked(td_input_fields(), f, in))
-            return refuse(spell(f, name), false, network);
+            return refuse(option_name(f, name), false, network);
     return TD_OK;
 }
 

@@ -37,7 +37,7 @@ td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind)
     return n;
 }
 
-td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind)
+td_nms_opts td_boxes_nms_display(const td_boxes_opts *o, td_detector kind)
 {
     td_nms_opts n = td_boxes_nms(o, kind);
     if (o->min_score < 0)

@@ -30,7 +30,7 @@ typedef struct {
 td_nms_opts td_boxes_nms(const td_boxes_opts *o, td_detector kind);
 
 /** The same for showing boxes: the default of score_min is 0.3. */
-td_nms_opts td_boxes_nms_shown(const td_boxes_opts *o, td_detector kind);
+td_nms_opts td_boxes_nms_display(const td_boxes_opts *o, td_detector kind);
 
 /** Compile.  `model`'s classes and image size must be resolved. */
 td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,

@@ -29,7 +29,7 @@ typedef struct {
     int batch;
     float *padded;  /* [batch, 3, S, S], made on first use */
     double seconds; /* duration of a run; 0: not measured */
-} kept;
+} batch_program;
 
 struct td_predictor {
     td_predictor_opts o;
@@ -41,9 +41,9 @@ struct td_predictor {
     td_box_classes classes; /* of a detector */
     char name[64];          /* name of the network */
     td_transform transform;
-    size_t row_floats;             /* 3 * S * S */
-    kept kept[TD_PREDICTOR_SIZES]; /* in descending order of batch */
-    int n_kept;
+    size_t row_floats;                          /* 3 * S * S */
+    batch_program programs[TD_PREDICTOR_SIZES]; /* in descending order of batch */
+    int n_programs;
 };
 
 static td_status set_up_classifier(td_predictor *p)
@@ -116,9 +116,9 @@ void td_predictor_free(td_predictor *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_kept; i++) {
-        td_program_free(p->kept[i].program);
-        td_free(p->kept[i].padded);
+    for (int i = 0; i < p->n_programs; i++) {
+        td_program_free(p->programs[i].program);
+        td_free(p->programs[i].padded);
     }
     td_device_close(p->dev);
     td_class_names_release(&p->names);
@@ -150,26 +150,27 @@ out:
     return st;
 }
 
-td_status td_predictor_keep(td_predictor *p, int batch)
+td_status td_predictor_add_batch(td_predictor *p, int batch)
 {
     td_program *program;
     int at = 0;
-    for (int i = 0; i < p->n_kept; i++) {
-        if (p->kept[i].batch == batch)
+    for (int i = 0; i < p->n_programs; i++) {
+        if (p->programs[i].batch == batch)
             return TD_OK;
-        at += p->kept[i].batch > batch;
+        at += p->programs[i].batch > batch;
     }
     if (!p->weights)
         return td_error(TD_EARG,
                         "no batch size can be added: the predictor has released its weights");
-    if (p->n_kept == TD_PREDICTOR_SIZES)
+    if (p->n_programs == TD_PREDICTOR_SIZES)
         return td_error(TD_ELIMIT,
                         "programs for %d batch sizes are already compiled, which is the limit",
-                        p->n_kept);
+                        p->n_programs);
     TD_TRY(compile(p, batch, &program));
-    memmove(&p->kept[at + 1], &p->kept[at], (size_t)(p->n_kept - at) * sizeof *p->kept);
-    p->kept[at] = (kept){ .program = program, .batch = batch };
-    p->n_kept++;
+    memmove(&p->programs[at + 1], &p->programs[at],
+            (size_t)(p->n_programs - at) * sizeof *p->programs);
+    p->programs[at] = (batch_program){ .program = program, .batch = batch };
+    p->n_programs++;
     return TD_OK;
 }
 
@@ -184,7 +185,7 @@ void td_predictor_finish(td_predictor *p)
 /* --- running ---------------------------------------------------------------------------------- */
 
 /* Pad the rows with zeros to a full batch. */
-static td_status pad(td_predictor *p, kept *k, const float **images, int n)
+static td_status pad(td_predictor *p, batch_program *k, const float **images, int n)
 {
     if (n == k->batch)
         return TD_OK;
@@ -199,7 +200,7 @@ static td_status pad(td_predictor *p, kept *k, const float **images, int n)
     return TD_OK;
 }
 
-static td_status run_one(td_predictor *p, kept *k, const float *images, int n)
+static td_status run_one(td_predictor *p, batch_program *k, const float *images, int n)
 {
     TD_TRY(pad(p, k, &images, n));
     TD_TRY(td_program_bind(k->program, "images", images));
@@ -207,17 +208,17 @@ static td_status run_one(td_predictor *p, kept *k, const float *images, int n)
 }
 
 /* Choose the program for the next of n remaining rows. */
-static kept *choose(td_predictor *p, int n)
+static batch_program *choose(td_predictor *p, int n)
 {
     int i = 0;
-    while (i < p->n_kept && p->kept[i].batch > n)
+    while (i < p->n_programs && p->programs[i].batch > n)
         i++;
-    if (i == 0 || (i < p->n_kept && p->kept[i].batch == n))
-        return &p->kept[i];
-    kept *larger = &p->kept[i - 1];
-    if (i == p->n_kept)
+    if (i == 0 || (i < p->n_programs && p->programs[i].batch == n))
+        return &p->programs[i];
+    batch_program *larger = &p->programs[i - 1];
+    if (i == p->n_programs)
         return larger;
-    kept *smaller = &p->kept[i];
+    batch_program *smaller = &p->programs[i];
     double runs = (double)((n + smaller->batch - 1) / smaller->batch);
     return smaller->seconds > 0 && runs * smaller->seconds < larger->seconds ? smaller : larger;
 }
@@ -227,10 +228,10 @@ td_status td_predictor_each(td_predictor *p, const float *images, int n, td_pred
 {
     static const char *const names[2][2] = { { "logits", "probabilities" }, { "codes", "scores" } };
     const char *const *name = names[p->detector != TD_DETECTOR_NONE];
-    if (!p->n_kept)
+    if (!p->n_programs)
         return td_error(TD_EARG, "no program is compiled");
     for (int from = 0; from < n;) {
-        kept *k = choose(p, n - from);
+        batch_program *k = choose(p, n - from);
         const int rows = n - from < k->batch ? n - from : k->batch;
         TD_TRY(run_one(p, k, images + (size_t)from * p->row_floats, rows));
         const float *const results[2] = { td_program_output(k->program, name[0], NULL),
@@ -267,12 +268,12 @@ td_status td_predictor_run(td_predictor *p, const float *images, int n, float *l
 td_status td_predictor_time(td_predictor *p)
 {
     td_status st = TD_OK;
-    int largest = p->n_kept ? p->kept[0].batch : 0;
+    int largest = p->n_programs ? p->programs[0].batch : 0;
     float *images = td_alloc((size_t)largest, p->row_floats * sizeof(float));
     if (!images)
         return TD_ENOMEM;
-    for (int i = 0; i < p->n_kept; i++) {
-        kept *k = &p->kept[i];
+    for (int i = 0; i < p->n_programs; i++) {
+        batch_program *k = &p->programs[i];
         double best = 0;
         for (int r = 0; r <= TIMED_RUNS; r++) { /* the first run also prepares the weights */
             int64_t t0 = td_now_ns();

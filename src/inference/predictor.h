@@ -3,14 +3,13 @@
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
- *     TD_OUT(td_predictor_keep(p, 1));             programs are kept, one for each batch size
- *     TD_OUT(td_predictor_keep(p, 8));
+ *     TD_OUT(td_predictor_add_batch(p, 1));        programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_add_batch(p, 8));
  *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));     8, then 3 of 1 or padded
  *     td_predictor_free(p);
  *
  * The metadata of the network (names, sizes, the transform) is constant once a program is kept, so
- * any thread may read it.  keep, time and run must be called by one thread, which uses its compute
- * threads.
+ * any thread may read it.  One thread calls add_batch, time and run, and uses its compute threads.
  */
 #ifndef TD_INFERENCE_PREDICTOR_H
 #define TD_INFERENCE_PREDICTOR_H
@@ -51,7 +50,7 @@ void td_predictor_free(td_predictor *p);
  * are kept; TD_EARG: td_predictor_finish was called; and the errors of td_compile and
  * td_weights_load.
  */
-td_status td_predictor_keep(td_predictor *p, int batch) TD_CHECKED;
+td_status td_predictor_add_batch(td_predictor *p, int batch) TD_CHECKED;
 
 /** Free the weight file's memory; no more programs can be kept. */
 void td_predictor_finish(td_predictor *p);

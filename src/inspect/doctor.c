@@ -160,7 +160,7 @@ static td_status build(const speed *v, td_graph **out)
 }
 
 /* Measure 10^9 operations or bytes per second on the device "cpu"; x: values for any input. */
-static td_status measure(const speed *v, const float *x, double *giga)
+static td_status measure(const speed *v, const float *x, double *giga_per_s)
 {
     td_graph *g = NULL;
     td_device *dev = NULL;
@@ -174,7 +174,7 @@ static td_status measure(const speed *v, const float *x, double *giga)
     TD_OUT(td_program_init(p, 1));
     TD_OUT(td_program_bind(p, "x", x));
     TD_OUT(best_run(p, &seconds));
-    *giga = (v->bytes > 0 ? v->bytes : 2 * (double)td_graph_macs(g)) / seconds / 1e9;
+    *giga_per_s = (v->bytes > 0 ? v->bytes : 2 * (double)td_graph_macs(g)) / seconds / 1e9;
 out:
     td_program_free(p);
     td_device_close(dev);
@@ -197,10 +197,10 @@ static td_status add_speed(report *r)
     for (int64_t i = 0; x && i < STREAM; i++)
         x[i] = (float)(i % 7) - 3;
     for (size_t i = 0; st == TD_OK && i < sizeof speeds / sizeof *speeds; i++) {
-        double giga;
-        st = measure(&speeds[i], x, &giga);
+        double giga_per_s;
+        st = measure(&speeds[i], x, &giga_per_s);
         if (st == TD_OK)
-            row_number(r, speeds[i].name, (double)(int64_t)giga);
+            row_number(r, speeds[i].name, (double)(int64_t)giga_per_s);
         else
             st = td_error_context(st, "measuring %s", speeds[i].name);
     }

@@ -48,7 +48,7 @@ typedef enum {
     STAT,
     PREPARED,
     ACTIVATION,
-    AGAIN,
+    RECOMPUTED,
     GRADIENT,
     WEIGHT_GRADIENT,
     SCRATCH,
@@ -65,7 +65,7 @@ static const struct {
     [STAT] = { "statistics", "#8c6bb1" },
     [PREPARED] = { "computed from weights alone", "#a6c8ec" },
     [ACTIVATION] = { "activations", "#74b95c" },
-    [AGAIN] = { "recomputed activations", "#c4d66b" },
+    [RECOMPUTED] = { "recomputed activations", "#c4d66b" },
     [GRADIENT] = { "gradients of activations", "#ef8a3c" },
     [WEIGHT_GRADIENT] = { "gradients of weights", "#c9413f" },
     [SCRATCH] = { "scratch of kernels", "#5a5a5a" },
@@ -81,7 +81,7 @@ typedef struct {
     const bool *is_setup; /* [nodes] */
     td_text *out;
     uint8_t *value_kinds;   /* [values] */
-    int *turn;              /* [nodes + 2] kernels before each node: the time axis */
+    int *kernel_index;      /* [nodes + 2] kernels before each node: the time axis */
     int *value;             /* [buffers] the first value in it, or -1 */
     int *n_values;          /* [buffers] */
     int64_t *live;          /* [nodes + 1] bytes at each node, parameters included */
@@ -142,13 +142,13 @@ static kind kind_of(const td_node *n, bool is_forward, bool is_setup, const uint
         const kind operand = (kind)of[n->in[k]->id];
         of_weights = of_weights && is_of_weights(operand);
         of_gradients = of_gradients || operand == GRADIENT;
-        of_activations = of_activations || operand == ACTIVATION || operand == AGAIN;
+        of_activations = of_activations || operand == ACTIVATION || operand == RECOMPUTED;
     }
     if (of_weights || is_setup)
         return PREPARED;
     if (is_forward)
         return ACTIVATION;
-    return of_gradients ? GRADIENT : of_activations ? AGAIN : OTHER;
+    return of_gradients ? GRADIENT : of_activations ? RECOMPUTED : OTHER;
 }
 
 static td_status name_kinds(drawing *d)
@@ -196,7 +196,7 @@ static void find_values(drawing *d)
 }
 
 /* The lifetime of a buffer in a run after the first: buffers used only by the setup are omitted. */
-static void life(const drawing *d, const td_buffer *b, int *first, int *last)
+static void lifetime(const drawing *d, const td_buffer *b, int *first, int *last)
 {
     const bool is_past = b->is_setup && !b->is_persistent;
     *first = b->is_persistent || is_past ? 0 : b->first;
@@ -212,7 +212,7 @@ static td_status find_peak(drawing *d)
         return TD_ENOMEM;
     for (int i = 0; i < d->plan->n_buffers; i++) {
         const td_buffer *b = &d->plan->buffers[i];
-        life(d, b, &first, &last);
+        lifetime(d, b, &first, &last);
         change[first] += b->bytes;
         change[last + 1] -= b->bytes;
     }
@@ -224,7 +224,7 @@ static td_status find_peak(drawing *d)
     }
     for (int i = 0; i < d->plan->n_buffers; i++) {
         const td_buffer *b = &d->plan->buffers[i];
-        life(d, b, &first, &last);
+        lifetime(d, b, &first, &last);
         const kind k = kind_of_buffer(d, i);
         d->n_of[k]++;
         d->at_peak[k] += first <= d->peak && d->peak <= last ? b->bytes : 0;
@@ -237,24 +237,24 @@ static td_status find_peak(drawing *d)
  * Number the kernels.  Leaves and reshapes have none; outputs live for one step after the last
  * node.
  */
-static void number_turns(drawing *d)
+static void number_kernels(drawing *d)
 {
     const int n = d->g->n_nodes;
     for (int i = 0; i < n; i++)
-        d->turn[i + 1] = d->turn[i] + (td_node_has_kernel(d->g->nodes[i]));
-    d->turn[n + 1] = d->turn[n] + 1;
+        d->kernel_index[i + 1] = d->kernel_index[i] + (td_node_has_kernel(d->g->nodes[i]));
+    d->kernel_index[n + 1] = d->kernel_index[n] + 1;
 }
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
-static double at_turn(const drawing *d, int turn)
+static double at_kernel(const drawing *d, int kernel_index)
 {
-    return LEFT + (double)(RIGHT - LEFT) * turn / d->turn[d->g->n_nodes + 1];
+    return LEFT + (double)(RIGHT - LEFT) * kernel_index / d->kernel_index[d->g->n_nodes + 1];
 }
 
 static double at_node(const drawing *d, int node)
 {
-    return at_turn(d, d->turn[node]);
+    return at_kernel(d, d->kernel_index[node]);
 }
 
 static double at_byte(const drawing *d, int64_t byte)
@@ -291,9 +291,9 @@ static void draw_axes(const drawing *d)
     }
     td_svg_text(d->out, 22, TOP + PLOT / 2.0,
                 &(td_svg_font){ .size = 12, .anchor = "middle", .turn = -90 }, "address, MB");
-    const int turns = d->turn[d->g->n_nodes], by = (int)step_of(turns);
-    for (int i = 0; i <= turns; i += by ? by : 1) {
-        const double x = at_turn(d, i);
+    const int n_kernels = d->kernel_index[d->g->n_nodes], by = (int)step_of(n_kernels);
+    for (int i = 0; i <= n_kernels; i += by ? by : 1) {
+        const double x = at_kernel(d, i);
         td_svg_line(d->out, x, TOP + PLOT, x, TOP + PLOT + 5, grey);
         snprintf(text, sizeof text, "%d", i);
         words(d, x, TOP + PLOT + 17, "middle", grey, text);
@@ -362,7 +362,7 @@ static void add_node_name(const drawing *d, int node, td_text *out)
         return;
     }
     td_profile_layer(d->p, node, layer, sizeof layer);
-    td_text_add(out, "%s/%s (%d)", layer, d->g->nodes[node]->op->name, d->turn[node]);
+    td_text_add(out, "%s/%s (%d)", layer, d->g->nodes[node]->op->name, d->kernel_index[node]);
 }
 
 /*
@@ -404,7 +404,7 @@ static box box_of(const drawing *d, int i)
 {
     int first, last;
     const td_buffer *b = &d->plan->buffers[i];
-    life(d, b, &first, &last);
+    lifetime(d, b, &first, &last);
     const double x = at_node(d, first), y = at_byte(d, b->offset + b->bytes);
     return (box){ i, x, y, at_node(d, last + 1) - x, at_byte(d, b->offset) - y };
 }
@@ -490,7 +490,7 @@ static td_status draw_live(const drawing *d)
     int used = 0;
     for (int i = 0; xs && ys && i < n; i++) {
         const bool is_same = i && d->live[i] == d->live[i - 1];
-        if (i && i + 1 < n && (is_same || d->turn[i] == d->turn[i + 1]))
+        if (i && i + 1 < n && (is_same || d->kernel_index[i] == d->kernel_index[i + 1]))
             continue;
         xs[used] = at_node(d, i);
         ys[used] = used ? ys[used - 1] : at_byte(d, d->live[i]);
@@ -537,7 +537,7 @@ static void draw_heading(const drawing *d, const char *what)
 static td_status draw(drawing *d, const char *what)
 {
     TD_TRY(name_kinds(d));
-    number_turns(d);
+    number_kernels(d);
     find_values(d);
     TD_TRY(find_peak(d));
     td_svg_begin(d->out, WIDTH, TOP + PLOT + BOTTOM, what);
@@ -567,14 +567,14 @@ td_status td_memory_draw(const td_program *p, const char *what, td_text *svg)
                   .out = svg,
                   .total_bytes = total ? total : 1 };
     d.value_kinds = td_alloc((size_t)view.graph->n_values + 1, sizeof *d.value_kinds);
-    d.turn = td_alloc((size_t)view.graph->n_nodes + 2, sizeof *d.turn);
+    d.kernel_index = td_alloc((size_t)view.graph->n_nodes + 2, sizeof *d.kernel_index);
     d.value = td_alloc(n_buffers, sizeof *d.value);
     d.n_values = td_alloc(n_buffers, sizeof *d.n_values);
     d.live = td_alloc((size_t)view.graph->n_nodes + 2, sizeof *d.live);
-    if (d.value_kinds && d.turn && d.value && d.n_values && d.live)
+    if (d.value_kinds && d.kernel_index && d.value && d.n_values && d.live)
         st = draw(&d, what);
     td_free(d.value_kinds);
-    td_free(d.turn);
+    td_free(d.kernel_index);
     td_free(d.value);
     td_free(d.n_values);
     td_free(d.live);

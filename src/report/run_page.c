@@ -51,7 +51,7 @@ static void release_lines(line_set *set)
     td_free(set);
 }
 
-static double place_of(const td_run_log *run, const td_run_point *p)
+static double position_of(const td_run_log *run, const td_run_point *p)
 {
     return p->iteration ? (double)p->epoch + (double)p->iteration / (double)run->epoch_batches
                         : (double)p->epoch + 1;
@@ -67,7 +67,7 @@ static td_status fill_line(const td_run_log *run, const td_run_series *s, td_cha
     for (size_t i = 0; i < s->n; i++) {
         const size_t first = i / group * group;
         const size_t many = first + group < s->n ? group : s->n - first;
-        l->x[i / group] = place_of(run, &s->points[i]);
+        l->x[i / group] = position_of(run, &s->points[i]);
         l->y[i / group] += s->points[i].value / (double)many;
     }
     l->n = (int)n;
@@ -330,7 +330,7 @@ static void add_title(const td_run_log *runs, int n, int row, td_text *out)
     td_text title = { 0 };
     td_run_table_title(runs, n, row, &title);
     td_html_add(out, td_text_get(&title));
-    td_text_drop(&title, out);
+    td_text_release_into(&title, out);
 }
 
 static void add_tile(const td_run_log *run, const char *row_name, td_text *out)
@@ -347,7 +347,7 @@ static void add_tile(const td_run_log *run, const char *row_name, td_text *out)
             add_title(run, 1, row, out);
             td_text_add(out, "</span></div>\n");
         }
-        td_text_drop(&cell, out);
+        td_text_release_into(&cell, out);
     }
 }
 
@@ -388,14 +388,14 @@ static void add_results(const td_run_log *runs, int n, td_text *out)
             td_text_add(&line, is_best ? "<td class=\"best\">" : "<td>");
             td_html_add(&line, td_text_get(&cell));
             td_text_add(&line, "</td>");
-            td_text_drop(&cell, out);
+            td_text_release_into(&cell, out);
         }
         if (is_any) {
             td_text_add(out, "<tr><th scope=\"row\">");
             add_title(runs, n, row, out);
             td_text_add(out, "</th>%s</tr>\n", td_text_get(&line));
         }
-        td_text_drop(&line, out);
+        td_text_release_into(&line, out);
     }
     td_text_add(out, "</tbody></table></div>\n");
     if (n > 1)
@@ -450,7 +450,7 @@ static bool differs(const td_run_log *runs, int n, const char *name)
 
 enum { MACHINE, OPTIONS, DIFFERENT };
 
-static bool belongs(const td_run_log *runs, int n, const char *name, int part)
+static bool is_in_part(const td_run_log *runs, int n, const char *name, int part)
 {
     const bool is_machine = td_text_starts(name, "run.");
     if (part == DIFFERENT)
@@ -464,7 +464,7 @@ static void add_settings(const td_run_log *runs, int n, const name_list *names, 
     td_text body = { 0 };
     for (size_t at = 0; at < names->n; at++) {
         const char *name = names->name[at];
-        if (!belongs(runs, n, name, part))
+        if (!is_in_part(runs, n, name, part))
             continue;
         const bool is_marked = part != DIFFERENT && differs(runs, n, name);
         td_text_add(&body, "<tr%s><th scope=\"row\">", is_marked ? " class=\"diff\"" : "");
@@ -486,7 +486,7 @@ static void add_settings(const td_run_log *runs, int n, const name_list *names, 
         add_run_heads(runs, n, "", out);
         td_text_add(out, "%s</tbody></table></div></details>\n", td_text_get(&body));
     }
-    td_text_drop(&body, out);
+    td_text_release_into(&body, out);
 }
 
 static td_status add_configuration(const td_run_log *runs, int n, td_text *out)

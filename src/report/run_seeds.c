@@ -12,10 +12,10 @@
 
 #include "base/stats.h"
 
-const char *const td_seed_moments[TD_SEED_MOMENTS] = { "best", "final" };
+const char *const td_seed_selections[TD_SEED_SELECTIONS] = { "best", "final" };
 
 /* Settings that do not affect a run's result: outputs, the machine, lengths of parts of a run. */
-static const char *const indifferent[] = {
+static const char *const ignored_settings[] = {
     "workspace",
     "print_freq",
     "gather_checkpoints",
@@ -91,13 +91,13 @@ static bool is_of_precision(const char *name)
     return IS_AMONG(name, of_precision) || td_text_starts(name, "amp_");
 }
 
-static bool counts(const char *name)
+static bool is_relevant(const char *name)
 {
     if (is_of_precision(name))
         return strcmp(name, "amp_log_path") != 0 && !td_text_starts(name, "amp_stats");
     if (td_text_starts(name, "run."))
         return IS_AMONG(name, metadata);
-    return !IS_AMONG(name, indifferent);
+    return !IS_AMONG(name, ignored_settings);
 }
 
 /*
@@ -106,13 +106,13 @@ static bool counts(const char *name)
  */
 static bool is_in(const td_run_log *a, const td_run_log *b, bool with_precision)
 {
-    const bool is_told = td_run_log_setting(a, "run.precision") != NULL;
+    const bool has_precision = td_run_log_setting(a, "run.precision") != NULL;
     for (size_t i = 0; i < a->n_settings; i++) {
         const char *name = a->settings[i].name, *other;
-        if (!counts(name) || (!with_precision && is_of_precision(name)))
+        if (!is_relevant(name) || (!with_precision && is_of_precision(name)))
             continue;
-        if (is_told && (strcmp(name, "precision") == 0 || strcmp(name, "amp") == 0 ||
-                        strcmp(name, "no-amp") == 0 || strcmp(name, "fp16") == 0))
+        if (has_precision && (strcmp(name, "precision") == 0 || strcmp(name, "amp") == 0 ||
+                              strcmp(name, "no-amp") == 0 || strcmp(name, "fp16") == 0))
             continue;
         other = td_run_log_setting(b, name);
         if (!other || strcmp(other, a->settings[i].value) != 0)
@@ -158,14 +158,14 @@ static const td_run_series *series_of(const td_run_log *run, const char *metric)
     return s ? s : td_run_log_series(run, TD_RUN_END, metric);
 }
 
-static double value_of(const td_run_log *run, const char *metric, int moment)
+static double value_of(const td_run_log *run, const char *metric, int selection)
 {
     const td_run_series *s = series_of(run, metric);
     double x;
     if (!s)
         return (double)NAN;
     x = s->points[s->n - 1].value;
-    for (size_t i = 0; moment == 0 && i < s->n; i++)
+    for (size_t i = 0; selection == 0 && i < s->n; i++)
         x = fmax(x, s->points[i].value);
     return x;
 }
@@ -243,14 +243,14 @@ static void leave_out(const td_seeds *s, td_seed_group *g)
         g->is_left_out[i] |= last_epoch(&s->runs[g->runs[i]]) < most;
 }
 
-static td_spread spread_of(const td_seeds *s, const td_seed_group *g, int metric, int moment)
+static td_spread spread_of(const td_seeds *s, const td_seed_group *g, int metric, int selection)
 {
     double x[TD_SEED_RUNS];
     int n = 0;
     for (int i = 0; i < g->n_runs; i++) {
         if (g->is_left_out[i])
             continue;
-        x[n] = value_of(&s->runs[g->runs[i]], s->metric[metric], moment);
+        x[n] = value_of(&s->runs[g->runs[i]], s->metric[metric], selection);
         n += isfinite(x[n]) ? 1 : 0;
     }
     return td_spread_of(x, n);
@@ -259,7 +259,7 @@ static td_spread spread_of(const td_seeds *s, const td_seed_group *g, int metric
 static void measure(const td_seeds *s, td_seed_group *g)
 {
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; k < TD_SEED_MOMENTS; k++)
+        for (int k = 0; k < TD_SEED_SELECTIONS; k++)
             g->spread[m][k] = spread_of(s, g, m, k);
 }
 
@@ -301,7 +301,7 @@ static void add_pair(td_seeds *s, int base, int group)
     td_seed_pair *p = &s->pairs[s->n_pairs++];
     *p = (td_seed_pair){ .base = base, .group = group };
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; k < TD_SEED_MOMENTS; k++) {
+        for (int k = 0; k < TD_SEED_SELECTIONS; k++) {
             const td_spread *a = &s->groups[base].spread[m][k];
             const td_spread *b = &s->groups[group].spread[m][k];
             p->difference[m][k] = b->mean - a->mean;
@@ -336,9 +336,9 @@ static td_status find_pairs(td_seeds *s)
     return TD_OK;
 }
 
-bool td_seed_is_within(const td_seed_pair *p, int metric, int moment)
+bool td_seed_is_within(const td_seed_pair *p, int metric, int selection)
 {
-    return fabs(p->difference[metric][moment]) <= p->sd[metric][moment];
+    return fabs(p->difference[metric][selection]) <= p->sd[metric][selection];
 }
 
 /* --- finding groups and pairs ----------------------------------------------------------------- */
@@ -380,11 +380,11 @@ bool td_seeds_any(const td_seeds *s)
 /*
  * May a label contain this setting if groups differ in it?  Not options that it already contains.
  */
-static bool is_told(const char *name)
+static bool is_in_label(const char *name)
 {
-    static const char *const said[] = { "arch",   "precision", "run.precision", "amp",
-                                        "no-amp", "no_amp",    "fp16" };
-    return counts(name) && !IS_AMONG(name, said) && !td_text_starts(name, "model.");
+    static const char *const in_title[] = { "arch",   "precision", "run.precision", "amp",
+                                            "no-amp", "no_amp",    "fp16" };
+    return is_relevant(name) && !IS_AMONG(name, in_title) && !td_text_starts(name, "model.");
 }
 
 static bool has_another(const td_seeds *s, int group, const char *name, const char *value)
@@ -409,7 +409,7 @@ void td_seeds_label(const td_seeds *s, int group, td_text *out)
                 td_seeds_precision(s, group));
     for (size_t i = 0; i < run->n_settings && n < MOST; i++) {
         const char *name = run->settings[i].name, *value = run->settings[i].value;
-        if (!is_told(name) || !has_another(s, group, name, value))
+        if (!is_in_label(name) || !has_another(s, group, name, value))
             continue;
         td_text_add(out, ", %s %s", name, *value ? value : "none");
         n++;

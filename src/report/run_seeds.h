@@ -16,9 +16,9 @@
 #include "report/run_table.h"
 
 enum {
-    TD_SEED_RUNS = 256,  /* most runs of a report */
-    TD_SEED_METRICS = 5, /* AP, AP50, top-1, top-K, top-1 of the averaged weights */
-    TD_SEED_MOMENTS = 2  /* best and final */
+    TD_SEED_RUNS = 256,    /* most runs of a report */
+    TD_SEED_METRICS = 5,   /* AP, AP50, top-1, top-K, top-1 of the averaged weights */
+    TD_SEED_SELECTIONS = 2 /* best and final */
 };
 
 /* Statistics of n numbers; sd (sample, n - 1) is NaN if n < 2, all are NaN if n is 0. */
@@ -33,14 +33,14 @@ typedef struct {
     bool *is_left_out; /* [n_runs] */
     int recipe;        /* the same for groups that differ only in the precision */
     bool is_shown;     /* it or a group of the same recipe has several seeds */
-    td_spread spread[TD_SEED_METRICS][TD_SEED_MOMENTS];
+    td_spread spread[TD_SEED_METRICS][TD_SEED_SELECTIONS];
 } td_seed_group;
 
 /* `group` compared with `base`, the recipe's float32 group or its first. */
 typedef struct {
     int base, group;
-    double difference[TD_SEED_METRICS][TD_SEED_MOMENTS]; /* difference of the means; NaN: none */
-    double sd[TD_SEED_METRICS][TD_SEED_MOMENTS];         /* pooled over both groups' seeds */
+    double difference[TD_SEED_METRICS][TD_SEED_SELECTIONS]; /* difference of the means; NaN: none */
+    double sd[TD_SEED_METRICS][TD_SEED_SELECTIONS];         /* pooled over both groups' seeds */
 } td_seed_pair;
 
 typedef struct {
@@ -63,9 +63,9 @@ bool td_seeds_any(const td_seeds *s);
 td_spread td_spread_of(double *x, int n);
 
 /** Is the difference at most one standard deviation of the seeds? */
-bool td_seed_is_within(const td_seed_pair *p, int metric, int moment);
+bool td_seed_is_within(const td_seed_pair *p, int metric, int selection);
 
-extern const char *const td_seed_moments[TD_SEED_MOMENTS]; /* "best", "final" */
+extern const char *const td_seed_selections[TD_SEED_SELECTIONS]; /* "best", "final" */
 
 /**
  * "ssd320, bf16, lr 0.01": network, precision and, if several groups share these, settings that

@@ -150,7 +150,7 @@ static int decimals_of(int metric)
     return metric < 2 ? 5 : 3; /* AP, AP50; percentages */
 }
 
-static void put_words(grid *g, const td_seeds *s, int group, int metric, int moment)
+static void put_words(grid *g, const td_seeds *s, int group, int metric, int selection)
 {
     static const char *const titles[] = { "AP", "AP50", "top1, %", NULL, "top1 of EMA, %" };
     char topk[64];
@@ -161,14 +161,14 @@ static void put_words(grid *g, const td_seeds *s, int group, int metric, int mom
         g->st = td_text_status(&label);
     put(g, 0, td_text_get(&label));
     put(g, 1, metric == 3 ? topk : titles[metric]);
-    put(g, 2, td_seed_moments[moment]);
+    put(g, 2, td_seed_selections[selection]);
     td_text_release(&label);
 }
 
 static void put_group(grid *g, const td_seeds *s, int group)
 {
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; s->metric[m] && k < TD_SEED_MOMENTS; k++) {
+        for (int k = 0; s->metric[m] && k < TD_SEED_SELECTIONS; k++) {
             const td_spread *x = &s->groups[group].spread[m][k];
             const double values[] = { x->mean, x->sd, x->min, x->max, x->median };
             begin_row(g);
@@ -185,7 +185,7 @@ static void put_pair(grid *g, const td_seeds *s, const td_seed_pair *p)
     snprintf(against, sizeof against, "%.20s - %.20s", td_seeds_precision(s, p->group),
              td_seeds_precision(s, p->base));
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; s->metric[m] && k < TD_SEED_MOMENTS; k++) {
+        for (int k = 0; s->metric[m] && k < TD_SEED_SELECTIONS; k++) {
             const double d = p->difference[m][k], sd = p->sd[m][k];
             begin_row(g);
             put_words(g, s, p->group, m, k);
@@ -251,7 +251,7 @@ void td_seeds_text(const td_seeds *s, td_run_table_form form, td_text *out)
         make_pairs(s, &pairs);
         add_grid(&pairs, about_pairs, form, out);
     }
-    td_text_drop(&left_out, out);
+    td_text_release_into(&left_out, out);
     release(&seeds, out);
     release(&pairs, out);
 }
@@ -273,7 +273,7 @@ void td_seeds_html(const td_seeds *s, td_text *out)
         make_pairs(s, &pairs);
         add_html(&pairs, "Precisions", about_pairs, out);
     }
-    td_text_drop(&left_out, out);
+    td_text_release_into(&left_out, out);
     release(&seeds, out);
     release(&pairs, out);
 }
@@ -285,7 +285,7 @@ static void json_label(const td_seeds *s, int group, const char *name, td_text *
     td_text label = { 0 };
     td_seeds_label(s, group, &label);
     td_json_add_text(out, name, td_text_get(&label));
-    td_text_drop(&label, out);
+    td_text_release_into(&label, out);
 }
 
 static void json_runs(const td_seeds *s, const td_seed_group *g, td_text *out)
@@ -311,11 +311,11 @@ static void json_group(const td_seeds *s, int group, td_text *out)
     json_runs(s, g, out);
     td_text_add(out, ", \"results\": [");
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; s->metric[m] && k < TD_SEED_MOMENTS; k++) {
+        for (int k = 0; s->metric[m] && k < TD_SEED_SELECTIONS; k++) {
             const td_spread *x = &g->spread[m][k];
             td_text_add(out, is_first ? "{" : ", {");
             td_json_add_text(out, "metric", s->metric[m]);
-            td_json_add_text(out, "of", td_seed_moments[k]);
+            td_json_add_text(out, "of", td_seed_selections[k]);
             td_json_add(out, "n", x->n);
             td_json_add(out, "mean", x->mean);
             td_json_add(out, "sd", x->sd);
@@ -338,11 +338,11 @@ static void json_pair(const td_seeds *s, const td_seed_pair *p, td_text *out)
     td_json_add_text(out, "base_precision", td_seeds_precision(s, p->base));
     td_text_add(out, ", \"results\": [");
     for (int m = 0; m < TD_SEED_METRICS; m++)
-        for (int k = 0; s->metric[m] && k < TD_SEED_MOMENTS; k++) {
+        for (int k = 0; s->metric[m] && k < TD_SEED_SELECTIONS; k++) {
             const double d = p->difference[m][k], sd = p->sd[m][k];
             td_text_add(out, is_first ? "{" : ", {");
             td_json_add_text(out, "metric", s->metric[m]);
-            td_json_add_text(out, "of", td_seed_moments[k]);
+            td_json_add_text(out, "of", td_seed_selections[k]);
             td_json_add(out, "difference", d);
             td_json_add(out, "sd", sd);
             td_json_add(out, "in_sd", fabs(d) / sd);

@@ -284,7 +284,7 @@ static bool is_empty(const td_run_log *runs, int n, int row, td_text *out)
         if (rows[row].kind != SMOOTHING || cell_number(&runs[i], &rows[row]) > 0)
             td_run_table_cell(&runs[i], row, &all);
     const bool is = all.len == 0;
-    td_text_drop(&all, out);
+    td_text_release_into(&all, out);
     return is;
 }
 
@@ -316,7 +316,7 @@ static int width_of(const td_run_log *run, td_text *out)
         cell_text(run, row, &cell);
         const int w = columns_of(td_text_get(&cell));
         width = w > width ? w : width;
-        td_text_drop(&cell, out);
+        td_text_release_into(&cell, out);
     }
     return width;
 }
@@ -329,13 +329,13 @@ static void add_line(const td_run_log *runs, int n, int row, td_run_table_form f
     if (row >= 0)
         td_run_table_title(runs, n, row, &title);
     add_padded(td_text_get(&title), 24, false, form, out);
-    td_text_drop(&title, out);
+    td_text_release_into(&title, out);
     for (int i = 0; i < n; i++) {
         td_text cell = { 0 };
         cell_text(&runs[i], row, &cell);
         td_text_add(out, "%s", gap);
         add_padded(td_text_get(&cell), width_of(&runs[i], out), true, form, out);
-        td_text_drop(&cell, out);
+        td_text_release_into(&cell, out);
     }
     td_text_add(out, form == TD_RUN_MARKDOWN ? " |\n" : "\n");
 }
@@ -352,7 +352,7 @@ static void add_csv(const td_run_log *runs, int n, td_text *out)
             cell_text(&runs[i], row, &cell);
             td_text_add(out, "%s", row < 0 ? "" : ",");
             add_cell(td_text_get(&cell), TD_RUN_CSV, out);
-            td_text_drop(&cell, out);
+            td_text_release_into(&cell, out);
         }
     }
     td_text_add(out, "\n");
@@ -370,7 +370,7 @@ static void add_json_cell(const td_run_log *run, int row, td_text *out)
         td_json_add(out, rows[row].name, x);
     else
         td_json_add_text(out, rows[row].name, cell.len ? td_text_get(&cell) : NULL);
-    td_text_drop(&cell, out);
+    td_text_release_into(&cell, out);
 }
 
 static void add_json(const td_run_log *runs, int n, td_text *out)

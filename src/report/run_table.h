@@ -11,7 +11,7 @@
 #include "report/run_log.h"
 
 /** Release a text that was appended to `out`; its failure becomes that of `out`. */
-static inline void td_text_drop(td_text *piece, td_text *out)
+static inline void td_text_release_into(td_text *piece, td_text *out)
 {
     if (out->st == TD_OK)
         out->st = piece->st;

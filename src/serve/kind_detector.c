@@ -35,7 +35,7 @@ static td_status choose_classes(const td_service *s, const char *list, td_work *
 
 static td_nms_opts limits(const td_service *s, const td_boxes_opts *boxes)
 {
-    td_nms_opts nms = td_boxes_nms_shown(boxes, s->transform.detector);
+    td_nms_opts nms = td_boxes_nms_display(boxes, s->transform.detector);
     const int64_t places = (int64_t)s->n_classes * s->n_anchors;
     nms.total = nms.total < places ? nms.total : (int)places;
     return nms;
@@ -133,7 +133,7 @@ static td_status write_lists(const td_service *s, const td_work *w, td_text *out
         TD_OUT(TD_ENOMEM);
     for (int i = 0; i < n; i++)
         boxes[i] = td_box_classes_found(s->classes, &w->found[i], w->width, w->height, room[i]);
-    td_box_classes_tell(s->classes, &f);
+    td_box_classes_describe(s->classes, &f);
     TD_OUT(td_coco_results_new(&lists));
     TD_OUT(td_coco_results_add(lists, &f, 1));
     TD_OUT(td_coco_results_text(lists, &text));

@@ -59,7 +59,7 @@ void td_page_of_classes(const td_service *s, td_text *out)
 /* boxes are relative to the network's input, which may be the image without EXIF rotation */
 void td_page_of_boxes(const td_service *s, td_text *out)
 {
-    const td_nms_opts nms = td_boxes_nms_shown(&s->boxes, s->transform.detector);
+    const td_nms_opts nms = td_boxes_nms_display(&s->boxes, s->transform.detector);
     const bool as_stored = s->transform.stored_orientation;
     char score[64];
     const slot slots[] = { { "serve_page.css", td_embedded_serve_page_css },

@@ -51,14 +51,14 @@ static void every_cut_gives_the_same(void **state)
         images[i] = (float)td_rng_normal(&r);
     td_predictor *p = open_one(make_weights());
     expect_error(td_predictor_run(p, images, 1, NULL, one), TD_EARG, "no program is compiled");
-    expect_ok(td_predictor_keep(p, 1));
+    expect_ok(td_predictor_add_batch(p, 1));
     assert_int_equal(td_predictor_classes(p), CLASSES);
     assert_int_equal(td_predictor_transform(p)->size, SIZE);
     expect_ok(td_predictor_run(p, images, ROWS, logits, one));
-    expect_ok(td_predictor_keep(p, 4));
-    expect_ok(td_predictor_keep(p, 4)); /* is there */
+    expect_ok(td_predictor_add_batch(p, 4));
+    expect_ok(td_predictor_add_batch(p, 4)); /* is there */
     td_predictor_finish(p);
-    expect_error(td_predictor_keep(p, 2), TD_EARG, "the predictor has released its weights");
+    expect_error(td_predictor_add_batch(p, 2), TD_EARG, "the predictor has released its weights");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
         expect_ok(td_predictor_run(p, images, n, NULL, cut));
@@ -152,10 +152,10 @@ static void a_detector_hands_out_its_results(void **state)
     make_room(&one, anchors->n);
     make_room(&cut, anchors->n);
 
-    expect_ok(td_predictor_keep(p, 1));
+    expect_ok(td_predictor_add_batch(p, 1));
     expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &one));
     assert_int_equal(one.n_runs, IMAGES);
-    expect_ok(td_predictor_keep(p, 2));
+    expect_ok(td_predictor_add_batch(p, 2));
     td_predictor_finish(p);
     expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);
