@@ -8,10 +8,13 @@
  */
 #include "comm/comm.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/machine.h"
@@ -20,7 +23,7 @@
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 
-enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
+enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, HOST_BYTES = 64, MESSAGE_BYTES = 800 };
 
 /*
  * Limits on sizes that another rank announces, so that a damaged or hostile one cannot make this
@@ -33,6 +36,7 @@ enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, MESSAGE_BYTES = 800 };
 
 struct td_comm {
     int rank, size, local_rank, local_size, threads;
+    td_comm_machines machines;
     td_transport *transport; /* the thread's */
     td_thread thread;
     pthread_mutex_t lock;
@@ -236,10 +240,12 @@ td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all)
 static td_status pass_block(td_comm *c, int from, char *data, size_t n)
 {
     for (size_t at = 0; at < n; at += MESSAGE_MAX) {
-        td_exchange e = { .kind = TD_EXCHANGE_TO_FIRST,
-                          .from = from,
-                          .in = data + at,
-                          .n = n - at < MESSAGE_MAX ? n - at : MESSAGE_MAX };
+        const size_t m = n - at < MESSAGE_MAX ? n - at : MESSAGE_MAX;
+        td_exchange e = { .kind = TD_EXCHANGE_PEERS };
+        if (c->rank == 0)
+            e.peers[0] = (td_exchange_peer){ .rank = from, .in = data + at, .n_in = m };
+        else
+            e.peers[0] = (td_exchange_peer){ .rank = 0, .out = data + at, .n_out = m };
         TD_TRY(run_now(c, exchange, &e));
     }
     return TD_OK;
@@ -384,46 +390,92 @@ out:
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* identifies ranks on one machine and the processors they share */
+/* identifies the ranks that share a machine and its processors */
 typedef struct {
     char boot[BOOT_BYTES];
-    unsigned char cpus[MASK_BYTES];
+    char host[HOST_BYTES];          /* differs in containers of one machine */
+    int64_t group;                  /* TANDEM_RANKS_PER_MACHINE */
+    unsigned char cpus[MASK_BYTES]; /* the last member: is_neighbour compares what is before */
 } whereabouts;
 
-static void find_whereabouts(whereabouts *w)
+/* for tests and benchmarks: as if each machine had so many ranks; 0: as it is */
+static int pretended_ranks(void)
 {
+    const char *v = getenv("TANDEM_RANKS_PER_MACHINE");
+    int64_t n;
+    return v && td_text_to_int(v, &n) && n > 0 && n <= INT_MAX ? (int)n : 0;
+}
+
+static void find_whereabouts(int rank, whereabouts *w)
+{
+    const int n = pretended_ranks();
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    *w = (whereabouts){ 0 };
+    *w = (whereabouts){ .group = n > 0 ? rank / n : 0 };
     if (f) {
         if (!fgets(w->boot, sizeof w->boot, f))
             w->boot[0] = '\0';
         fclose(f);
     }
+    if (gethostname(w->host, sizeof w->host - 1) != 0)
+        w->host[0] = '\0';
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         memcpy(w->cpus, &set, sizeof set < MASK_BYTES ? sizeof set : MASK_BYTES);
 }
 
+static bool is_neighbour(const whereabouts *a, const whereabouts *b)
+{
+    return memcmp(a, b, offsetof(whereabouts, cpus)) == 0;
+}
+
+/* blocks of equal numbers of consecutive ranks? */
+static int ranks_per_machine(const whereabouts *all, int size)
+{
+    int n = 1;
+    while (n < size && is_neighbour(&all[n], &all[0]))
+        n++;
+    for (int r = 0; r < size; r++) {
+        const bool is_first = r % n == 0;
+        if (size % n != 0 || (!is_first && !is_neighbour(&all[r], &all[r - 1])))
+            return 0;
+        for (int k = 0; is_first && k < r; k += n)
+            if (is_neighbour(&all[r], &all[k]))
+                return 0;
+    }
+    return n;
+}
+
 static td_status find_neighbours(td_comm *c)
 {
-    whereabouts own, *all = td_alloc((size_t)c->size, sizeof *all);
+    whereabouts own, *all;
     int n_sharing = 0;
-    if (!all)
-        return TD_ENOMEM;
-    find_whereabouts(&own);
+    TD_TRY(TD_ALLOC(all, (size_t)c->size));
+    find_whereabouts(c->rank, &own);
     td_status st = td_comm_gather(c, &own, sizeof own, all);
     for (int r = 0; st == TD_OK && r < c->size; r++) {
-        if (memcmp(all[r].boot, own.boot, sizeof own.boot) != 0)
+        n_sharing += memcmp(all[r].boot, own.boot, sizeof own.boot) == 0 &&
+                     memcmp(all[r].cpus, own.cpus, sizeof own.cpus) == 0;
+        if (!is_neighbour(&all[r], &own))
             continue;
         c->local_size++;
         c->local_rank += r < c->rank;
-        n_sharing += memcmp(all[r].cpus, own.cpus, sizeof own.cpus) == 0;
+    }
+    if (st == TD_OK) {
+        const int n = ranks_per_machine(all, c->size);
+        c->machines = (td_comm_machines){ .n_ranks = n,
+                                          .n = n ? c->size / n : 0,
+                                          .index = n ? c->rank / n : 0 };
     }
     td_free(all);
     c->threads = td_cpu_count() / (n_sharing > 0 ? n_sharing : 1);
     c->threads = c->threads > 0 ? c->threads : 1;
     return st;
+}
+
+td_comm_machines td_comm_machines_of(const td_comm *c)
+{
+    return c ? c->machines : (td_comm_machines){ .n = 1, .n_ranks = 1 };
 }
 
 static void release(td_comm *c)

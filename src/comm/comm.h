@@ -44,6 +44,14 @@ const char *td_comm_name(const td_comm *c, int rank);
 int td_comm_local_rank(const td_comm *c);
 int td_comm_local_size(const td_comm *c);
 
+/** How the ranks are spread over machines. */
+typedef struct {
+    int n, n_ranks; /* n machines of n_ranks consecutive ranks each; 0: in another way */
+    int index;      /* of this rank's machine */
+} td_comm_machines;
+
+td_comm_machines td_comm_machines_of(const td_comm *c);
+
 /** Threads for this rank: the processors it may use, divided among ranks that share them. */
 int td_comm_threads(const td_comm *c);
 

@@ -353,40 +353,40 @@ static bool is_busy(const td_transport *t)
     return false;
 }
 
-/** Data to send to one rank, and to receive from it; NULL and 0: nothing. */
-typedef struct {
-    const void *out;
-    size_t n_out;
-    void *in;
-    size_t n_in;
-} piece;
-
 /* what this rank exchanges with rank r */
-static piece piece_for(const td_transport *t, const td_exchange *e, int r)
+static td_exchange_peer piece_for(const td_transport *t, const td_exchange *e, int r)
 {
     static const char mark = 1;
     static char sink;
+    td_exchange_peer w = { .rank = r };
     switch (e->kind) {
     case TD_EXCHANGE_ALL_TO_ALL:
-        return (piece){ e->out + e->out_at[r], e->out_n[r], e->in + e->in_at[r], e->in_n[r] };
+        w = (td_exchange_peer){ r, e->out + e->out_at[r], e->out_n[r], e->in + e->in_at[r],
+                                e->in_n[r] };
+        break;
     case TD_EXCHANGE_ALL_GATHER:
-        return (piece){ e->in + e->in_at[t->rank], e->in_n[t->rank], e->in + e->in_at[r],
-                        e->in_n[r] };
+        w = (td_exchange_peer){ r, e->in + e->in_at[t->rank], e->in_n[t->rank], e->in + e->in_at[r],
+                                e->in_n[r] };
+        break;
     case TD_EXCHANGE_BROADCAST:
         if (t->rank == 0)
-            return (piece){ .out = e->in, .n_out = e->n };
-        return r == 0 ? (piece){ .in = e->in, .n_in = e->n } : (piece){ 0 };
-    case TD_EXCHANGE_TO_FIRST:
-        if (t->rank == 0)
-            return r == e->from ? (piece){ .in = e->in, .n_in = e->n } : (piece){ 0 };
-        return r == 0 ? (piece){ .out = e->in, .n_out = e->n } : (piece){ 0 };
+            w = (td_exchange_peer){ .out = e->in, .n_out = e->n };
+        else if (r == 0)
+            w = (td_exchange_peer){ .in = e->in, .n_in = e->n };
+        break;
+    case TD_EXCHANGE_PEERS:
+        for (int i = 0; i < 2; i++)
+            if (e->peers[i].rank == r && (e->peers[i].n_out || e->peers[i].n_in))
+                w = e->peers[i];
+        break;
     case TD_EXCHANGE_BARRIER:
-        return (piece){ &mark, 1, &sink, 1 };
+        w = (td_exchange_peer){ r, &mark, 1, &sink, 1 };
+        break;
     }
-    return (piece){ 0 };
+    return w;
 }
 
-static void begin_piece(local *m, peer *p, const piece *w)
+static void begin_piece(local *m, peer *p, const td_exchange_peer *w)
 {
     if (w->n_in) {
         p->in = w->in;
@@ -414,7 +414,7 @@ static void begin(td_transport *t, const td_exchange *e)
 {
     local *m = (local *)t;
     for (int r = 0; r < t->size && t->st == TD_OK; r++) {
-        const piece w = piece_for(t, e, r);
+        const td_exchange_peer w = piece_for(t, e, r);
         if (r != t->rank)
             begin_piece(m, &m->peers[r], &w);
     }

@@ -1,8 +1,17 @@
 /*
- * reduction.c -- sums buckets over ranks, in shared memory or through the transport
+ * reduction.c -- sums buckets over ranks, in shared memory, along machines, or by messages
  *
- *   shared memory:   [ own of rank 0 | own of rank 1 | ... | sums ]     one unnamed file
- *   otherwise:       [ own | sums | slices of the others ]              one per rank
+ *   one machine:        [ own of rank 0 | own of rank 1 | ... | sums ]    shared, one unnamed file
+ *   several machines:   the same for the ranks of each, and a chain:
+ *
+ *       machine 0  -- a0+a1 -->  machine 1  -- a0+a1+a2+a3 -->  machine 2     the sum so far
+ *                  <-- sum ---              <--     sum    ---                 the result
+ *
+ *   otherwise:          [ own | sums | slices of the others ]             one per rank
+ *
+ * In a chain local rank l of a machine exchanges slice l of the bucket with local rank l of the
+ * machines before and after it, in chunks, so that all machines work at a time; a network card
+ * carries each number twice in each direction, whatever the number of ranks of its machine.
  *
  * No number is overwritten too early: a rank that begins a bucket again has waited for its previous
  * sum, which required that all had summed; and sums are written when all have begun the bucket
@@ -24,8 +33,9 @@
 #include "base/machine.h"
 
 enum {
-    BLOCK = 2048,  /* floats that are summed over all ranks at a time: they stay in the cache */
-    PART = 1 << 24 /* floats that are sent at a time: MPI counts bytes with int */
+    BLOCK = 2048,   /* floats that are summed over all ranks at a time: they stay in the cache */
+    PART = 1 << 24, /* floats that are sent at a time: MPI counts bytes with int */
+    CHUNK = 1 << 16 /* floats that move along the chain at a time */
 };
 
 typedef struct {
@@ -40,11 +50,15 @@ struct td_reduction {
     int rank, size, n;
     bucket *buckets;
     int64_t total; /* floats of all buckets, padded */
-    bool is_shared, starts;
+    bool starts;
+    bool is_shared; /* base, among the ranks of this machine; else this rank's own */
+    td_comm_machines machines;
+    int local;   /* this rank's index in base; 0 when it is not shared */
     float *base; /* as drawn above */
     size_t n_bytes;
     float *sums;         /* inside base, [total] */
-    float *incoming;     /* inside base; [size][longest slice], not shared */
+    float *incoming;     /* inside base; [size][longest slice], not shared; a chain: [CHUNK], own */
+    float *chain_room;   /* [CHUNK]; NULL: no chain */
     int64_t slice;       /* the longest slice of any bucket */
     float *start;        /* [total] */
     const float **parts; /* [size] */
@@ -53,14 +67,14 @@ struct td_reduction {
     int64_t waited_ns;   /* time the caller waited for sums */
 };
 
-static float *own_of(const td_reduction *r, int rank)
+static float *own_of(const td_reduction *r, int local)
 {
-    return r->base + (r->is_shared ? rank : 0) * r->total;
+    return r->base + local * r->total;
 }
 
 float *td_reduction_own(td_reduction *r, int b)
 {
-    return own_of(r, r->rank) + r->buckets[b].first;
+    return own_of(r, r->local) + r->buckets[b].first;
 }
 
 float *td_reduction_start(td_reduction *r, int b)
@@ -75,11 +89,11 @@ bool td_reduction_is_shared(const td_reduction *r)
 
 /* --- summing ---------------------------------------------------------------------------------- */
 
-/* where slice k of n numbers begins: whole cache lines */
-static int64_t slice_begin(const td_reduction *r, int64_t n, int k)
+/* where slice k of `of` slices of n numbers begins: whole cache lines */
+static int64_t slice_begin(int64_t n, int k, int of)
 {
     const int64_t lines = (n + 15) / 16;
-    const int64_t at = lines * k / r->size * 16;
+    const int64_t at = lines * k / of * 16;
     return at < n ? at : n;
 }
 
@@ -106,22 +120,91 @@ static td_status all_are_here(td_reduction *r)
 static td_status reduce_shared(td_reduction *r, const bucket *b)
 {
     TD_TRY(all_are_here(r));
-    const int64_t begin = b->first + slice_begin(r, b->n, r->rank);
-    const int64_t end = b->first + slice_begin(r, b->n, r->rank + 1);
+    const int64_t begin = b->first + slice_begin(b->n, r->rank, r->size);
+    const int64_t end = b->first + slice_begin(b->n, r->rank + 1, r->size);
     for (int k = 0; k < r->size; k++)
         r->parts[k] = own_of(r, k) + begin;
     sum_parts(r->sums + begin, r->starts ? r->start + begin : NULL, r->parts, r->size, end - begin);
     return all_are_here(r);
 }
 
+/* numbers [begin, end) of all, in chunks */
+typedef struct {
+    int64_t begin, end;
+    int n;
+} chunks;
+
+static float *chunk_at(const td_reduction *r, const chunks *c, int i, size_t *n_bytes)
+{
+    const int64_t at = c->begin + (int64_t)i * CHUNK, left = c->end - at;
+    *n_bytes = (size_t)(left < CHUNK ? left : CHUNK) * sizeof(float);
+    return r->sums + at;
+}
+
+static bool is_chunk(const chunks *c, int i)
+{
+    return i >= 0 && i < c->n;
+}
+
+/* adds this machine's ranks to the sum so far of chunk i */
+static void add_own_machine(td_reduction *r, const chunks *c, int i)
+{
+    size_t n_bytes;
+    float *sum = chunk_at(r, c, i, &n_bytes);
+    const int64_t at = sum - r->sums;
+    const float *before = r->machines.index > 0 ? r->incoming : r->starts ? r->start + at : NULL;
+    for (int k = 0; k < r->machines.n_ranks; k++)
+        r->parts[k] = own_of(r, k) + at;
+    sum_parts(sum, before, r->parts, r->machines.n_ranks, (int64_t)(n_bytes / sizeof(float)));
+}
+
+/* machine m sends the sum so far of chunk c at time c + m, and its sum at time c + 2 M - 2 - m */
+static td_status pass_chunks(td_reduction *r, const chunks *c, int time)
+{
+    const int m = r->machines.index, last = r->machines.n - 1, n_ranks = r->machines.n_ranks;
+    td_exchange e = { .kind = TD_EXCHANGE_PEERS };
+    td_exchange_peer *next = &e.peers[0], *before = &e.peers[1];
+    next->rank = m < last ? r->rank + n_ranks : -1;
+    before->rank = m > 0 ? r->rank - n_ranks : -1;
+    if (m < last && is_chunk(c, time - m))
+        next->out = chunk_at(r, c, time - m, &next->n_out);
+    if (m < last && is_chunk(c, time - (2 * last - 1 - m)))
+        next->in = chunk_at(r, c, time - (2 * last - 1 - m), &next->n_in);
+    if (m > 0 && is_chunk(c, time - (m - 1))) {
+        (void)chunk_at(r, c, time - (m - 1), &before->n_in);
+        before->in = r->incoming;
+    }
+    if (m > 0 && is_chunk(c, time - (2 * last - m)))
+        before->out = chunk_at(r, c, time - (2 * last - m), &before->n_out);
+    if (!next->out && !next->in && !before->out && !before->in)
+        return TD_OK;
+    return td_transport_exchange(td_comm_transport(r->c), &e);
+}
+
+static td_status reduce_along_machines(td_reduction *r, const bucket *b)
+{
+    const td_comm_machines *x = &r->machines;
+    chunks c = { b->first + slice_begin(b->n, r->local, x->n_ranks),
+                 b->first + slice_begin(b->n, r->local + 1, x->n_ranks), 0 };
+    c.n = (int)((c.end - c.begin + CHUNK - 1) / CHUNK);
+    TD_TRY(all_are_here(r));
+    for (int time = 0; time < c.n + 2 * x->n - 2; time++) {
+        if (is_chunk(&c, time - x->index))
+            add_own_machine(r, &c, time - x->index);
+        TD_TRY(pass_chunks(r, &c, time));
+    }
+    return all_are_here(r);
+}
+
 /* n numbers at `first` of all: each rank gets its slice of everybody's, adds, and sends the sums */
 static td_status reduce_sent_part(td_reduction *r, int64_t first, int64_t n)
 {
-    const float *own = own_of(r, r->rank) + first;
+    const float *own = own_of(r, 0) + first;
     float *sums = r->sums + first;
-    const int64_t begin = slice_begin(r, n, r->rank), end = slice_begin(r, n, r->rank + 1);
+    const int64_t begin = slice_begin(n, r->rank, r->size);
+    const int64_t end = slice_begin(n, r->rank + 1, r->size);
     for (int k = 0; k < r->size; k++) {
-        const int64_t from = slice_begin(r, n, k), to = slice_begin(r, n, k + 1);
+        const int64_t from = slice_begin(n, k, r->size), to = slice_begin(n, k + 1, r->size);
         r->at[k] = (size_t)from * sizeof(float);
         r->bytes[k] = (size_t)(to - from) * sizeof(float);
         r->in_at[k] = (size_t)(k * r->slice) * sizeof(float);
@@ -155,7 +238,10 @@ static td_status reduce(td_comm *c, void *ctx)
 {
     const bucket *b = ctx;
     (void)c;
-    return b->of->is_shared ? reduce_shared(b->of, b) : reduce_sent(b->of, b);
+    td_reduction *r = b->of;
+    if (!r->is_shared)
+        return reduce_sent(r, b);
+    return r->machines.n == 1 ? reduce_shared(r, b) : reduce_along_machines(r, b);
 }
 
 void td_reduction_begin(td_reduction *r, int i)
@@ -192,7 +278,7 @@ double td_reduction_waited_s(const td_reduction *r)
 
 #define MEMORY_NAME "tandem ranks"
 
-/* how the others open the memory: a file descriptor of rank 0's process */
+/* how the others open the memory: a file descriptor of the process of the machine's first rank */
 typedef struct {
     int pid, fd;
 } memory_of;
@@ -237,20 +323,23 @@ static int open_file(memory_of m, size_t n_bytes)
     return fd;
 }
 
-/* tries to share memory if all ranks are on this machine; if not, r->base stays NULL */
+/* tries to share memory on every machine; where one cannot, r->base stays NULL on all ranks */
 static td_status share(td_reduction *r)
 {
-    memory_of m = { (int)getpid(), -1 };
+    const int n_ranks = r->machines.n_ranks, first = r->machines.index * n_ranks;
+    memory_of m = { (int)getpid(), -1 }, *all;
     int fd = -1;
     int64_t n_mapped;
-    r->n_bytes = (size_t)r->total * (size_t)(r->size + 1) * sizeof(float);
-    if (r->rank == 0)
+    r->n_bytes = (size_t)r->total * (size_t)(n_ranks + 1) * sizeof(float);
+    TD_TRY(TD_ALLOC(all, (size_t)r->size));
+    if (r->rank == first)
         m.fd = fd = make_file(r->n_bytes);
-    TD_TRY(td_comm_broadcast(r->c, &m, sizeof m));
-    if (r->rank != 0)
-        fd = open_file(m, r->n_bytes);
+    td_status st = td_comm_gather(r->c, &m, sizeof m, all);
+    if (st == TD_OK && r->rank != first)
+        fd = open_file(all[first], r->n_bytes);
     n_mapped = fd >= 0 && map_shared(r, fd) ? 1 : 0;
-    td_status st = td_comm_sum_i64(r->c, &n_mapped, 1); /* rank 0's file stays open until here */
+    if (st == TD_OK)
+        st = td_comm_sum_i64(r->c, &n_mapped, 1); /* the first rank's file stays open until here */
     if (fd >= 0)
         close(fd);
     r->is_shared = st == TD_OK && n_mapped == r->size;
@@ -258,18 +347,20 @@ static td_status share(td_reduction *r)
         munmap(r->base, r->n_bytes);
         r->base = NULL;
     }
+    td_free(all);
     return st;
 }
 
 static td_status take_memory(td_reduction *r)
 {
-    /* for tests and benchmarks: as if the ranks were on several machines */
-    const bool may_share = !getenv("TANDEM_NO_SHARED_MEMORY");
-    if (r->c && may_share && td_comm_local_size(r->c) == r->size)
+    if (r->c && r->machines.n_ranks > 1)
         TD_TRY(share(r));
     if (r->base) {
-        r->sums = r->base + r->total * r->size;
-        return TD_OK;
+        r->local = r->rank - r->machines.index * r->machines.n_ranks;
+        r->sums = r->base + r->total * r->machines.n_ranks;
+        if (r->machines.n > 1)
+            r->incoming = r->chain_room = td_pages_alloc(CHUNK * sizeof(float));
+        return r->machines.n == 1 || r->incoming ? TD_OK : TD_ENOMEM;
     }
     r->n_bytes = (size_t)(2 * r->total + r->size * r->slice) * sizeof(float);
     r->base = td_pages_alloc(r->n_bytes);
@@ -313,6 +404,7 @@ td_status td_reduction_new(td_comm *c, int n, const int64_t *n_floats, bool star
     r->c = c;
     r->rank = td_comm_rank(c);
     r->size = td_comm_size(c);
+    r->machines = td_comm_machines_of(c);
     r->n = n;
     r->starts = starts;
     td_status st = lay_out(r, n_floats);
@@ -335,6 +427,7 @@ void td_reduction_free(td_reduction *r)
         munmap(r->base, r->n_bytes);
     else
         td_pages_free(r->base, r->n_bytes);
+    td_pages_free(r->chain_room, CHUNK * sizeof(float));
     td_pages_free(r->start, (size_t)r->total * sizeof(float));
     td_free(r->buckets);
     td_free(r->parts);

@@ -35,9 +35,18 @@ typedef enum {
     TD_EXCHANGE_ALL_TO_ALL, /* rank k gets out[out_at[k] ..], in[in_at[k] ..] comes from rank k */
     TD_EXCHANGE_ALL_GATHER, /* in[in_at[k] ..] comes from rank k; the own part is there already */
     TD_EXCHANGE_BROADCAST,  /* `in` of rank 0, n bytes, goes to all */
-    TD_EXCHANGE_TO_FIRST,   /* `in` of rank `from`, n bytes, goes to rank 0; only these two call */
+    TD_EXCHANGE_PEERS,      /* with up to two other ranks; no further rank has to call */
     TD_EXCHANGE_BARRIER     /* no bytes: returns when every rank has called */
 } td_exchange_kind;
+
+/** What goes to another rank and comes from it; NULL and 0: nothing. */
+typedef struct {
+    int rank;
+    const void *out;
+    size_t n_out;
+    void *in;
+    size_t n_in;
+} td_exchange_peer;
 
 /** Sizes and offsets are in bytes; those of the own rank in an all-to-all are ignored. */
 typedef struct {
@@ -47,7 +56,7 @@ typedef struct {
     char *in;
     const size_t *in_at, *in_n; /* [size] */
     size_t n;
-    int from;
+    td_exchange_peer peers[2]; /* PEERS: two different ranks */
 } td_exchange;
 
 /** What a transport implements. */

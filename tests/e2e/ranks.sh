@@ -46,10 +46,14 @@ expect 0 train set $all -b 8 --optimizer-batch-size 24 --final-weights one.safet
 expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
 same one.safetensors two.safetensors
 # the numbers by way of the transport, as between machines
-export TANDEM_NO_SHARED_MEMORY=1
+export TANDEM_RANKS_PER_MACHINE=1
 expect 0 launch --nproc 3 train set $all -b 8 --final-weights two.safetensors
-unset TANDEM_NO_SHARED_MEMORY
 same one.safetensors two.safetensors
+export TANDEM_RANKS_PER_MACHINE=2
+expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
+expect 0 launch --nproc 4 --cpu-affinity none train set $all -b 4 --reproducible --final-weights two.safetensors
+same one.safetensors two.safetensors
+unset TANDEM_RANKS_PER_MACHINE
 # the other orders: shares padded as PyTorch's, and DALI's ranges that move on; twice the same
 for order in '--sampler padded' '--shuffle buffer'; do
     expect 0 launch --nproc 2 train set $all -b 8 $order --final-weights one.safetensors

@@ -97,14 +97,20 @@ for mpi in $mpis; do
     mpi 0 2 train boxes $detector --final-weights mpi.safetensors
     same launch.boxes mpi.safetensors
     # by messages, as between machines
-    export TANDEM_NO_SHARED_MEMORY=1
+    export TANDEM_RANKS_PER_MACHINE=1
     mpi 0 3 train set $all -b 8 --final-weights mpi.safetensors
     same one.3 mpi.safetensors
     mpi 0 2 train set $half -b 8 --final-weights mpi.safetensors
     same one.half mpi.safetensors
     mpi 0 4 train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights mpi.safetensors
     same one.same mpi.safetensors
-    unset TANDEM_NO_SHARED_MEMORY
+    # along machines of two ranks each
+    export TANDEM_RANKS_PER_MACHINE=2
+    mpi 0 4 train set $all -b 8 --final-weights mpi.safetensors
+    same one.4 mpi.safetensors
+    mpi 0 4 train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights mpi.safetensors
+    same one.same mpi.safetensors
+    unset TANDEM_RANKS_PER_MACHINE
 
     # --- --hosts, by this mpirun ----------------------------------------------------------------------
     expect 0 launch --mpirun mpirun.$mpi --hosts localhost --nproc 2 train set $all -b 8 --final-weights mpi.safetensors

@@ -12,13 +12,15 @@
 
 #include "comm/mpi_plugin.h"
 
-enum { RANKS_MAX = 4096, TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
+enum { RANKS_MAX = 4096, N_REQUESTS = 4, TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
 
+static const char too_large[] = "a message is larger than 2 GiB";
 static char text[MPI_MAX_ERROR_STRING];
 static char library[MPI_MAX_LIBRARY_VERSION_STRING];
 static MPI_Comm data_comm, beat_comm;
 static int own_rank, n_ranks;
-static MPI_Request data = MPI_REQUEST_NULL;
+static MPI_Request
+    data[N_REQUESTS]; /* of the exchange in flight; the others are MPI_REQUEST_NULL */
 static MPI_Request beat_out = MPI_REQUEST_NULL, beat_in = MPI_REQUEST_NULL;
 static char sent, received;
 static int counts[4][RANKS_MAX]; /* of the exchange in flight */
@@ -106,7 +108,7 @@ static const char *narrow(const size_t *from, int row, int **out)
     *out = counts[row];
     for (int r = 0; r < n_ranks; r++) {
         if (from[r] > INT_MAX)
-            return "a message is larger than 2 GiB";
+            return too_large;
         (*out)[r] = (int)from[r];
     }
     return NULL;
@@ -128,7 +130,7 @@ static const char *all_to_all(const td_exchange *e)
     NARROW(e->in_at, 3, &in_at);
     out_n[own_rank] = in_n[own_rank] = 0;
     MPI_TRY(MPI_Ialltoallv(e->out, out_n, out_at, MPI_BYTE, e->in, in_n, in_at, MPI_BYTE, data_comm,
-                           &data));
+                           &data[0]));
     return NULL;
 }
 
@@ -137,29 +139,44 @@ static const char *all_gather(const td_exchange *e)
     int *in_n, *in_at;
     NARROW(e->in_n, 0, &in_n);
     NARROW(e->in_at, 1, &in_at);
-    MPI_TRY(
-        MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, e->in, in_n, in_at, MPI_BYTE, data_comm, &data));
+    MPI_TRY(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, e->in, in_n, in_at, MPI_BYTE, data_comm,
+                            &data[0]));
+    return NULL;
+}
+
+static const char *with_peers(const td_exchange_peer *peers)
+{
+    for (int i = 0; i < 2; i++) {
+        const td_exchange_peer *p = &peers[i];
+        if (p->n_in > INT_MAX || p->n_out > INT_MAX)
+            return too_large;
+        if (p->n_in)
+            MPI_TRY(MPI_Irecv(p->in, (int)p->n_in, MPI_BYTE, p->rank, TAG_DATA, data_comm,
+                              &data[2 * i]));
+        if (p->n_out)
+            MPI_TRY(MPI_Isend(p->out, (int)p->n_out, MPI_BYTE, p->rank, TAG_DATA, data_comm,
+                              &data[2 * i + 1]));
+    }
     return NULL;
 }
 
 static const char *begin(const td_exchange *e)
 {
+    for (int i = 0; i < N_REQUESTS; i++)
+        data[i] = MPI_REQUEST_NULL;
     if (e->n > INT_MAX)
-        return "a message is larger than 2 GiB";
+        return too_large;
     switch (e->kind) {
     case TD_EXCHANGE_ALL_TO_ALL:
         return all_to_all(e);
     case TD_EXCHANGE_ALL_GATHER:
         return all_gather(e);
     case TD_EXCHANGE_BROADCAST:
-        return error_of(MPI_Ibcast(e->in, (int)e->n, MPI_BYTE, 0, data_comm, &data));
-    case TD_EXCHANGE_TO_FIRST:
-        return error_of(
-            own_rank == 0
-                ? MPI_Irecv(e->in, (int)e->n, MPI_BYTE, e->from, TAG_DATA, data_comm, &data)
-                : MPI_Isend(e->in, (int)e->n, MPI_BYTE, 0, TAG_DATA, data_comm, &data));
+        return error_of(MPI_Ibcast(e->in, (int)e->n, MPI_BYTE, 0, data_comm, &data[0]));
+    case TD_EXCHANGE_PEERS:
+        return with_peers(e->peers);
     case TD_EXCHANGE_BARRIER:
-        return error_of(MPI_Ibarrier(data_comm, &data));
+        return error_of(MPI_Ibarrier(data_comm, &data[0]));
     }
     return "unknown exchange";
 }
@@ -167,7 +184,8 @@ static const char *begin(const td_exchange *e)
 static const char *test(bool *is_done)
 {
     int done = 0;
-    MPI_TRY(MPI_Test(&data, &done, MPI_STATUS_IGNORE));
+    MPI_Status statuses[N_REQUESTS];
+    MPI_TRY(MPI_Testall(N_REQUESTS, data, &done, statuses));
     *is_done = done;
     return NULL;
 }

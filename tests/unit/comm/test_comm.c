@@ -225,8 +225,9 @@ static void one_rank_needs_nobody(void **state)
 
 /* --- sums of gradients ------------------------------------------------------------------------ */
 
-enum { N_BUCKETS = 4, STEPS = 5 };
-static const int64_t bucket_floats[N_BUCKETS] = { 70001, 1, 16, 4099 };
+enum { N_BUCKETS = 4, STEPS = 3 };
+/* the first is several chunks for each rank of a machine of two */
+static const int64_t bucket_floats[N_BUCKETS] = { 300001, 1, 16, 4099 };
 
 static float number(int rank, int step, int bucket, int64_t i)
 {
@@ -235,15 +236,21 @@ static float number(int rank, int step, int bucket, int64_t i)
     return (float)td_rng_below(&r, 1000003) * 1e-3f - 400.0f;
 }
 
+typedef struct {
+    int size, per_machine; /* ranks; 0: one machine */
+    bool starts, is_shared;
+} layout;
+
 static int reduce_and_compare(const td_rank_place *place, void *ctx)
 {
-    const bool starts = *(const bool *)ctx;
+    const layout *l = ctx;
+    const bool starts = l->starts;
     td_comm *c;
     td_reduction *r;
     const float *sum;
     WANT(td_comm_open(place, NULL, &c) == TD_OK);
     WANT(td_reduction_new(c, N_BUCKETS, bucket_floats, starts, &r) == TD_OK);
-    WANT(td_reduction_is_shared(r) == !getenv("TANDEM_NO_SHARED_MEMORY"));
+    WANT(td_reduction_is_shared(r) == l->is_shared);
     for (int s = 0; s < STEPS; s++) {
         for (int b = 0; b < N_BUCKETS; b++) {
             for (int64_t i = 0; i < bucket_floats[b]; i++) {
@@ -268,21 +275,26 @@ static int reduce_and_compare(const td_rank_place *place, void *ctx)
     return 0;
 }
 
+/* in shared memory, along machines, and by messages */
 static void sums_are_in_the_order_of_ranks(void **state)
 {
     (void)state;
-    int codes[4];
-    for (int starts = 0; starts < 2; starts++)
-        for (int is_sent = 0; is_sent < 2; is_sent++) {
-            bool s = starts;
-            if (is_sent)
-                setenv("TANDEM_NO_SHARED_MEMORY", "1", 1);
-            td_test_ranks(2, reduce_and_compare, &s, codes);
-            all_end_with(2, codes, 0);
-            td_test_ranks(3, reduce_and_compare, &s, codes);
-            all_end_with(3, codes, 0);
-            unsetenv("TANDEM_NO_SHARED_MEMORY");
-        }
+    static const layout layouts[] = {
+        { 2, 0, false, true }, { 3, 0, true, true },  { 2, 1, true, false }, { 3, 1, false, false },
+        { 4, 2, true, true },  { 6, 2, false, true }, { 6, 3, true, true },  { 8, 2, true, true },
+        { 5, 2, true, false }, /* the last machine has one */
+    };
+    int codes[8];
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        layout l = layouts[i];
+        char n[8];
+        snprintf(n, sizeof n, "%d", l.per_machine);
+        if (l.per_machine)
+            setenv("TANDEM_RANKS_PER_MACHINE", n, 1);
+        td_test_ranks(l.size, reduce_and_compare, &l, codes);
+        all_end_with(l.size, codes, 0);
+        unsetenv("TANDEM_RANKS_PER_MACHINE");
+    }
 }
 
 /* --- ranks that are lost ---------------------------------------------------------------------- */
