@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tandem/allreduce.h"
 #include "tandem/amp.h"
 #include "tandem/device.h"
 #include "tandem/input.h"
@@ -41,6 +42,7 @@ typedef struct {
     int iters, warmup;
     td_benchmark_unit iter_unit;
     bool walkthrough, largest_batch;
+    td_allreduce_opts allreduce;
     int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
     bool as_table;        /* return lines and tables for people, not JSON */
     td_device_opts device;

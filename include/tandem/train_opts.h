@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tandem/allreduce.h"
 #include "tandem/amp.h"
 #include "tandem/compat.h"
 #include "tandem/detection.h"
@@ -231,6 +232,7 @@ typedef struct {
     td_metrics_opts metrics;
     td_profile_opts profile;
     td_device_opts device;
+    td_allreduce_opts allreduce;
     int64_t memory_limit; /* bytes of the process, at the price of time; 0: no limit */
     const char *log;      /* levels, "info" or "warn,pass=debug"; NULL: as they are */
     td_launch_opts launch;

@@ -94,8 +94,10 @@ out:
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out)
 {
     td_comm *c;
-    TD_TRY(
-        td_join("benchmark", &(td_join_opts){ .log = o->log, .threads = o->device.threads }, &c));
+    TD_TRY(td_join(
+        "benchmark",
+        &(td_join_opts){ .log = o->log, .threads = o->device.threads, .allreduce = o->allreduce },
+        &c));
     td_status st = measure(c, o, out);
     td_leave(c, st);
     return st;

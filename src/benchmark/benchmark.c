@@ -139,6 +139,8 @@ static td_status check_options(const td_benchmark_opts *o)
     if (o->mode >= TD_BENCHMARK_DATA && (o->amp.amp || o->amp.precision))
         return td_error(TD_EUSAGE, "%s requires --mode training or inference",
                         o->amp.precision ? "--precision" : "--amp");
+    if (o->allreduce.mode != TD_ALLREDUCE_FAST && o->allreduce.dtype != TD_WIRE_FLOAT32)
+        return td_error(TD_EUSAGE, "--allreduce-dtype requires --allreduce fast");
     TD_TRY(check_ranks(o));
     if (o->prof > 0 && (o->mode > TD_BENCHMARK_INFERENCE || o->walkthrough || o->largest_batch))
         return td_error(TD_EUSAGE,

@@ -418,7 +418,10 @@ static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)
         return TD_OK;
-    TD_TRY(td_join("benchmark", &(td_join_opts){ .log = b->o.log, .threads = b->o.device.threads },
+    TD_TRY(td_join("benchmark",
+                   &(td_join_opts){ .log = b->o.log,
+                                    .threads = b->o.device.threads,
+                                    .allreduce = b->o.allreduce },
                    &b->comm));
     if (!b->comm)
         return TD_OK;

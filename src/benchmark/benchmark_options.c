@@ -58,6 +58,7 @@ static const td_field benchmark_fields[] = {
                "write a trace of the kernels of the last iterations, JSON for Perfetto or "
                "chrome://tracing"),
     TD_DEVICE_ROWS(td_benchmark_opts),
+    TD_ALLREDUCE_ROWS(td_benchmark_opts),
     TD_SKIP_ROW(td_benchmark_opts),
     TD_LOG_ROW(td_benchmark_opts),
     TD_TITLE_SECONDARY("Report"),

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "io/digest.h"
 #include "optim/training_graph.h"
 
 /* --- parameters ------------------------------------------------------------------------------- */
@@ -45,6 +46,43 @@ td_status td_weights_broadcast(td_program *p, td_comm *c, bool only_statistics)
     for (int i = 0; st == TD_OK && c && i < td_program_param_count(p); i++)
         if (!only_statistics || is_statistic(p, i))
             st = broadcast_param(p, c, i, &room, &cap);
+    td_free(room);
+    return st;
+}
+
+static td_status digest_param(td_program *p, int i, td_digest *d, float **room, size_t *cap)
+{
+    const td_type t = td_program_param_type(p, i);
+    const size_t bytes = (size_t)td_type_count(&t) * td_dtype_bytes(t.dtype);
+    TD_TRY(td_reserve(room, cap, bytes / sizeof **room + 1, sizeof **room));
+    TD_TRY(td_program_get(p, td_program_param_name(p, i), *room));
+    td_digest_add(d, *room, bytes);
+    return TD_OK;
+}
+
+td_status td_weights_compare(td_program *p, td_comm *c)
+{
+    td_digest d;
+    float *room = NULL;
+    size_t cap = 0;
+    uint64_t own, *all = NULL;
+    td_status st = TD_OK;
+    td_digest_init(&d);
+    for (int i = 0; st == TD_OK && i < td_program_param_count(p); i++)
+        if (!is_statistic(p, i))
+            st = digest_param(p, i, &d, &room, &cap);
+    own = td_digest_value(&d);
+    TD_OUT(st);
+    TD_OUT(TD_ALLOC(all, (size_t)td_comm_size(c)));
+    TD_OUT(td_comm_gather(c, &own, sizeof own, all));
+    for (int r = 1; r < td_comm_size(c); r++)
+        if (all[r] != all[0])
+            TD_OUT(td_error(TD_EDEVICE,
+                            "%s has other weights than rank 0: MPI's sums differ between ranks, "
+                            "use --allreduce exact",
+                            td_comm_name(c, r)));
+out:
+    td_free(all);
     td_free(room);
     return st;
 }

@@ -13,6 +13,12 @@
 /** Copy rank 0's parameters to all ranks, or only running statistics and their averages. */
 td_status td_weights_broadcast(td_program *p, td_comm *c, bool only_statistics) TD_CHECKED;
 
+/**
+ * Compare the parameters of all ranks, without running statistics.  TD_EDEVICE: names a rank whose
+ * parameters differ from rank 0's.
+ */
+td_status td_weights_compare(td_program *p, td_comm *c) TD_CHECKED;
+
 /** Sum the gradient sums of the current optimizer step on rank 0; the others get zero. */
 td_status td_weights_gather_sums(td_program *p, td_comm *c) TD_CHECKED;
 

@@ -70,7 +70,7 @@ static const job_row jobs[] = {
     { "benchmark", "op", "benchmark --mode op",
       COMMON " mode lines filter iters warmup iter_unit device threads tune tune_cache log " },
     { "benchmark", "allreduce", "benchmark --mode allreduce",
-      COMMON " mode iters warmup iter_unit threads log " },
+      COMMON " mode iters warmup iter_unit threads allreduce allreduce_dtype log " },
     { "inspect", "amp-stats", "inspect amp-stats", COMMON " svg log " },
     { "inspect", "checkpoint", "inspect checkpoint", COMMON " log weights " },
     { "inspect", "dataset", "inspect dataset", COMMON " log weights " },

@@ -37,6 +37,7 @@ enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, HOST_BYTES = 64, MESSA
 struct td_comm {
     int rank, size, local_rank, local_size, threads;
     td_comm_machines machines;
+    td_allreduce_opts allreduce;
     td_transport *transport; /* the thread's */
     td_thread thread;
     pthread_mutex_t lock;
@@ -70,6 +71,17 @@ int td_comm_local_size(const td_comm *c)
 int td_comm_threads(const td_comm *c)
 {
     return c ? c->threads : td_cpu_count();
+}
+
+void td_comm_set_allreduce(td_comm *c, const td_allreduce_opts *o)
+{
+    c->allreduce = *o;
+}
+
+const td_allreduce_opts *td_comm_allreduce(const td_comm *c)
+{
+    static const td_allreduce_opts exact = { .mode = TD_ALLREDUCE_EXACT };
+    return c && td_transport_can_sum(c->transport) ? &c->allreduce : &exact;
 }
 
 const char *td_comm_name(const td_comm *c, int rank)

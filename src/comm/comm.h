@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "comm/transport.h"
+#include "tandem/allreduce.h"
 
 typedef struct td_comm td_comm;
 
@@ -51,6 +52,10 @@ typedef struct {
 } td_comm_machines;
 
 td_comm_machines td_comm_machines_of(const td_comm *c);
+
+/** How reductions created from now on add; exact until then. */
+void td_comm_set_allreduce(td_comm *c, const td_allreduce_opts *o);
+const td_allreduce_opts *td_comm_allreduce(const td_comm *c);
 
 /** Threads for this rank: the processors it may use, divided among ranks that share them. */
 int td_comm_threads(const td_comm *c);
@@ -98,7 +103,7 @@ struct td_comm_job {
 void td_comm_begin(td_comm *c, td_comm_job *j);
 TD_CHECKED td_status td_comm_wait(td_comm *c, td_comm_job *j);
 
-/** Call only inside a job. */
+/** Exchange only inside a job. */
 td_transport *td_comm_transport(td_comm *c);
 
 #endif

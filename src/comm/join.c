@@ -51,10 +51,14 @@ td_status td_join(const char *module, const td_join_opts *o, td_comm **out)
         return TD_OK;
     TD_TRY(choose_processors(o->affinity, &place));
     TD_TRY(td_comm_open(&place, NULL, out));
+    td_comm_set_allreduce(*out, &o->allreduce);
     if (place.rank > 0 && !o->log && !getenv("TANDEM_RANK_LOGS"))
         TD_TRY(td_log_configure("warn"));
     td_log(TD_LOG_INFO, module, "%d ranks, %d of them on this machine, %d threads each", place.size,
            td_comm_local_size(*out), o->threads ? o->threads : td_comm_threads(*out));
+    if (o->allreduce.mode == TD_ALLREDUCE_FAST && !td_transport_can_sum(td_comm_transport(*out)))
+        td_log(TD_LOG_WARN, module,
+               "--allreduce fast has no effect: only ranks started by MPI use it");
     return TD_OK;
 }
 

@@ -9,11 +9,13 @@
 #define TD_COMM_JOIN_H
 
 #include "comm/comm.h"
+#include "tandem/allreduce.h"
 
 typedef struct {
     const char *log;      /* the job's option; NULL: ranks other than 0 log only warnings */
     const char *affinity; /* of processors, by name; NULL: none */
     int threads;          /* for the line in the log; 0: chosen */
+    td_allreduce_opts allreduce;
 } td_join_opts;
 
 /**

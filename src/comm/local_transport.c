@@ -379,6 +379,8 @@ static td_exchange_peer piece_for(const td_transport *t, const td_exchange *e, i
             if (e->peers[i].rank == r && (e->peers[i].n_out || e->peers[i].n_in))
                 w = e->peers[i];
         break;
+    case TD_EXCHANGE_SUM: /* can_sum is false */
+        break;
     case TD_EXCHANGE_BARRIER:
         w = (td_exchange_peer){ r, &mark, 1, &sink, 1 };
         break;

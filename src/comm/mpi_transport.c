@@ -233,6 +233,7 @@ void td_mpi_finalize(void)
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static const td_transport_type mpi_type = {
+    .can_sum = true,
     .begin = begin,
     .progress = progress,
     .is_busy = is_busy,

@@ -29,6 +29,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/half.h"
 #include "base/log.h"
 #include "base/machine.h"
 
@@ -52,6 +53,8 @@ struct td_reduction {
     int64_t total; /* floats of all buckets, padded */
     bool starts;
     bool is_shared; /* base, among the ranks of this machine; else this rank's own */
+    td_allreduce_opts allreduce;
+    uint16_t *wire; /* [PART] numbers as --allreduce-dtype sends them; NULL: float32 */
     td_comm_machines machines;
     int local;   /* this rank's index in base; 0 when it is not shared */
     float *base; /* as drawn above */
@@ -234,11 +237,67 @@ static td_status reduce_sent(td_reduction *r, const bucket *b)
     return TD_OK;
 }
 
+static void add_bf16(const uint16_t *x, uint16_t *sum, size_t n)
+{
+    float a[BLOCK], b[BLOCK];
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t m = n - at < BLOCK ? n - at : BLOCK;
+        td_bf16_to_f32_n(x + at, m, a);
+        td_bf16_to_f32_n(sum + at, m, b);
+        for (size_t i = 0; i < m; i++)
+            b[i] += a[i];
+        td_f32_to_bf16_n(b, m, sum + at);
+    }
+}
+
+static void add_fp16(const uint16_t *x, uint16_t *sum, size_t n)
+{
+    float a[BLOCK], b[BLOCK];
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t m = n - at < BLOCK ? n - at : BLOCK;
+        td_f16_to_f32_n(x + at, m, a);
+        td_f16_to_f32_n(sum + at, m, b);
+        for (size_t i = 0; i < m; i++)
+            b[i] += a[i];
+        td_f32_to_f16_n(b, m, sum + at);
+    }
+}
+
+/* n numbers at `first`, by the transport's own sum */
+static td_status reduce_fast_part(td_reduction *r, int64_t first, int64_t n)
+{
+    const bool is_bf16 = r->allreduce.dtype == TD_WIRE_BF16;
+    const float *own = own_of(r, 0) + first;
+    float *sums = r->sums + first;
+    const size_t count = (size_t)n;
+    td_exchange e = { .kind = TD_EXCHANGE_SUM, .in = (char *)sums, .n = count };
+    if (r->wire) {
+        (is_bf16 ? td_f32_to_bf16_n : td_f32_to_f16_n)(own, count, r->wire);
+        e.in = (char *)r->wire;
+        e.add = is_bf16 ? add_bf16 : add_fp16;
+    } else {
+        memcpy(sums, own, count * sizeof *sums);
+    }
+    TD_TRY(td_transport_exchange(td_comm_transport(r->c), &e));
+    if (r->wire)
+        (is_bf16 ? td_bf16_to_f32_n : td_f16_to_f32_n)(r->wire, count, sums);
+    return TD_OK;
+}
+
+static td_status reduce_fast(td_reduction *r, const bucket *b)
+{
+    for (int64_t at = 0; at < b->n; at += PART)
+        TD_TRY(reduce_fast_part(r, b->first + at, b->n - at < PART ? b->n - at : PART));
+    return TD_OK;
+}
+
 static td_status reduce(td_comm *c, void *ctx)
 {
     const bucket *b = ctx;
     (void)c;
     td_reduction *r = b->of;
+    if (r->allreduce.mode == TD_ALLREDUCE_FAST)
+        return reduce_fast(r, b);
     if (!r->is_shared)
         return reduce_sent(r, b);
     return r->machines.n == 1 ? reduce_shared(r, b) : reduce_along_machines(r, b);
@@ -353,7 +412,13 @@ static td_status share(td_reduction *r)
 
 static td_status take_memory(td_reduction *r)
 {
-    if (r->c && r->machines.n_ranks > 1)
+    const bool is_fast = r->allreduce.mode == TD_ALLREDUCE_FAST;
+    if (is_fast && r->allreduce.dtype != TD_WIRE_FLOAT32) {
+        r->wire = td_pages_alloc(PART * sizeof *r->wire);
+        if (!r->wire)
+            return TD_ENOMEM;
+    }
+    if (r->c && !is_fast && r->machines.n_ranks > 1)
         TD_TRY(share(r));
     if (r->base) {
         r->local = r->rank - r->machines.index * r->machines.n_ranks;
@@ -405,6 +470,7 @@ td_status td_reduction_new(td_comm *c, int n, const int64_t *n_floats, bool star
     r->rank = td_comm_rank(c);
     r->size = td_comm_size(c);
     r->machines = td_comm_machines_of(c);
+    r->allreduce = *td_comm_allreduce(c);
     r->n = n;
     r->starts = starts;
     td_status st = lay_out(r, n_floats);
@@ -427,6 +493,7 @@ void td_reduction_free(td_reduction *r)
         munmap(r->base, r->n_bytes);
     else
         td_pages_free(r->base, r->n_bytes);
+    td_pages_free(r->wire, PART * sizeof *r->wire);
     td_pages_free(r->chain_room, CHUNK * sizeof(float));
     td_pages_free(r->start, (size_t)r->total * sizeof(float));
     td_free(r->buckets);

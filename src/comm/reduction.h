@@ -11,8 +11,9 @@
  *              sum [ a  | b  ]  <--/     then everybody gets all slices
  *
  * So a sum has the same bits on every rank and in every run, and equals that of one rank that adds
- * the numbers in order.  On one machine all of it is in shared memory, and the connections only
- * synchronise; across machines the slices are sent.
+ * the numbers in order.  On one machine all of it is in shared memory, and the transport
+ * only synchronizes; between machines numbers are sent (reduction.c).  With --allreduce fast the
+ * MPI library adds, in an order of its own.
  */
 #ifndef TD_COMM_REDUCTION_H
 #define TD_COMM_REDUCTION_H

@@ -40,6 +40,11 @@ int td_transport_culprit(const td_transport *t)
     return t->culprit;
 }
 
+bool td_transport_can_sum(const td_transport *t)
+{
+    return t->type->can_sum;
+}
+
 const char *td_transport_name(const td_transport *t, int rank)
 {
     return t->names[rank];

@@ -36,6 +36,7 @@ typedef enum {
     TD_EXCHANGE_ALL_GATHER, /* in[in_at[k] ..] comes from rank k; the own part is there already */
     TD_EXCHANGE_BROADCAST,  /* `in` of rank 0, n bytes, goes to all */
     TD_EXCHANGE_PEERS,      /* with up to two other ranks; no further rank has to call */
+    TD_EXCHANGE_SUM,        /* `in`, n elements of every rank: replaced by the sums over ranks */
     TD_EXCHANGE_BARRIER     /* no bytes: returns when every rank has called */
 } td_exchange_kind;
 
@@ -57,10 +58,13 @@ typedef struct {
     const size_t *in_at, *in_n; /* [size] */
     size_t n;
     td_exchange_peer peers[2]; /* PEERS: two different ranks */
+    /** SUM: NULL: the elements are float; otherwise of 2 bytes, and sum[i] += x[i] is this call. */
+    void (*add)(const uint16_t *x, uint16_t *sum, size_t n);
 } td_exchange;
 
 /** What a transport implements. */
 typedef struct {
+    bool can_sum; /* TD_EXCHANGE_SUM */
     /** Begin one exchange; *e is valid until it has finished. */
     void (*begin)(td_transport *t, const td_exchange *e);
     /** Work for up to `ms` milliseconds; earlier when the exchange has finished, or when woken. */
@@ -92,6 +96,9 @@ TD_CHECKED td_status td_transport_exchange_names(td_transport *t);
 
 /** The rank that was lost first, as far as known here; -1: none, or unknown. */
 int td_transport_culprit(const td_transport *t);
+
+/** Does it add by itself (TD_EXCHANGE_SUM)? */
+bool td_transport_can_sum(const td_transport *t);
 
 /** "rank 1 (host, process 4711)" */
 const char *td_transport_name(const td_transport *t, int rank);

@@ -268,7 +268,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         st = td_evaluation_run_files(opts, out);
         goto out;
     }
-    TD_OUT(td_join("evaluate", &(td_join_opts){ opts->log, NULL, opts->device.threads }, &e.comm));
+    TD_OUT(td_join("evaluate", &(td_join_opts){ .log = opts->log, .threads = opts->device.threads },
+                   &e.comm));
     out->rank = td_comm_rank(e.comm);
     td_set_threads(opts->device.threads ? opts->device.threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));

@@ -6,4 +6,6 @@
 const char *const td_tune_names[] = { "off", "cached", "full", NULL };
 const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 const char *const td_log_format_names[] = { "plain", "dll", NULL };
+const char *const td_allreduce_names[] = { "exact", "fast", NULL };
+const char *const td_wire_dtype_names[] = { "float32|fp32", "bf16|bfloat16", "fp16|float16", NULL };
 const char *const td_report_naming_names[] = { "pytorch", "tf", NULL };

@@ -13,6 +13,8 @@ extern const char *const td_tune_names[];          /* td_tune_mode */
 extern const char *const td_interpolation_names[]; /* td_interpolation */
 extern const char *const td_log_format_names[];    /* --log-format */
 extern const char *const td_report_naming_names[]; /* --raport-names */
+extern const char *const td_allreduce_names[];     /* td_allreduce_mode */
+extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
 
 #define TD_MANY 1e12 /* effectively no limit: images, steps, iterations */
 
@@ -29,6 +31,14 @@ extern const char *const td_report_naming_names[]; /* --raport-names */
                "measurements; full: measure what is missing"), \
     TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
                "file of the stored measurements; default: in ~/.cache/tandem")
+
+/* for jobs with a member `td_allreduce_opts allreduce` */
+#define TD_ALLREDUCE_ROWS(T) \
+    TD_ENUM_AS(T, allreduce.mode, "allreduce", NULL, TD_ALLREDUCE_EXACT, td_allreduce_names, \
+               "sums over ranks; exact: in rank order, the same bits however the ranks are " \
+               "started; fast: by MPI, in its own order"), \
+    TD_ENUM_AS(T, allreduce.dtype, "allreduce_dtype", NULL, TD_WIRE_FLOAT32, td_wire_dtype_names, \
+               "type of the numbers that --allreduce fast sends")
 
 #define TD_SKIP_ROW(T) \
     TD_TEXT_AS(T, device.skip_passes, "skip_passes", NULL, NULL, "LIST", \

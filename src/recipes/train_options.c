@@ -218,6 +218,10 @@ static const td_field train_fields[] = {
                "'top1>=95'"),
     TD_TITLE("Machine"),
     TD_DEVICE_ROWS(td_train_opts),
+    TD_ALLREDUCE_ROWS(td_train_opts),
+    TD_LONG_AS(td_train_opts, allreduce.check_every, "allreduce_check", NULL, 100, 0, TD_MANY, NULL,
+               "optimizer steps between comparisons of the ranks' weights with --allreduce fast; "
+               "0: none"),
     TD_TITLE("Compiler"),
     TD_PASS_ROWS(td_train_opts),
     TD_TEXT_AS(td_train_opts, device.dump_dir, "dump_dir", NULL, NULL, "FOLDER",
@@ -335,6 +339,10 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
         return td_error(TD_EUSAGE, "--lr-rule %s and --end-lr exclude each other",
                         lr_rules[o->lr.rule]);
+    if (o->allreduce.mode == TD_ALLREDUCE_FAST && o->batch.is_reproducible)
+        return td_error(TD_EUSAGE, "--allreduce fast and --reproducible exclude each other");
+    if (o->allreduce.mode != TD_ALLREDUCE_FAST && o->allreduce.dtype != TD_WIRE_FLOAT32)
+        return td_error(TD_EUSAGE, "--allreduce-dtype requires --allreduce fast");
     if (o->validation.epochs && o->validation.count)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))

@@ -199,7 +199,7 @@ static td_status read_result(job *j, batch_step *b)
         return loss_failed(j, b->loss);
     b->compute_s = (double)(td_now_ns() - b->begin_ns) * 1e-9;
     b->is_skipped = b->is_last && td_scaler_step(&j->s.scaler, was_finite(j));
-    return TD_OK;
+    return b->is_last ? td_train_compare_weights(j) : TD_OK;
 }
 
 /* Record the last run of the program for --prof, --trace and --train-logits. */

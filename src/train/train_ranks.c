@@ -23,9 +23,10 @@ typedef td_train_job job;
 td_status td_train_join(td_train_job *j)
 {
     j->ranks.n = 1;
-    TD_TRY(td_join("train",
-                   &(td_join_opts){ j->o.log, j->o.compat.gpu_affinity, j->o.device.threads },
-                   &j->ranks.comm));
+    TD_TRY(td_join(
+        "train",
+        &(td_join_opts){ j->o.log, j->o.compat.gpu_affinity, j->o.device.threads, j->o.allreduce },
+        &j->ranks.comm));
     j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
     j->ranks.n = td_comm_size(j->ranks.comm);
     return TD_OK;
@@ -102,6 +103,16 @@ td_status td_train_share_step(td_train_job *j, double *loss)
     *loss = sums[0] / j->ranks.n;
     j->ranks.is_stop_wanted = sums[1] > 0;
     return share_bad_limit(j, (int64_t)sums[2]);
+}
+
+td_status td_train_compare_weights(td_train_job *j)
+{
+    const int64_t every = j->o.allreduce.check_every;
+    if (td_comm_allreduce(j->ranks.comm)->mode != TD_ALLREDUCE_FAST || every == 0 ||
+        (j->s.steps + 1) % every != 0)
+        return TD_OK;
+    TD_TRY_MSG(td_weights_compare(j->program, j->ranks.comm), "step %" PRId64, j->s.steps + 1);
+    return TD_OK;
 }
 
 td_status td_train_share_stop(td_train_job *j, bool *was_stopped)

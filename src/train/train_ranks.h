@@ -35,6 +35,12 @@ bool td_train_writes(const td_train_job *j);
  */
 td_status td_train_share_step(td_train_job *j, double *loss) TD_CHECKED;
 
+/**
+ * After an optimizer step with --allreduce fast, every --allreduce-check steps: do all ranks have
+ * the same weights?  TD_EDEVICE names one that has not.
+ */
+td_status td_train_compare_weights(td_train_job *j) TD_CHECKED;
+
 /** Was the validation stopped, on any rank? */
 td_status td_train_share_stop(td_train_job *j, bool *was_stopped) TD_CHECKED;
 

@@ -71,7 +71,13 @@ for n in 2 3 4; do
     expect 0 train set $all -b 8 --optimizer-batch-size $((8 * n)) --final-weights "one.$n"
     expect 0 launch --cpu-affinity none --nproc $n train set $all -b 8 --final-weights "launch.$n"
     same "one.$n" "launch.$n"
+    [ $n != 2 ] || loss2=$(sed -n 's/^train loss *//p' out)
 done
+expect 0 launch --nproc 2 train set $all -b 8 --allreduce fast --final-weights mpi.safetensors
+log_names train: --allreduce MPI
+same one.2 mpi.safetensors
+expect 2 train set $all --allreduce-dtype bf16
+error_names --allreduce-dtype --allreduce
 expect 0 train set $half -b 8 --optimizer-batch-size 16 --final-weights one.half
 expect 0 train set $bf16 -b 8 --optimizer-batch-size 16 --final-weights one.bf16
 expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.same
@@ -111,6 +117,19 @@ for mpi in $mpis; do
     mpi 0 4 train set $all -b 4 --optimizer-batch-size 16 --reproducible --final-weights mpi.safetensors
     same one.same mpi.safetensors
     unset TANDEM_RANKS_PER_MACHINE
+
+    # --- sums by MPI: within rounding, and compared ---------------------------------------------------
+    for dtype in float32 bf16 fp16; do
+        mpi 0 2 train set $all -b 8 --allreduce fast --allreduce-dtype $dtype --allreduce-check 2 --final-weights mpi.safetensors
+        prints '^steps +12$'
+        [ "$(sed -n 's/^train loss *//p' out | cut -c1-5)" = "$(echo "$loss2" | cut -c1-5)" ] ||
+            complain "the loss is $(sed -n 's/^train loss *//p' out), exact: $loss2"
+        [ $dtype = float32 ] || ! cmp -s mpi.safetensors one.2 || complain "$dtype has float32's bits"
+    done
+    mpi 2 2 train set $all -b 8 --allreduce fast --reproducible
+    error_names --allreduce --reproducible
+    mpi 0 2 benchmark --mode allreduce --allreduce fast --allreduce-dtype bf16 --iters 2 --warmup 1 --json
+    prints '"ranks": 2,'
 
     # --- --hosts, by this mpirun ----------------------------------------------------------------------
     expect 0 launch --mpirun mpirun.$mpi --hosts localhost --nproc 2 train set $all -b 8 --final-weights mpi.safetensors

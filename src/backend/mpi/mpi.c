@@ -22,6 +22,7 @@ static int own_rank, n_ranks;
 static MPI_Request
     data[N_REQUESTS]; /* of the exchange in flight; the others are MPI_REQUEST_NULL */
 static MPI_Request beat_out = MPI_REQUEST_NULL, beat_in = MPI_REQUEST_NULL;
+static MPI_Op half_sum = MPI_OP_NULL;
 static char sent, received;
 static int counts[4][RANKS_MAX]; /* of the exchange in flight */
 
@@ -160,6 +161,25 @@ static const char *with_peers(const td_exchange_peer *peers)
     return NULL;
 }
 
+static void (*add_pairs)(const uint16_t *x, uint16_t *sum, size_t n);
+
+/* an MPI_User_function */
+static void add_halves(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void)type;
+    add_pairs(in, inout, (size_t)*n);
+}
+
+static const char *sum(const td_exchange *e)
+{
+    add_pairs = e->add;
+    if (e->add && half_sum == MPI_OP_NULL)
+        MPI_TRY(MPI_Op_create(add_halves, true, &half_sum));
+    return error_of(MPI_Iallreduce(MPI_IN_PLACE, e->in, (int)e->n,
+                                   e->add ? MPI_UINT16_T : MPI_FLOAT, e->add ? half_sum : MPI_SUM,
+                                   data_comm, &data[0]));
+}
+
 static const char *begin(const td_exchange *e)
 {
     for (int i = 0; i < N_REQUESTS; i++)
@@ -175,6 +195,8 @@ static const char *begin(const td_exchange *e)
         return error_of(MPI_Ibcast(e->in, (int)e->n, MPI_BYTE, 0, data_comm, &data[0]));
     case TD_EXCHANGE_PEERS:
         return with_peers(e->peers);
+    case TD_EXCHANGE_SUM:
+        return sum(e);
     case TD_EXCHANGE_BARRIER:
         return error_of(MPI_Ibarrier(data_comm, &data[0]));
     }
