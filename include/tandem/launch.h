@@ -12,13 +12,15 @@ extern "C" {
 
 /** Processors of a rank; base/affinity.h draws them. */
 typedef enum {
-    TD_AFFINITY_AUTO, /* CONTIGUOUS where there are enough cores */
+    TD_AFFINITY_AUTO, /* NUMA on several nodes, CONTIGUOUS where there are enough cores */
     TD_AFFINITY_NONE,
     TD_AFFINITY_SOCKET,
     TD_AFFINITY_SINGLE,
     TD_AFFINITY_SINGLE_UNIQUE,
     TD_AFFINITY_INTERLEAVED,
-    TD_AFFINITY_CONTIGUOUS
+    TD_AFFINITY_CONTIGUOUS,
+    TD_AFFINITY_L3,
+    TD_AFFINITY_NUMA
 } td_affinity;
 
 /** How `tandem launch` starts ranks. */

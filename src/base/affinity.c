@@ -1,11 +1,11 @@
 /*
- * affinity.c -- reads the processor topology and assigns processors to ranks
+ * affinity.c -- assigns processors to ranks
  */
 #include "base/affinity.h"
 
-#include <sched.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/arena.h"
 
 const char *const td_affinity_choices[] = { "auto",
                                             "none",
@@ -14,12 +14,14 @@ const char *const td_affinity_choices[] = { "auto",
                                             "socket_single_unique|single_unique",
                                             "socket_unique_interleaved|unique_interleaved",
                                             "socket_unique_contiguous|unique_contiguous",
+                                            "l3",
+                                            "numa",
                                             NULL };
 
 td_status td_affinity_parse(const char *name, td_affinity *out)
 {
     const size_t n = strlen(name);
-    for (int i = TD_AFFINITY_NONE; td_affinity_choices[i]; i++)
+    for (int i = 0; td_affinity_choices[i]; i++)
         for (const char *s = td_affinity_choices[i]; *s;) {
             const size_t len = strcspn(s, "|");
             if (len == n && strncmp(s, name, n) == 0) {
@@ -29,167 +31,197 @@ td_status td_affinity_parse(const char *name, td_affinity *out)
             s += len + (s[len] == '|');
         }
     return td_error(TD_EUSAGE,
-                    "unknown GPU affinity '%s', wanted one of none, socket, socket_single, "
-                    "socket_single_unique, socket_unique_interleaved, socket_unique_contiguous",
+                    "unknown affinity '%s', wanted one of auto, none, socket, socket_single, "
+                    "socket_single_unique, socket_unique_interleaved, socket_unique_contiguous, "
+                    "l3, numa",
                     name);
 }
 
-/* --- topology --------------------------------------------------------------------------------- */
-
-static int topology_number(int cpu, const char *file)
+void td_affinity_name(td_affinity mode, td_text *out)
 {
-    char path[128];
-    int value = 0;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, file);
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%d", &value) != 1 || value < 0)
-        value = 0;
-    fclose(f);
-    return value;
+    const char *names = td_affinity_choices[mode];
+    td_text_add_bytes(out, names, strcspn(names, "|"));
 }
 
-static bool has_topology(int cpu)
-{
-    char path[128];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/core_id", cpu);
-    FILE *f = fopen(path, "r");
-    if (f)
-        fclose(f);
-    return f != NULL;
-}
+/* --- the modes -------------------------------------------------------------------------------- */
 
-td_status td_topology_here(td_topology *out)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    out->n = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return td_error_errno(TD_EIO, "cannot read the set of available processors");
-    for (int cpu = 0; cpu < TD_CPUS_MAX && cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET((size_t)cpu, &set))
-            continue;
-        out->cpu[out->n] = cpu;
-        out->socket[out->n] = topology_number(cpu, "physical_package_id");
-        out->core[out->n++] = has_topology(cpu) ? topology_number(cpu, "core_id") : cpu;
-    }
-    return TD_OK;
-}
+typedef struct {
+    td_level level; /* the groups over which ranks are spread */
+    bool is_unique; /* no two ranks have a core in common */
+    bool is_single; /* one processor */
+    bool interleaves;
+    bool spans; /* a rank can have several groups */
+    bool binds_memory;
+} rule;
+
+static const rule rules[] = {
+    [TD_AFFINITY_SOCKET] = { .level = TD_LEVEL_PACKAGE },
+    [TD_AFFINITY_SINGLE] = { .level = TD_LEVEL_PACKAGE, .is_single = true },
+    [TD_AFFINITY_SINGLE_UNIQUE] = { TD_LEVEL_PACKAGE, .is_unique = true, .is_single = true },
+    [TD_AFFINITY_INTERLEAVED] = { TD_LEVEL_PACKAGE, .is_unique = true, .interleaves = true },
+    [TD_AFFINITY_CONTIGUOUS] = { TD_LEVEL_PACKAGE, .is_unique = true },
+    [TD_AFFINITY_L3] = { TD_LEVEL_L3_CACHE, .is_unique = true, .spans = true },
+    [TD_AFFINITY_NUMA] = { TD_LEVEL_NUMA_NODE, .is_unique = true, .spans = true,
+                           .binds_memory = true },
+};
+
+static const char *const level_names[TD_N_LEVELS] = { "socket", "NUMA node", "L3 cache", "core" };
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-/* the distinct sockets in ascending order; returns how many */
-static int list_sockets(const td_topology *t, int *sockets)
+/*
+ * Add `id` to the distinct numbers in list[n]; returns how many there are now.  The newest come
+ * first: in the topology's order equal ones are neighbors.
+ */
+static int add_id(int *list, int n, int id)
 {
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        int at = 0;
-        while (at < n && sockets[at] < t->socket[i])
-            at++;
-        if (at < n && sockets[at] == t->socket[i])
-            continue;
-        memmove(sockets + at + 1, sockets + at, (size_t)(n - at) * sizeof *sockets);
-        sockets[at] = t->socket[i];
-        n++;
-    }
-    return n;
+    for (int i = n - 1; i >= 0; i--)
+        if (list[i] == id)
+            return n;
+    list[n] = id;
+    return n + 1;
 }
 
-/* the first processor of each core of a socket, in the system's order */
-static int list_cores(const td_topology *t, int socket, int *cores)
+/* ranks are spread evenly: the first group of a rank */
+static int first_group(int rank, int n_ranks, int n_groups)
 {
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        bool is_new = t->socket[i] == socket;
-        for (int k = 0; k < n; k++)
-            is_new = is_new && cores[k] != t->core[i];
-        if (is_new)
-            cores[n++] = t->core[i];
-    }
-    return n;
+    return (int)((long long)rank * n_groups / n_ranks);
 }
 
-/* adds the first processor of a core, or all of them */
-static void add_core(const td_topology *t, int socket, int core, bool all, int *cpus, int *n)
-{
-    for (int i = 0; i < t->n; i++) {
-        if (t->socket[i] != socket || t->core[i] != core)
-            continue;
-        cpus[(*n)++] = t->cpu[i];
-        if (!all)
-            return;
-    }
-}
-
-/* the rank's position among the ranks of its socket */
+/* a rank's position among the ranks that begin in the same group */
 typedef struct {
-    int socket, k, of;
+    int k, n;
 } seat;
 
-static seat seat_of(int local, int of, const int *sockets, int n_sockets)
+static seat find_seat(int rank, int n_ranks, int n_groups)
 {
-    const int s = (int)((long long)local * n_sockets / of);
-    seat at = { .socket = sockets[s] };
-    for (int r = 0; r < of; r++) {
-        const bool is_here = (int)((long long)r * n_sockets / of) == s;
-        at.of += is_here;
-        at.k += is_here && r < local;
+    const int group = first_group(rank, n_ranks, n_groups);
+    seat at = { 0 };
+    for (int r = 0; r < n_ranks; r++) {
+        const bool is_here = first_group(r, n_ranks, n_groups) == group;
+        at.n += is_here;
+        at.k += is_here && r < rank;
     }
     return at;
 }
 
-td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, int of, int *cpus,
-                             int *n)
+/* what one call of td_affinity_choose works with */
+typedef struct {
+    const td_topology *t;
+    int n_groups, n_cores;
+    int groups[TD_CPUS_MAX], cores[TD_CPUS_MAX]; /* the cores are those of the rank's groups */
+} selection;
+
+static td_status list_groups(selection *s, td_level level)
 {
-    int sockets[TD_CPUS_MAX], cores[TD_CPUS_MAX];
-    const int n_sockets = list_sockets(t, sockets);
-    *n = 0;
-    if (n_sockets == 0 || local < 0 || local >= of)
-        return td_error(TD_EARG, "affinity: rank %d of %d on %d processors", local, of, t->n);
-    const seat at = seat_of(local, of, sockets, n_sockets);
-    const int n_cores = list_cores(t, at.socket, cores);
-    if (mode >= TD_AFFINITY_SINGLE_UNIQUE && at.of > n_cores)
-        return td_error(TD_EARG,
-                        "affinity: %d ranks on a socket of %d cores cannot have cores of their own",
-                        at.of, n_cores);
-    const int share = n_cores / (at.of > 0 ? at.of : 1);
-    switch (mode) {
-    case TD_AFFINITY_AUTO: /* the caller resolves it */
-    case TD_AFFINITY_NONE:
-        for (int i = 0; i < t->n; i++)
-            cpus[(*n)++] = t->cpu[i];
-        break;
-    case TD_AFFINITY_SOCKET:
-        for (int c = 0; c < n_cores; c++)
-            add_core(t, at.socket, cores[c], true, cpus, n);
-        break;
-    case TD_AFFINITY_SINGLE:
-        add_core(t, at.socket, cores[0], false, cpus, n);
-        break;
-    case TD_AFFINITY_SINGLE_UNIQUE:
-        add_core(t, at.socket, cores[at.k], false, cpus, n);
-        break;
-    case TD_AFFINITY_INTERLEAVED:
-        for (int c = 0; c < share; c++)
-            add_core(t, at.socket, cores[at.k + c * at.of], true, cpus, n);
-        break;
-    case TD_AFFINITY_CONTIGUOUS:
-        for (int c = 0; c < share; c++)
-            add_core(t, at.socket, cores[at.k * share + c], true, cpus, n);
-        break;
+    for (int i = 0; i < s->t->n; i++) {
+        const int id = s->t->cpus[i].at[level];
+        if (id < 0)
+            return td_error(TD_EARG, "affinity: the system reports no %s of processor %d",
+                            level_names[level], s->t->cpus[i].cpu);
+        s->n_groups = add_id(s->groups, s->n_groups, id);
     }
     return TD_OK;
 }
 
-td_status td_affinity_apply(const int *cpus, int n)
+static void list_cores(selection *s, td_level level, int group)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int i = 0; i < n; i++)
-        if (cpus[i] >= 0 && cpus[i] < CPU_SETSIZE)
-            CPU_SET((size_t)cpus[i], &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return td_error_errno(TD_EIO, "cannot set the processor affinity");
+    for (int i = 0; i < s->t->n; i++)
+        if (s->t->cpus[i].at[level] == group)
+            s->n_cores = add_id(s->cores, s->n_cores, s->t->cpus[i].at[TD_LEVEL_CORE]);
+}
+
+/* adds the first processor of a core, or all of them */
+static void add_core(const td_topology *t, int core, bool is_single, td_binding *out)
+{
+    for (int i = 0; i < t->n; i++) {
+        if (t->cpus[i].at[TD_LEVEL_CORE] != core)
+            continue;
+        out->cpus[out->n++] = t->cpus[i].cpu;
+        if (is_single)
+            return;
+    }
+}
+
+static td_status add_cores(const selection *s, const rule *r, seat at, td_binding *out)
+{
+    if (r->is_unique && at.n > s->n_cores)
+        return td_error(TD_EARG,
+                        "affinity: %d ranks on a %s of %d cores cannot have cores of their own",
+                        at.n, level_names[r->level], s->n_cores);
+    const int share = r->is_unique ? s->n_cores / at.n : s->n_cores;
+    const int n = r->is_single ? 1 : share;
+    const int step = r->interleaves ? at.n : 1;
+    const int first = !r->is_unique ? 0 : r->interleaves || r->is_single ? at.k : at.k * share;
+    for (int c = 0; c < n; c++)
+        add_core(s->t, s->cores[first + c * step], r->is_single, out);
+    return TD_OK;
+}
+
+static td_status choose(selection *s, const rule *r, int rank, int n_ranks, td_binding *out)
+{
+    TD_TRY(list_groups(s, r->level));
+    const int first = first_group(rank, n_ranks, s->n_groups);
+    const int next = r->spans ? first_group(rank + 1, n_ranks, s->n_groups) : first + 1;
+    const int end = next > first ? next : first + 1;
+    for (int g = first; g < end; g++)
+        list_cores(s, r->level, s->groups[g]);
+    /* threads on several nodes: the system places memory where it is first written */
+    out->binds_memory = r->binds_memory && end == first + 1;
+    return add_cores(s, r, find_seat(rank, n_ranks, s->n_groups), out);
+}
+
+td_status td_affinity_choose(const td_topology *t, td_affinity mode, int rank, int n_ranks,
+                             td_binding *out)
+{
+    out->n = 0;
+    out->binds_memory = false;
+    if (t->n == 0 || rank < 0 || rank >= n_ranks)
+        return td_error(TD_EARG, "affinity: rank %d of %d on %d processors", rank, n_ranks, t->n);
+    if (mode == TD_AFFINITY_AUTO || mode == TD_AFFINITY_NONE) {
+        for (int i = 0; i < t->n; i++)
+            out->cpus[out->n++] = t->cpus[i].cpu;
+        return TD_OK;
+    }
+    selection *s = TD_NEW(selection);
+    if (!s)
+        return TD_ENOMEM;
+    s->t = t;
+    td_status st = choose(s, &rules[mode], rank, n_ranks, out);
+    td_free(s);
+    return st;
+}
+
+/* --- auto ------------------------------------------------------------------------------------- */
+
+/* does every rank get processors? */
+static td_status check_ranks(const td_topology *t, td_affinity mode, int n_ranks)
+{
+    td_status st = TD_OK;
+    td_binding *b = TD_NEW(td_binding);
+    if (!b)
+        return TD_ENOMEM;
+    for (int r = 0; st == TD_OK && r < n_ranks; r++)
+        st = td_affinity_choose(t, mode, r, n_ranks, b);
+    td_free(b);
+    return st;
+}
+
+td_status td_affinity_resolve(const td_topology *t, td_affinity mode, int n_ranks, td_affinity *out)
+{
+    static const td_affinity candidates[] = { TD_AFFINITY_NUMA, TD_AFFINITY_CONTIGUOUS };
+    *out = mode;
+    if (mode != TD_AFFINITY_AUTO)
+        return check_ranks(t, mode, n_ranks);
+    const int n_nodes = td_topology_count(t, TD_LEVEL_NUMA_NODE);
+    *out = TD_AFFINITY_NONE;
+    for (int i = n_nodes > 1 && n_ranks % n_nodes == 0 ? 0 : 1; n_ranks > 1 && i < 2; i++) {
+        const td_status st = check_ranks(t, candidates[i], n_ranks);
+        if (st == TD_OK)
+            *out = candidates[i];
+        if (st != TD_EARG)
+            return st;
+        td_error_clear();
+    }
     return TD_OK;
 }

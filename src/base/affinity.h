@@ -7,46 +7,45 @@
  *     socket_single_unique          one core for each rank         0    1    4    5
  *     socket_unique_interleaved     equal parts, interleaved       02   13   46   57
  *     socket_unique_contiguous      equal parts, contiguous        01   23   45   67
+ *     l3                            whole L3 caches, or equal contiguous parts of one
+ *     numa                          whole NUMA nodes, or equal contiguous parts of one; a rank of
+ *                                   one node has its memory there, too
  *
- * Ranks are spread over the sockets in order.  The multi-core modes use all threads of each core;
- * the `single` modes use one processor.  Only processors that this process may run on count.  The
- * names are those of the reference's --gpu-affinity, where socket means that of the GPU.
+ * Ranks are spread over the sockets, caches or nodes in order.  The multi-core modes use all
+ * threads of each core; the `single` modes use one processor.  Only processors that this process
+ * may run on count.  The names that begin with socket are those of the reference's --gpu-affinity,
+ * where socket means that of the GPU.
  */
 #ifndef TD_BASE_AFFINITY_H
 #define TD_BASE_AFFINITY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
+#include "base/text.h"
+#include "base/topology.h"
 #include "tandem/launch.h"
-
-enum { TD_CPUS_MAX = 1024 };
 
 /** Names of td_affinity, each followed by its aliases; ends with NULL. */
 extern const char *const td_affinity_choices[];
 
-/** Parse a name; "auto" is not one.  TD_EUSAGE if the name is unknown; the message lists the
-    names. */
+/** Parse a name.  TD_EUSAGE if it is unknown; the message lists the names. */
 TD_CHECKED td_status td_affinity_parse(const char *name, td_affinity *out);
 
-typedef struct {
-    int n;
-    int cpu[TD_CPUS_MAX];
-    int socket[TD_CPUS_MAX], core[TD_CPUS_MAX]; /* per processor, in the system's numbering */
-} td_topology;
-
-/** The processors this process may run on; without topology data, all form one socket. */
-TD_CHECKED td_status td_topology_here(td_topology *out);
+/** Add the name of a mode, without aliases. */
+void td_affinity_name(td_affinity mode, td_text *out);
 
 /**
- * Write the processors of rank `local` of `of` ranks on this machine to cpus[TD_CPUS_MAX] and *n.
- * TD_EARG: more ranks than cores.
+ * Resolve TD_AFFINITY_AUTO for `n_ranks` ranks on this machine: one rank is not bound; on several
+ * NUMA nodes, whose number divides that of the ranks, NUMA; otherwise CONTIGUOUS; NONE if there are
+ * not enough cores.  Another mode is only checked.  TD_EARG: it does not fit the machine.
  */
-TD_CHECKED td_status td_affinity_choose(const td_topology *t, td_affinity mode, int local, int of,
-                                        int *cpus, int *n);
+TD_CHECKED td_status td_affinity_resolve(const td_topology *t, td_affinity mode, int n_ranks,
+                                         td_affinity *out);
 
-/** Restrict the calling thread, and threads it starts later, to these processors. */
-TD_CHECKED td_status td_affinity_apply(const int *cpus, int n);
+/**
+ * Choose the processors of rank `rank` of `n_ranks` ranks on this machine; `mode` is not AUTO.
+ * TD_EARG: more ranks than cores, or the system does not report what the mode is about.
+ */
+TD_CHECKED td_status td_affinity_choose(const td_topology *t, td_affinity mode, int rank,
+                                        int n_ranks, td_binding *out);
 
 #endif

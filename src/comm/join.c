@@ -10,37 +10,74 @@
 #include "base/log.h"
 #include "comm/mpi_transport.h"
 
-/* keeps what `launch` has chosen; under mpirun and srun, chooses here */
-static td_status choose_processors(const char *name, const td_rank_place *place)
+/* --- processors of ranks that mpirun or srun started ------------------------------------------ */
+
+/* the mode of `launch --hosts`, otherwise the job's option, otherwise auto */
+static td_status find_mode(const char *option, td_affinity *mode)
 {
-    static const char *const done = "TANDEM_AFFINITY";
-    td_affinity mode;
-    int cpus[TD_CPUS_MAX], n;
-    if (!name)
-        return TD_OK;
-    TD_TRY_MSG(td_affinity_parse(name, &mode), "--gpu-affinity");
-    if (getenv(done) || mode == TD_AFFINITY_NONE)
-        return TD_OK;
-    if (place->local_size == 0) {
-        td_log(TD_LOG_WARN, "train",
-               "--gpu-affinity: the number of ranks on this machine is unknown");
-        return TD_OK;
-    }
-    td_topology *t = TD_NEW(td_topology);
-    td_status st = t ? td_topology_here(t) : TD_ENOMEM;
-    if (st == TD_OK)
-        st = td_affinity_choose(t, mode, place->local_rank, place->local_size, cpus, &n);
-    if (st == TD_EARG) { /* mpirun has chosen already, or there are too few processors */
-        td_log(TD_LOG_WARN, "train", "--gpu-affinity: %s: affinity not changed",
-               td_error_message());
-        td_free(t);
-        return TD_OK;
-    }
-    if (st == TD_OK)
-        st = td_affinity_apply(cpus, n);
-    td_free(t);
+    const char *launcher = getenv(TD_ENV_AFFINITY_WANTED);
+    *mode = TD_AFFINITY_AUTO;
+    if (option)
+        TD_TRY_MSG(td_affinity_parse(option, mode), "--gpu-affinity");
+    if (launcher && *launcher)
+        TD_TRY_MSG(td_affinity_parse(launcher, mode), TD_ENV_AFFINITY_WANTED);
+    return TD_OK;
+}
+
+/* TD_EARG, TD_EDEVICE, TD_EIO: not bound, or not entirely, with the reason */
+static td_status bind_in(const td_topology *t, td_affinity mode, const td_rank_place *place)
+{
+    td_binding b;
+    char list[TD_CPU_LIST_BYTES];
+    td_affinity resolved;
+    if (!t->is_whole && mode == TD_AFFINITY_AUTO)
+        return TD_OK; /* mpirun or srun has bound this process */
+    if (!t->is_whole)
+        return td_error(TD_EARG, "mpirun or srun has already bound the ranks");
+    TD_TRY(td_affinity_resolve(t, mode, place->local_size, &resolved));
+    if (resolved == TD_AFFINITY_NONE)
+        return td_error(TD_EARG, "%d ranks share %d processors", place->local_size, t->n);
+    TD_TRY(td_topology_require_here(t));
+    TD_TRY(td_affinity_choose(t, resolved, place->local_rank, place->local_size, &b));
+    TD_TRY(td_topology_bind(t, &b));
+    td_binding_list(&b, list);
+    td_log(TD_LOG_DEBUG, "ranks", "rank %d: processors %s%s", place->rank, list,
+           b.binds_memory ? ", memory of their NUMA node" : "");
+    return TD_OK;
+}
+
+static td_status bind_here(td_affinity mode, const td_rank_place *place)
+{
+    td_topology t;
+    TD_TRY(td_topology_here(&t));
+    td_status st = bind_in(&t, mode, place);
+    td_topology_release(&t);
     return st;
 }
+
+/* keeps what `launch`, mpirun or srun has chosen; a rank that cannot be bound runs all the same */
+static td_status choose_processors(const char *option, const td_rank_place *place)
+{
+    td_affinity mode;
+    TD_TRY(find_mode(option, &mode));
+    if (getenv(TD_ENV_AFFINITY_DONE) || mode == TD_AFFINITY_NONE ||
+        (mode == TD_AFFINITY_AUTO && place->local_size <= 1))
+        return TD_OK;
+    td_status st = TD_OK;
+    if (place->local_size == 0 || place->local_rank >= place->local_size)
+        st = td_error(TD_EARG, "the number of ranks on this machine is unknown");
+    else
+        st = bind_here(mode, place);
+    if (st == TD_ENOMEM)
+        return st;
+    if (st != TD_OK && place->local_rank == 0)
+        td_log(TD_LOG_WARN, "ranks", "%s%s",
+               st == TD_EIO ? "" : "ranks are not bound: ", td_error_message());
+    td_error_clear();
+    return TD_OK;
+}
+
+/* --- joining and leaving ---------------------------------------------------------------------- */
 
 td_status td_join(const char *module, const td_join_opts *o, td_comm **out)
 {

@@ -13,7 +13,7 @@
 
 typedef struct {
     const char *log;      /* the job's option; NULL: ranks other than 0 log only warnings */
-    const char *affinity; /* of processors, by name; NULL: none */
+    const char *affinity; /* of processors, by name; NULL: auto */
     int threads;          /* for the line in the log; 0: chosen */
     td_allreduce_opts allreduce;
 } td_join_opts;

@@ -42,6 +42,12 @@ typedef struct {
  */
 #define TD_ENV_CULPRIT_FD "TANDEM_CULPRIT_FD"
 
+/** `launch` has bound this rank; the value is the mode. */
+#define TD_ENV_AFFINITY_DONE "TANDEM_AFFINITY"
+
+/** The mode that ranks of `launch --hosts` bind themselves by. */
+#define TD_ENV_AFFINITY_WANTED "TANDEM_CPU_AFFINITY"
+
 /** Write `rank` to the launcher's pipe, if there is one.  Never blocks; nothing can fail. */
 void td_ranks_blame(int rank);
 

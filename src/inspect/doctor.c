@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/affinity.h"
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -68,6 +69,46 @@ static void add_machine(report *r)
     if (statvfs(".", &disk) == 0)
         row_number(r, "disk_free_gb",
                    (double)((int64_t)((double)disk.f_bavail * (double)disk.f_frsize / 1e7)) / 100);
+}
+
+/* --- ranks ------------------------------------------------------------------------------------ */
+
+/* "2 ranks, numa: 0-7 | 8-15" */
+static td_status describe_binding(const td_topology *t, int n_ranks, td_text *out)
+{
+    td_affinity mode;
+    td_binding b;
+    char list[TD_CPU_LIST_BYTES];
+    TD_TRY(td_affinity_resolve(t, TD_AFFINITY_AUTO, n_ranks, &mode));
+    td_text_add(out, "%d ranks, ", n_ranks);
+    td_affinity_name(mode, out);
+    for (int i = 0; i < n_ranks; i++) {
+        TD_TRY(td_affinity_choose(t, mode, i, n_ranks, &b));
+        td_binding_list(&b, list);
+        td_text_add(out, "%s%s", i ? " | " : ": ", list);
+    }
+    return td_text_status(out);
+}
+
+/* the parts of the machine, and the default binding of a rank per NUMA node, or of two ranks */
+static td_status add_topology(report *r)
+{
+    td_topology t;
+    td_text binding = { 0 };
+    TD_TRY(td_topology_here(&t));
+    const int n_nodes = td_topology_count(&t, TD_LEVEL_NUMA_NODE);
+    row_number(r, "packages", td_topology_count(&t, TD_LEVEL_PACKAGE));
+    row_number(r, "numa_nodes", n_nodes);
+    row_number(r, "l3_caches", td_topology_count(&t, TD_LEVEL_L3_CACHE));
+    row_number(r, "cores", td_topology_count(&t, TD_LEVEL_CORE));
+    td_status st = describe_binding(&t, n_nodes > 1 ? n_nodes : 2, &binding);
+    if (st == TD_OK && td_topology_require_here(&t) == TD_OK)
+        row_text(r, "binding", td_text_get(&binding));
+    else if (st == TD_OK)
+        row_text(r, "binding", td_error_message());
+    td_text_release(&binding);
+    td_topology_release(&t);
+    return st;
 }
 
 static void add_backends(report *r)
@@ -216,8 +257,10 @@ td_status td_doctor(bool json, char **text)
     td_set_threads(0);
     td_text_add(&out, json ? "{" : "");
     add_machine(&r);
+    td_status st = add_topology(&r);
     add_backends(&r);
-    const td_status st = add_speed(&r);
+    if (st == TD_OK)
+        st = add_speed(&r);
     td_text_add(&out, json ? "}\n" : "");
     return td_text_take(&out, st, text);
 }

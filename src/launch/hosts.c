@@ -15,11 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/affinity.h"
 #include "base/arena.h"
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/mpi_plugin.h"
+#include "comm/rank_env.h"
 
 enum { FILE_MAX = 1 << 20, RANKS_MAX = 4096 };
 
@@ -292,6 +294,20 @@ static void add_places(command *c, mpi_kind kind, const char *hosts, const char 
             add(c, mpich[i]);
 }
 
+/* mpirun binds nothing; the ranks bind themselves */
+static td_status pass_affinity(td_affinity mode)
+{
+    td_text name = { 0 };
+    if (mode == TD_AFFINITY_AUTO)
+        return TD_OK;
+    td_affinity_name(mode, &name);
+    td_status st = td_text_status(&name);
+    if (st == TD_OK && setenv(TD_ENV_AFFINITY_WANTED, td_text_get(&name), 1) != 0)
+        st = td_error_errno(TD_ENOMEM, "cannot set %s", TD_ENV_AFFINITY_WANTED);
+    td_text_release(&name);
+    return st;
+}
+
 td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args)
 {
     td_status st = TD_OK;
@@ -311,6 +327,7 @@ td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const 
     TD_OUT(read_hosts(opts, &hosts));
     TD_OUT(describe_hosts(&hosts, opts->nproc, &list, &n_ranks));
     TD_OUT(find_mpirun(opts->mpirun, &mpi));
+    TD_OUT(pass_affinity(opts->cpu_affinity));
     TD_OUT(list_settings(mpi.kind == MPICH, &settings));
     snprintf(count, sizeof count, "%d", n_ranks);
     c.cap = (size_t)n_args + settings.len + 32; /* a setting has more bytes than words */

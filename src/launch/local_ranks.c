@@ -32,7 +32,8 @@ static const td_field fields[] = {
                "number of ranks on each machine"),
     TD_ENUM_AS(td_ranks_opts, cpu_affinity, "cpu_affinity", "gpu_affinity", TD_AFFINITY_AUTO,
                td_affinity_choices,
-               "binding of ranks to processors; auto: socket_unique_contiguous if there are "
+               "binding of ranks to processors; auto: numa if there are several NUMA nodes whose "
+               "number divides that of the ranks, otherwise socket_unique_contiguous if there are "
                "enough processors"),
     TD_TEXT   (td_ranks_opts, log_dir, NULL, "FOLDER",
                "write the output of all ranks but rank 0 to rank_N.log in this folder"),
@@ -67,6 +68,7 @@ typedef struct {
     int blame[2]; /* a pipe on which ranks name the one that failed */
     td_affinity affinity;
     td_topology cpus;
+    td_binding binding; /* of the rank that is being started */
 } launch;
 
 /* --- before the fork -------------------------------------------------------------------------- */
@@ -90,22 +92,18 @@ static td_status refuse_nodes(const td_ranks_opts *o)
 
 static td_status choose_affinity(launch *l)
 {
-    int cpus[TD_CPUS_MAX], n;
+    const td_affinity wanted = l->o->cpu_affinity;
     TD_TRY(td_topology_here(&l->cpus));
-    const bool is_auto = l->o->cpu_affinity == TD_AFFINITY_AUTO;
-    l->affinity = is_auto ? TD_AFFINITY_CONTIGUOUS : l->o->cpu_affinity;
-    if (l->o->nproc == 1 && is_auto)
-        l->affinity = TD_AFFINITY_NONE;
-    for (int i = 0; i < l->o->nproc; i++) {
-        td_status st = td_affinity_choose(&l->cpus, l->affinity, i, l->o->nproc, cpus, &n);
-        if (st == TD_OK)
-            continue;
-        if (!is_auto)
-            return st;
+    TD_TRY(td_affinity_resolve(&l->cpus, wanted, l->o->nproc, &l->affinity));
+    if (wanted == TD_AFFINITY_AUTO && l->affinity == TD_AFFINITY_NONE && l->o->nproc > 1)
         td_log(TD_LOG_WARN, "launch", "%d ranks share %d processors", l->o->nproc, l->cpus.n);
-        l->affinity = TD_AFFINITY_NONE;
+    td_status st = l->affinity == TD_AFFINITY_NONE ? TD_OK : td_topology_require_here(&l->cpus);
+    if (st != TD_OK && wanted != TD_AFFINITY_AUTO)
+        return td_error_context(st, "--cpu-affinity");
+    if (st != TD_OK) {
+        td_log(TD_LOG_WARN, "launch", "ranks are not bound: %s", td_error_message());
         td_error_clear();
-        return TD_OK;
+        l->affinity = TD_AFFINITY_NONE;
     }
     return TD_OK;
 }
@@ -127,7 +125,7 @@ static void set_environment(const launch *l, int rank)
     set_number("LOCAL_WORLD_SIZE", l->o->nproc);
     (void)fcntl(l->blame[1], F_SETFD, 0);
     set_number(TD_ENV_CULPRIT_FD, l->blame[1]);
-    setenv("TANDEM_AFFINITY", td_affinity_choices[l->affinity], 1);
+    setenv(TD_ENV_AFFINITY_DONE, td_affinity_choices[l->affinity], 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }
@@ -135,7 +133,6 @@ static void set_environment(const launch *l, int rank)
 static _Noreturn void be_rank(launch *l, int rank)
 {
     static const char *const exe = "/proc/self/exe";
-    int cpus[TD_CPUS_MAX], n;
     char **argv = td_alloc((size_t)l->n_args + 2, sizeof *argv);
     if (!argv)
         _exit(1);
@@ -144,8 +141,7 @@ static _Noreturn void be_rank(launch *l, int rank)
     set_environment(l, rank);
     if (td_local_links_pass(&l->links, rank) != TD_OK)
         _exit(1);
-    if (td_affinity_choose(&l->cpus, l->affinity, rank, l->o->nproc, cpus, &n) != TD_OK ||
-        td_affinity_apply(cpus, n) != TD_OK)
+    if (l->affinity != TD_AFFINITY_NONE && td_topology_bind(&l->cpus, &l->binding) != TD_OK)
         fprintf(stderr, "tandem: warning: %s\n", td_error_message());
     argv[0] = (char *)(uintptr_t) "tandem";
     for (int i = 0; i < l->n_args; i++)
@@ -170,6 +166,18 @@ static td_status open_log(const launch *l, int rank, td_child *c)
     return st;
 }
 
+static td_status choose_processors(launch *l, int rank)
+{
+    char list[TD_CPU_LIST_BYTES];
+    if (l->affinity == TD_AFFINITY_NONE)
+        return TD_OK;
+    TD_TRY(td_affinity_choose(&l->cpus, l->affinity, rank, l->o->nproc, &l->binding));
+    td_binding_list(&l->binding, list);
+    td_log(TD_LOG_DEBUG, "launch", "rank %d: processors %s%s", rank, list,
+           l->binding.binds_memory ? ", memory of their NUMA node" : "");
+    return TD_OK;
+}
+
 static td_status start_one(launch *l, int rank)
 {
     td_child *c = &l->children.at[rank];
@@ -177,6 +185,7 @@ static td_status start_one(launch *l, int rank)
     snprintf(c->name, sizeof c->name, "rank %d", rank);
     if (rank > 0 && l->o->log_dir)
         TD_TRY(open_log(l, rank, c));
+    TD_TRY(choose_processors(l, rank));
     TD_TRY(td_child_fork(&l->children, rank, rank > 0, &is_child));
     if (is_child)
         be_rank(l, rank);
@@ -189,6 +198,7 @@ static void release(launch *l)
 {
     td_children_release(&l->children);
     td_local_links_close(&l->links);
+    td_topology_release(&l->cpus);
     for (int i = 0; i < 2; i++)
         if (l->blame[i] >= 0)
             close(l->blame[i]);

@@ -122,7 +122,11 @@ error_names --arch resnet18 --model small_cnn.td
 
 # the wait policy is settled once, and what the user chose is left alone
 last="restart"
-GOMP_SPINCOUNT=77 "$TANDEM" doctor >out 2>err || complain "doctor with GOMP_SPINCOUNT fails"
+GOMP_SPINCOUNT=77 HWLOC_SYNTHETIC="pack:2 numa:2 l3:2 core:4 pu:2" "$TANDEM" doctor >out 2>err ||
+    complain "doctor with GOMP_SPINCOUNT fails"
+for row in 'packages +2' 'numa_nodes +4' 'l3_caches +8' 'cores +32' 'binding +.*HWLOC_SYNTHETIC'; do
+    prints "^$row"
+done
 TANDEM_STARTED=1 "$TANDEM" version >out 2>err || complain "no start with the mark set"
 prints '^tandem '
 
@@ -132,4 +136,5 @@ last="doctor --json"
 for row in matrix_product_gflops bf16_convolution_gflops memory_read_gbs memory_copy_gbs; do
     prints "\"$row\": [1-9]"
 done
+prints '"binding": "2 ranks, |"binding": "[0-9]+ ranks, numa: '
 finish

@@ -1,0 +1,69 @@
+# binding.sh -- ranks on processors: a topology of another machine binds nothing, one declared to be this machine's
+# binds to processors that exist, each mode starts
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+# how far the program gets in each case: to a folder that is missing
+job="train nowhere --arch resnet18"
+
+# launch_with VARIABLES -- ARGUMENTS...: ranks that end with the folder
+launch_with() {
+    variables=$1
+    shift
+    last="$variables tandem launch $*"
+    code=0
+    env $variables "$TANDEM" launch --log debug "$@" $job >out 2>err </dev/null || code=$?
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    error_names "'nowhere'"
+}
+
+# --- another machine ------------------------------------------------------------------------------
+other="pack:2 numa:2 l3:1 core:8 pu:2"
+export HWLOC_SYNTHETIC="$other"
+launch_with "" --nproc 4
+warning_names HWLOC_SYNTHETIC
+[ "$(grep -c '^tandem: warning' err)" = 1 ] || complain "more than one warning"
+grep -q '^launch: rank [0-9]*: processors' err && complain "ranks are bound"
+launch_with "" --nproc 4 --cpu-affinity none
+grep -q '^tandem: warning' err && complain "a warning without binding"
+expect 1 launch --nproc 4 --cpu-affinity numa $job
+error_names --cpu-affinity HWLOC_SYNTHETIC
+# one rank has nothing to be bound to
+launch_with "" --nproc 1
+grep -q '^tandem: warning' err && complain "a warning for one rank"
+
+# --- declared to be this machine: only the processors that this process may use ---------------------
+# two nodes of one processor each, those that exist here; the second node has no memory that could be bound
+cpus=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr ',' '\n' |
+    awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }' | sed -n '1,2p' | tr '\n' ' ')
+set -- $cpus
+if [ $# = 2 ]; then
+    export HWLOC_SYNTHETIC="numa:2 core:1 pu:1(indexes=$1,$2)"
+    launch_with HWLOC_THISSYSTEM=1 --nproc 2
+    log_names "rank 0" "processors $1" memory
+    log_names "rank 1" "processors $2" memory
+    launch_with HWLOC_THISSYSTEM=1 --nproc 3
+    warning_names '3 ranks' '2 processors'
+else
+    echo "binding.sh: one processor only: binding of two ranks left out" >&2
+fi
+export HWLOC_SYNTHETIC=nonsense
+launch_with "" --nproc 2
+unset HWLOC_SYNTHETIC
+
+# --- this machine ---------------------------------------------------------------------------------
+for mode in auto none socket single unique_contiguous numa; do
+    launch_with "" --nproc 1 --cpu-affinity $mode
+done
+last="taskset"
+if command -v taskset >/dev/null 2>&1; then
+    code=0
+    taskset -c "$1" "$TANDEM" launch --log debug --nproc 1 --cpu-affinity socket $job >out 2>err </dev/null || code=$?
+    log_names "rank 0" "processors $1"
+    code=0
+    taskset -c "$1" "$TANDEM" launch --nproc 2 --cpu-affinity unique_contiguous $job >out 2>err </dev/null || code=$?
+    [ $code = 1 ] || complain "exit code $code, wanted 1"
+    error_names '2 ranks' 'of 1 cores'
+fi
+finish
