@@ -55,8 +55,8 @@ static td_status keep_row(td_loader *ld, td_row *r)
         return td_error_set(r->st, r->error ? r->error : td_status_text(r->st));
     TD_TRY(td_bad_images_add(&ld->bad, &r->bad));
     /* when several ranks train, they check the total after every step */
-    const bool is_asked = o->is_training && o->world > 1;
-    if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_asked) ||
+    const bool is_checked_later = o->is_training && o->world > 1;
+    if (((int64_t)ld->bad.n > ld->bad.n_allowed && !is_checked_later) ||
         (o->is_training && r->used_sample < 0))
         return td_bad_images_refuse(&ld->bad);
     return TD_OK;

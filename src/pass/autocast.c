@@ -75,7 +75,7 @@ static bool is_shared(const td_node *n, int i)
 }
 
 /* the type that an op's operands are cast to; NONE: unchanged */
-static td_dtype wanted(const autocast_state *s, const td_node *n, td_value *const *in)
+static td_dtype target_dtype(const autocast_state *s, const td_node *n, td_value *const *in)
 {
     bool has_half = false, has_wide = false;
     switch (policy_of(s, n->op)) {
@@ -149,7 +149,7 @@ static void autocast_node(td_rewriter *rw, autocast_state *s, const td_node *n)
         td_rw_copy_with(rw, n, in);
         return;
     }
-    td_dtype to = td_build_ok(rw->b) ? wanted(s, n, in) : TD_DT_NONE;
+    td_dtype to = td_build_ok(rw->b) ? target_dtype(s, n, in) : TD_DT_NONE;
     for (int i = 0; i < n->n_in && to != TD_DT_NONE; i++)
         if (is_shared(n, i) && in[i]->type.dtype != TD_DT_F64)
             in[i] = td_cast_shared(rw, &s->casts, in[i], to);

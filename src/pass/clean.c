@@ -119,7 +119,8 @@ static bool is_cast_of_unchanged(const td_rewriter *rw, const td_node *n)
 }
 
 /* can a chain of casts and reorders be merged into one reorder?  Gives its operand and attribute */
-static bool shortens(const td_rewriter *rw, const td_node *n, td_value **in, td_reorder_attr *attr)
+static bool merge_reorders(const td_rewriter *rw, const td_node *n, td_value **in,
+                           td_reorder_attr *attr)
 {
     if (n->op != &td_op_reorder)
         return false;
@@ -171,7 +172,7 @@ static void clean_node(td_rewriter *rw, const td_node *n, td_value **in)
         return;
     shapes_of_originals(n, in);
     bool may_look_through = n->n_in && n->n_out && !is_copy_of_written(rw, n);
-    if (shortens(rw, n, in, &converting))
+    if (merge_reorders(rw, n, in, &converting))
         attr = &converting;
     td_value *same = may_look_through ? identity(n, in) : NULL;
     if (same) {

@@ -228,7 +228,7 @@ static bool is_weight_grad(const td_node *n)
 
 /* the cast to float32 if `v` is only an addend of sums and their result is only cast; otherwise
    NULL */
-static const td_node *cast_behind(const td_uses *u, const td_value *v)
+static const td_node *final_cast(const td_uses *u, const td_value *v)
 {
     const td_node *n = td_uses_only(u, v);
     if (!n || n->op != &td_op_add)
@@ -252,7 +252,7 @@ static bool match_addend(const td_uses *u, group *const *of, const td_node *grad
 {
     (void)of;
     (void)g;
-    const td_node *cast = cast_behind(u, grad->out[0]);
+    const td_node *cast = final_cast(u, grad->out[0]);
     return cast && is_sum_of_grads(u, cast->in[0]);
 }
 
@@ -268,7 +268,7 @@ static bool match_sum(const td_uses *u, group *const *of, const td_node *add, gr
     (void)of;
     (void)g;
     const td_node *next = td_uses_only(u, add->out[0]);
-    const td_node *cast = next && next->op == &td_op_cast ? next : cast_behind(u, add->out[0]);
+    const td_node *cast = next && next->op == &td_op_cast ? next : final_cast(u, add->out[0]);
     return cast && cast->out[0]->type.dtype == TD_DT_F32 && is_sum_of_grads(u, cast->in[0]);
 }
 

@@ -47,7 +47,7 @@ static bool is_forward_conv(const td_node *n)
 }
 
 /* is there a kernel for exactly the preferred layouts?  They are only the library's fastest */
-static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layouts *w)
+static bool is_supported_layout(const td_rewriter *rw, const td_node *n, const td_node_layouts *w)
 {
     td_probe p;
     td_probe_init(&p, n);
@@ -61,17 +61,18 @@ static bool can_have(const td_rewriter *rw, const td_node *n, const td_node_layo
 
 /*
  * Queries the preferences of forward convolutions before any value has a layout.  Gradients are
- * queried later, in ask_now, when their operands have layouts: otherwise they would prefer other
- * layouts than the forward pass chose, and large activations would be reordered back and forth.
+ * queried later, in query_gradient, when their operands have layouts: otherwise they would prefer
+ * other layouts than the forward pass chose, and large activations would be reordered back and
+ * forth.
  */
-static void ask(td_rewriter *rw, layout_state *s)
+static void query_forward(td_rewriter *rw, layout_state *s)
 {
     for (int i = 0; i < rw->old->n_nodes; i++) {
         const td_node *n = rw->old->nodes[i];
         if (is_forward_conv(n) && rw->target)
             s->has_preferred[i] =
                 rw->target->preferred_layout(rw->target->ctx, n, &s->preferred_layout[i]) &&
-                can_have(rw, n, &s->preferred_layout[i]);
+                is_supported_layout(rw, n, &s->preferred_layout[i]);
     }
 }
 
@@ -249,12 +250,13 @@ static void emit_follower(td_rewriter *rw, const td_node *n, td_value **in)
 }
 
 /* queries gradients, once their operands have layouts */
-static bool ask_now(td_rewriter *rw, const td_node *n, td_value **in, td_node_layouts *out)
+static bool query_gradient(td_rewriter *rw, const td_node *n, td_value **in, td_node_layouts *out)
 {
     td_node probe = *n;
     probe.in = in;
     return rw->target && td_build_ok(rw->b) &&
-           rw->target->preferred_layout(rw->target->ctx, &probe, out) && can_have(rw, &probe, out);
+           rw->target->preferred_layout(rw->target->ctx, &probe, out) &&
+           is_supported_layout(rw, &probe, out);
 }
 
 /* emits a gradient whose first result has the type of its last operand, which is shape-only; the
@@ -296,7 +298,7 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
     else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) &&
-             ask_now(rw, n, in, &preferred_layout))
+             query_gradient(rw, n, in, &preferred_layout))
         emit_preferred(rw, n, in, &preferred_layout);
     else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n))
         emit_chooser(rw, n, in);
@@ -340,7 +342,7 @@ static void layout_run(td_rewriter *rw)
     if (st == TD_OK) {
         bool is_chosen = has_layouts(rw->old);
         if (!is_chosen) {
-            ask(rw, &s);
+            query_forward(rw, &s);
             choose_params(rw, &s);
         }
         for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++)

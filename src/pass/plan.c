@@ -100,7 +100,7 @@ static uint32_t overwrites(const td_node *n, int k)
 }
 
 /* may result r of n reuse the buffer of operand i? */
-static bool takes_over(const td_plan *p, const td_node *n, int r, int i)
+static bool may_reuse(const td_plan *p, const td_node *n, int r, int i)
 {
     const td_value *x = n->in[i], *y = n->out[r];
     const uint32_t may = overwrites(n, r);
@@ -124,7 +124,7 @@ static int place_result(td_plan *p, const td_node *n, int k, int last, bool is_s
     if (k == 0 && n->op->is_alias && n->n_in)
         return p->slots[n->in[0]->id].buffer;
     for (int i = 0; !is_setup && i < n->n_in; i++)
-        if (takes_over(p, n, k, i))
+        if (may_reuse(p, n, k, i))
             return p->slots[n->in[i]->id].buffer;
     return new_buffer(p, td_type_bytes(&n->out[k]->type), n->id, last);
 }
@@ -316,7 +316,7 @@ static int moment(const td_graph *g, const bool *is_setup, int i)
 }
 
 /* marks a value that every run needs as alive all the time */
-static void live_for_good(const td_graph *g, span *root)
+static void mark_persistent(const td_graph *g, span *root)
 {
     root->first = 0;
     root->last = 2 * g->n_nodes;
@@ -338,12 +338,12 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
     for (int v = 0; v < g->n_values; v++)
         if (td_value_is_param(g->values[v]) ||
             (is_setup[g->values[v]->producer->id] && s[s[v].root].last >= g->n_nodes))
-            live_for_good(g, &s[s[v].root]);
+            mark_persistent(g, &s[s[v].root]);
 }
 
 /* does w reuse the memory of v legally: is it made by the last reader of v, and does the op allow
    it? */
-static bool took_over(const td_graph *g, const span *s, int v, int w)
+static bool is_legal_reuse(const td_graph *g, const span *s, int v, int w)
 {
     const td_node *n = g->values[w]->producer;
     const uint32_t which = overwrites(n, g->values[w]->index);
@@ -378,7 +378,7 @@ static td_status check_values(const td_graph *g, const span *s)
         for (int w = v + 1; s[v].is_placed && w < g->n_values; w++)
             if (s[w].root == w && s[w].is_placed && s[v].first <= s[w].last &&
                 s[w].first <= s[v].last && touch(s[v].from, s[v].to, s[w].from, s[w].to) &&
-                !took_over(g, s, v, w))
+                !is_legal_reuse(g, s, v, w))
                 return td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
                                 g->values[v]->name, g->values[w]->name);
     }

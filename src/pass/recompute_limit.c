@@ -51,9 +51,9 @@ typedef struct {
     int written;    /* parameters: the first update; 0: none */
     int late_at;    /* like first_late and last, including recomputed nodes */
     int last_at;
-    int again_at; /* the node before which it is recomputed; 0: none */
-    int n_early;  /* number of early readers */
-    bool may;     /* may be recomputed */
+    int again_at;         /* the node before which it is recomputed; 0: none */
+    int n_early;          /* number of early readers */
+    bool is_recomputable; /* may be recomputed */
     bool is_dropped, is_refused;
 } value_state;
 
@@ -162,8 +162,8 @@ static void keep_anchors(state *s, int keep_every)
 {
     int n = 0;
     for (int v = 0; keep_every && v < s->g->n_values; v++)
-        if (s->v[v].may && s->v[v].n_early > 1)
-            s->v[v].may = n++ % keep_every != 0;
+        if (s->v[v].is_recomputable && s->v[v].n_early > 1)
+            s->v[v].is_recomputable = n++ % keep_every != 0;
 }
 
 static void find_properties(state *s, int keep_every)
@@ -172,12 +172,12 @@ static void find_properties(state *s, int keep_every)
     memset(s->v, 0, (size_t)g->n_values * sizeof *s->v);
     find_gaps(s, s->place);
     for (int v = 0; v < g->n_values; v++)
-        s->v[v].may = g->values[v]->index == 0 && may_run_again(g->values[v]->producer);
+        s->v[v].is_recomputable = g->values[v]->index == 0 && may_run_again(g->values[v]->producer);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];
         if (n->op->is_alias) { /* read through a reshape */
             const td_value *of = n->in[0];
-            s->v[of->id].may = false;
+            s->v[of->id].is_recomputable = false;
             if (s->v[n->out[0]->id].last > s->v[of->id].last)
                 s->v[of->id].last = s->v[n->out[0]->id].last;
         }
@@ -186,7 +186,7 @@ static void find_properties(state *s, int keep_every)
                 s->v[td_value_root(n->in[k])->id].written = i;
     }
     for (int i = 0; i < g->n_outputs; i++) {
-        s->v[g->outputs[i].value->id].may = false;
+        s->v[g->outputs[i].value->id].is_recomputable = false;
         s->v[g->outputs[i].value->id].last = g->n_nodes;
     }
     keep_anchors(s, keep_every);
@@ -208,7 +208,7 @@ static bool is_overwritten(const state *s, const td_value *x, int at)
     return written && written < at;
 }
 
-static void work_out_again(state *s, const td_value *x, int at)
+static void add_recomputation(state *s, const td_value *x, int at)
 {
     td_value *in[TD_IN_MAX];
     if (s->v[x->id].again_at)
@@ -220,7 +220,7 @@ static void work_out_again(state *s, const td_value *x, int at)
         if (td_is_shape_only(x->producer, k))
             continue;
         if (reads_second(s, in[k], at))
-            work_out_again(s, in[k], at);
+            add_recomputation(s, in[k], at);
         s->is_valid = s->is_valid && !is_overwritten(s, in[k], at);
         v->last_at = at > v->last_at ? at : v->last_at;
         if (at > v->cut && at < v->late_at)
@@ -243,7 +243,7 @@ static void find_order(state *s)
         const td_node *n = g->nodes[i];
         for (int k = 0; k < n->n_in; k++)
             if (!td_is_shape_only(n, k) && reads_second(s, n->in[k], i))
-                work_out_again(s, n->in[k], i);
+                add_recomputation(s, n->in[k], i);
         s->steps[s->n_steps++] = (step){ i, i, false };
     }
 }
@@ -295,7 +295,7 @@ static void find_last_readers(state *s)
 }
 
 /* the buffer that result r of step j reuses, or -1 */
-static int taken_over(const state *s, const call *c, int r, int j)
+static int reused_buffer(const state *s, const call *c, int r, int j)
 {
     const uint32_t may = r == 0              ? c->op->may_overwrite
                          : r == c->n_out - 1 ? c->op->may_overwrite_last
@@ -321,7 +321,7 @@ static int place_of(state *s, const call *c, int r, int j, int *n_buffers)
         return -1;
     if (r == 0 && c->op->is_alias)
         return s->place[c->in[0]];
-    const int b = taken_over(s, c, r, j);
+    const int b = reused_buffer(s, c, r, j);
     if (b >= 0)
         return b;
     s->buffers[*n_buffers] = (buffer){ .last = j, .bytes = bytes_of(s, c->out[r]) };
@@ -359,7 +359,7 @@ static void find_peak(state *s)
     }
 }
 
-static void look(state *s)
+static void simulate(state *s)
 {
     find_order(s);
     find_peak(s);
@@ -394,7 +394,7 @@ static bool drop(state *s, const td_value *x, int cut, int at, double *seconds)
             continue;
         if (is_overwritten(s, in[k], at))
             return false;
-        const bool is_gone = v->may && !v->is_dropped && v->last_at < at;
+        const bool is_gone = v->is_recomputable && !v->is_dropped && v->last_at < at;
         if (is_gone && !drop(s, in[k], v->last_at, at, seconds))
             return false;
     }
@@ -406,7 +406,7 @@ static bool is_candidate(const state *s, const td_value *x)
 {
     const value_state *v = &s->v[x->id];
     const int at = s->steps[s->peak].at;
-    return v->may && !v->is_dropped && !v->is_refused && v->first_late && v->cut < at &&
+    return v->is_recomputable && !v->is_dropped && !v->is_refused && v->first_late && v->cut < at &&
            v->late_at >= at && td_type_bytes(&x->type) >= s->peak_bytes / WORTH;
 }
 
@@ -440,21 +440,21 @@ static bool drop_one(state *s)
         double seconds = 0;
         const bool is_possible = drop(s, s->g->values[v], s->v[v].cut, s->v[v].late_at, &seconds);
         if (is_possible)
-            look(s);
+            simulate(s);
         if (is_possible && s->is_valid &&
             (s->peak_bytes < bytes || (s->peak_bytes == bytes && s->n_peaks < n_peaks))) {
             s->n_log = 0;
             return true;
         }
         undo(s);
-        look(s);
+        simulate(s);
         s->v[v].is_refused = true;
     }
     return false;
 }
 
 /* reconsiders candidates that did not help: they may help after later drops */
-static bool ask_again(state *s, int *n_dropped)
+static bool retry_refused(state *s, int *n_dropped)
 {
     int n = 0;
     for (int v = 0; v < s->g->n_values; v++) {
@@ -480,7 +480,7 @@ static int by_price(const void *a, const void *b)
 }
 
 /* undoes drops that are not needed */
-static td_status keep_needless(state *s, int64_t goal)
+static td_status undo_needless_drops(state *s, int64_t goal)
 {
     const int64_t most = s->peak_bytes > goal ? s->peak_bytes : goal;
     price *prices = td_alloc((size_t)s->g->n_values + 1, sizeof *prices);
@@ -493,10 +493,10 @@ static td_status keep_needless(state *s, int64_t goal)
     qsort(prices, (size_t)n, sizeof *prices, by_price);
     for (int i = 0; i < n; i++) {
         s->v[prices[i].value].is_dropped = false;
-        look(s);
+        simulate(s);
         s->v[prices[i].value].is_dropped = s->peak_bytes > most || !s->is_valid;
     }
-    look(s);
+    simulate(s);
     td_free(prices);
     return TD_OK;
 }
@@ -514,12 +514,12 @@ static td_status choose(state *s, int64_t goal, int keep_every)
 {
     int n_dropped = 0;
     find_properties(s, keep_every);
-    look(s);
+    simulate(s);
     do
         while (s->peak_bytes > goal && drop_one(s))
             continue;
-    while (s->peak_bytes > goal && ask_again(s, &n_dropped));
-    return keep_needless(s, goal);
+    while (s->peak_bytes > goal && retry_refused(s, &n_dropped));
+    return undo_needless_drops(s, goal);
 }
 
 /*
@@ -544,7 +544,7 @@ static td_status choose_best(state *s, int64_t goal, value_state *best)
         memcpy(best, s->v, bytes);
     }
     memcpy(s->v, best, bytes);
-    look(s);
+    simulate(s);
     return TD_OK;
 }
 

@@ -53,8 +53,8 @@ static td_value *rounded(td_rewriter *rw, const td_value *old, td_value *now)
 
 static void node(td_rewriter *rw, const td_node *n, td_value **in)
 {
-    const bool is_asked = rw->amp && rw->amp->precision == TD_PRECISION_TF32_EMULATED;
-    const uint32_t which = is_asked ? factors(n->op) : 0;
+    const bool is_emulated = rw->amp && rw->amp->precision == TD_PRECISION_TF32_EMULATED;
+    const uint32_t which = is_emulated ? factors(n->op) : 0;
     for (int i = 0; i < n->n_in; i++)
         if (which >> i & 1 && !td_is_shape_only(n, i))
             in[i] = rounded(rw, n->in[i], in[i]);

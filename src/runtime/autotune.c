@@ -406,7 +406,7 @@ static void log_progress(search *s)
 
 /* select candidate k for all problems of `side` (-1: any), or for `only`; true if that changes
    anything */
-static bool move(td_tuner *t, int k, int64_t side, const problem_state *only)
+static bool select_candidate(td_tuner *t, int k, int64_t side, const problem_state *only)
 {
     bool any = false;
     for (size_t i = 0; i < t->problems.n; i++) {
@@ -420,10 +420,11 @@ static bool move(td_tuner *t, int k, int64_t side, const problem_state *only)
     return any;
 }
 
-static td_status try_move(td_tuner *t, search *s, int k, int64_t side, const problem_state *only)
+static td_status try_candidate(td_tuner *t, search *s, int k, int64_t side,
+                               const problem_state *only)
 {
     double sum;
-    if (td_signal_caught() || !move(t, k, side, only))
+    if (td_signal_caught() || !select_candidate(t, k, side, only))
         return TD_OK;
     TD_TRY(cost(t, s->g, s->skip, &sum));
     const bool stays = sum < s->best * (1 - GAIN_MIN) && !td_signal_caught();
@@ -456,14 +457,15 @@ static bool is_first_of_side(const td_tuner *t, size_t i)
 static td_status search_layouts(td_tuner *t, search *s)
 {
     for (int k = 1; k < LAYOUTS_MAX; k++)
-        TD_TRY(try_move(t, s, k, -1, NULL));
+        TD_TRY(try_candidate(t, s, k, -1, NULL));
     const size_t n = t->problems.n;
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < LAYOUTS_MAX && is_first_of_side(t, i); k++)
-            TD_TRY(try_move(t, s, k, ((problem_state *)t->problems.entries[i].value)->side, NULL));
+            TD_TRY(try_candidate(t, s, k, ((problem_state *)t->problems.entries[i].value)->side,
+                                 NULL));
     for (size_t i = 0; i < t->problems.n; i++)
         for (int k = 0; k < LAYOUTS_MAX; k++)
-            TD_TRY(try_move(t, s, k, -1, t->problems.entries[i].value));
+            TD_TRY(try_candidate(t, s, k, -1, t->problems.entries[i].value));
     return TD_OK;
 }
 

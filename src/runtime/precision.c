@@ -89,7 +89,7 @@ out:
 
 /* applies an edit of an op list unless an option made it; if both spellings of a variable are set,
    the newer one counts */
-static void use(const char **option, const char *const edit[2], const char *what)
+static void apply_edit(const char **option, const char *const edit[2], const char *what)
 {
     if (*option || (!edit[0] && !edit[1]))
         return;
@@ -125,21 +125,21 @@ static td_status apply_environment(td_amp_opts *o)
         o->rule = e.rule;
     if (!o->log_path)
         o->log_path = e.log_path;
-    use(&o->allow_add, e.allow.add, "amp-allow-add");
-    use(&o->allow_remove, e.allow.remove, "amp-allow-remove");
-    use(&o->infer_add, e.infer.add, "amp-infer-add");
-    use(&o->infer_remove, e.infer.remove, "amp-infer-remove");
-    use(&o->deny_add, e.deny.add, "amp-deny-add");
-    use(&o->deny_remove, e.deny.remove, "amp-deny-remove");
-    use(&o->clear_add, e.clear.add, "amp-clear-add");
-    use(&o->clear_remove, e.clear.remove, "amp-clear-remove");
+    apply_edit(&o->allow_add, e.allow.add, "amp-allow-add");
+    apply_edit(&o->allow_remove, e.allow.remove, "amp-allow-remove");
+    apply_edit(&o->infer_add, e.infer.add, "amp-infer-add");
+    apply_edit(&o->infer_remove, e.infer.remove, "amp-infer-remove");
+    apply_edit(&o->deny_add, e.deny.add, "amp-deny-add");
+    apply_edit(&o->deny_remove, e.deny.remove, "amp-deny-remove");
+    apply_edit(&o->clear_add, e.clear.add, "amp-clear-add");
+    apply_edit(&o->clear_remove, e.clear.remove, "amp-clear-remove");
     return TD_OK;
 }
 
 /* --- resolving -------------------------------------------------------------------------------- */
 
 /* an error if TensorFlow's rewrite would give up, or if the run would stay in float32 */
-static td_status check_painting(const td_amp_opts *o)
+static td_status check_propagation(const td_amp_opts *o)
 {
     td_amp_lists *lists;
     if (o->level >= TD_AMP_LEVEL_AUTOCAST)
@@ -183,7 +183,7 @@ static void resolve(td_amp_opts *o)
 }
 
 /* considers only options: the environment variables may be meant for other programs */
-static bool says_how(const td_amp_opts *o)
+static bool has_amp_options(const td_amp_opts *o)
 {
     return o->rule || o->level || o->allow_add || o->allow_remove || o->infer_add ||
            o->infer_remove || o->deny_add || o->deny_remove || o->clear_add || o->clear_remove ||
@@ -192,18 +192,18 @@ static bool says_how(const td_amp_opts *o)
 
 td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
-    const bool is_how_said = says_how(o);
+    const bool has_options = has_amp_options(o);
     resolve(o);
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
-    TD_TRY(check_painting(o));
+    TD_TRY(check_propagation(o));
     bool is_policy = o->level >= TD_AMP_LEVEL_O0; /* naming one requests mixed precision */
     if (o->precision == TD_PRECISION_DEFAULT && !o->amp &&
         !(is_policy && o->level != TD_AMP_LEVEL_O0))
         o->precision = TD_PRECISION_FP32;
     if (o->precision == TD_PRECISION_DEFAULT || o->precision == TD_PRECISION_AUTO)
         TD_TRY(measure(dev, &o->precision));
-    if (is_how_said && td_amp_dtype(o) == TD_DT_F32 && o->level != TD_AMP_LEVEL_O0 && !o->is_silent)
+    if (has_options && td_amp_dtype(o) == TD_DT_F32 && o->level != TD_AMP_LEVEL_O0 && !o->is_silent)
         td_log(TD_LOG_WARN, "amp", "the precision is %s: the other --amp options have no effect",
                td_amp_precision_name(o));
     return TD_OK;

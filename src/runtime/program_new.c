@@ -90,7 +90,7 @@ static td_status list_params(td_program *p)
 }
 
 /* allocates the slab and sets all addresses in it */
-static td_status place(td_program *p)
+static td_status set_up_memory(td_program *p)
 {
     TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
     TD_TRY(take_slab(p));
@@ -135,7 +135,7 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     TD_OUT(td_program_plan(p));
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
-    TD_OUT(place(p));
+    TD_OUT(set_up_memory(p));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)

@@ -188,7 +188,7 @@ bool td_api_read(const td_service *s, const td_request *rq, td_transformer *buff
 void td_api_write(const td_service *s, const td_work *w, td_reply *reply)
 {
     if (!s->kind->is_finite(s, w)) {
-        td_reply_error(reply, 500, "the network gives no %s for it (%s)", s->kind->lack,
+        td_reply_error(reply, 500, "the network gives no %s for it (%s)", s->kind->missing_output,
                        s->precision);
         return;
     }

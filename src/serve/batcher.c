@@ -28,7 +28,7 @@ struct td_batcher {
     int n_workers;
     td_job *left; /* taken from `ready`, but did not fit into the last batch */
 
-    /* used by td_batcher_turn */
+    /* used by td_batcher_run_batch */
     td_job **jobs; /* [max_rows] */
     float *images; /* [max_rows, 3, S, S] */
     td_row *rows;  /* [max_rows] */
@@ -42,7 +42,7 @@ static void finish(td_batcher *b, td_job *job, td_status st)
 }
 
 /* pushes a job to a queue, which has room for all jobs */
-static void hand_over(td_queue *q, td_job *job)
+static void enqueue(td_queue *q, td_job *job)
 {
     job->since_ns = td_now_ns();
     TD_CHECK(td_queue_push(q, job));
@@ -76,7 +76,7 @@ static void read_jobs(void *ctx)
         if (result == TD_READ_NOTHING)
             finish(b, job, TD_OK);
         else
-            hand_over(result == TD_READ_LARGE ? b->large : b->ready, job);
+            enqueue(result == TD_READ_LARGE ? b->large : b->ready, job);
     }
 }
 
@@ -171,7 +171,7 @@ void td_batcher_submit(td_batcher *b, td_job *job)
 {
     job->spans = (td_spans){ 0 };
     job->n_computed = 0;
-    hand_over(b->submitted, job);
+    enqueue(b->submitted, job);
 }
 
 int td_batcher_load(const td_batcher *b)
@@ -235,7 +235,7 @@ static const float *lay_out(td_batcher *b, int n)
 }
 
 /* finishes complete jobs; the others are queued again */
-static void hand_back(td_batcher *b, int n, td_status st, int64_t infer_ns)
+static void finish_jobs(td_batcher *b, int n, td_status st, int64_t infer_ns)
 {
     for (int i = 0; i < n; i++) {
         td_job *job = b->jobs[i];
@@ -244,11 +244,11 @@ static void hand_back(td_batcher *b, int n, td_status st, int64_t infer_ns)
         if (st != TD_OK || job->n_computed == job->work.n)
             finish(b, job, st);
         else
-            hand_over(b->ready, job);
+            enqueue(b->ready, job);
     }
 }
 
-void td_batcher_turn(td_batcher *b, int64_t wait_ns)
+void td_batcher_run_batch(td_batcher *b, int64_t wait_ns)
 {
     td_job *first = b->left;
     int rows;
@@ -266,7 +266,7 @@ void td_batcher_turn(td_batcher *b, int64_t wait_ns)
     td_status st = td_predictor_each(b->o.predictor, images, rows, take, b);
     const int64_t computed_ns = td_now_ns();
     spans.infer_ns = computed_ns - begin_ns - spans.input_ns;
-    hand_back(b, n, st, spans.infer_ns);
+    finish_jobs(b, n, st, spans.infer_ns);
     spans.output_ns = td_now_ns() - computed_ns;
     td_metrics_batch(b->o.metrics, rows, &spans);
 }

@@ -1,10 +1,10 @@
 /*
  * serve/batcher.h -- decodes requests into rows, batches rows, computes batches
  *
- *     any thread        td_batcher_submit(b, job)     a worker calls job->read: body -> rows
- *     one thread        td_batcher_turn(b, wait_ns)   rows of several jobs -> network -> job->done
+ *     any thread    td_batcher_submit(b, job)         a worker calls job->read: body -> rows
+ *     one thread    td_batcher_run_batch(b, wait_ns)  rows of several jobs -> network -> job->done
  *
- *     submitted -- workers: decode --> ready -- one turn: gather, compute --> done
+ *     submitted -- workers: decode --> ready -- one batch: gather, compute --> done
  *          |                             |  ^
  *          +-- large -- its own workers -+  +-- a request of more rows than a batch has: the rest
  *
@@ -41,7 +41,7 @@ struct td_job {
 
 typedef struct {
     const td_service *service; /* borrowed; its kind receives the results */
-    td_predictor *predictor;   /* borrowed; td_batcher_turn runs it */
+    td_predictor *predictor;   /* borrowed; td_batcher_run_batch runs it */
     td_metrics *metrics;       /* borrowed */
     int max_rows, max_jobs, workers;
     int large_workers, max_large; /* threads and jobs for large images */
@@ -68,6 +68,6 @@ bool td_batcher_enter_large(td_batcher *b);
 int td_batcher_load(const td_batcher *b);
 
 /** Wait up to wait_ns for rows and compute one batch of them. */
-void td_batcher_turn(td_batcher *b, int64_t wait_ns);
+void td_batcher_run_batch(td_batcher *b, int64_t wait_ns);
 
 #endif

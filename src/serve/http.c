@@ -51,7 +51,7 @@ struct td_http {
     atomic_int n_requests;
     atomic_llong bodies; /* bytes */
     int64_t bodies_max;
-    char last_words[512]; /* the library's last log message */
+    char library_message[512]; /* the library's last log message */
     pthread_mutex_t lock;
     int n_jobs;      /* jobs in the batcher; lock guards it and the next member */
     bool is_closed;  /* no new job may start */
@@ -85,9 +85,9 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *i =
             MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *context = td_listener_join(h->listener, i ? i->connect_fd : -1);
+        *context = td_listener_add_peer(h->listener, i ? i->connect_fd : -1);
     } else {
-        td_listener_leave(h->listener, *context);
+        td_listener_remove_peer(h->listener, *context);
         *context = NULL;
     }
 }
@@ -107,7 +107,7 @@ static void set_peer(const exchange *e, td_peer_state state)
 /* --- memory for bodies ------------------------------------------------------------------------ */
 
 /* updates the number of bytes that the exchange holds */
-static void hold(exchange *e, size_t bytes)
+static void account_bytes(exchange *e, size_t bytes)
 {
     atomic_fetch_add(&e->h->bodies, (int64_t)bytes - (int64_t)e->n_held);
     e->n_held = bytes;
@@ -120,7 +120,7 @@ static int64_t bodies_left(const td_http *h)
     return left > 0 ? left : 0;
 }
 
-static void say_bodies_full(exchange *e)
+static void reply_bodies_full(exchange *e)
 {
     td_reply_error(&e->reply, 503, "requests of %lld bytes are waiting, try again in %d s",
                    (long long)e->h->bodies_max, RETRY_AFTER_S);
@@ -217,7 +217,7 @@ static enum MHD_Result add_param(void *cls, enum MHD_ValueKind kind, const char 
 }
 
 /* sends slow requests to the workers for large images, if there is room */
-static td_read_result hand_on(exchange *e)
+static td_read_result defer_to_large(exchange *e)
 {
     e->is_large = td_batcher_enter_large(e->h->o.batcher);
     if (e->is_large)
@@ -238,9 +238,9 @@ static td_read_result expand(exchange *e)
     td_status st =
         td_encoding_expand(e->body, e->n_body, is_cautious ? LIGHT_BYTES : (size_t)max, &body, &n);
     if (st == TD_ELIMIT && is_cautious)
-        return hand_on(e);
+        return defer_to_large(e);
     if (st == TD_ELIMIT && max < h->o.max_body)
-        say_bodies_full(e);
+        reply_bodies_full(e);
     else if (st != TD_OK)
         td_reply_failure(&e->reply, st);
     if (st == TD_ELIMIT && max == h->o.max_body)
@@ -251,7 +251,7 @@ static td_read_result expand(exchange *e)
     e->body = body;
     e->n_body = n;
     e->encoding = TD_ENCODING_NONE;
-    hold(e, n);
+    account_bytes(e, n);
     return TD_READ_ROWS;
 }
 
@@ -274,12 +274,12 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
     const bool is_large =
         e->route == TD_ROUTE_IMAGE ? td_image_is_large(&rq) : td_infer_is_large(&rq);
     if (is_large && !e->is_large)
-        return hand_on(e);
+        return defer_to_large(e);
     e->is_computed = td_api_read(h->o.service, &rq, buffers, &job->work, &e->reply);
     td_free(e->body);
     e->body = NULL;
     const size_t size = (size_t)h->o.service->transform.size;
-    hold(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * sizeof(float) : 0);
+    account_bytes(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * sizeof(float) : 0);
     return e->is_computed ? TD_READ_ROWS : TD_READ_NOTHING;
 }
 
@@ -376,7 +376,7 @@ static bool has_body(const exchange *e)
 }
 
 /* receives another part of the body */
-static enum MHD_Result take(exchange *e, const char *data, size_t n)
+static enum MHD_Result receive_body(exchange *e, const char *data, size_t n)
 {
     td_http *h = e->h;
     const int64_t max = h->o.max_body;
@@ -387,19 +387,19 @@ static enum MHD_Result take(exchange *e, const char *data, size_t n)
         td_reply_error(&e->reply, 413, "the body has more than %lld bytes, which is the limit",
                        (long long)max);
     } else if ((int64_t)n > bodies_left(h)) {
-        say_bodies_full(e);
+        reply_bodies_full(e);
     } else if (td_reserve(&e->body, &e->cap_body, e->n_body + n, 1) != TD_OK) {
         td_reply_error(&e->reply, 500, "out of memory");
     } else {
         memcpy(e->body + e->n_body, data, n);
         e->n_body += n;
-        hold(e, e->cap_body);
+        account_bytes(e, e->cap_body);
         return MHD_YES;
     }
     td_free(e->body);
     e->body = NULL;
     e->n_body = e->cap_body = 0;
-    hold(e, 0);
+    account_bytes(e, 0);
     return MHD_YES;
 }
 
@@ -439,7 +439,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     if (*n_data) {
         size_t n = *n_data;
         *n_data = 0;
-        return take(e, data, n);
+        return receive_body(e, data, n);
     }
     if (e->is_known)
         return send_reply(e); /* the job is done */
@@ -460,7 +460,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
         return;
     *context = NULL;
     set_peer(e, TD_PEER_IDLE);
-    hold(e, 0);
+    account_bytes(e, 0);
     atomic_fetch_sub(&h->n_requests, 1);
     td_work_release(&e->job.work);
     td_text_release(&e->reply.body);
@@ -484,7 +484,7 @@ static void on_log(void *cls, const char *format, va_list args)
     vsnprintf(text, sizeof text, format, args);
     text[strcspn(text, "\n")] = '\0';
     if (!h->daemon) /* MHD_start_daemon failed */
-        memcpy(h->last_words, text, sizeof text);
+        memcpy(h->library_message, text, sizeof text);
     td_log(TD_LOG_DEBUG, "http", "%s", text);
 }
 
@@ -520,7 +520,8 @@ static td_status start(td_http *h)
     if (h->daemon)
         return td_listener_start(h->listener);
     if (is_tls)
-        return td_error(TD_EFORMAT, "cannot use the TLS certificate and key: %s", h->last_words);
+        return td_error(TD_EFORMAT, "cannot use the TLS certificate and key: %s",
+                        h->library_message);
     return td_error_errno(TD_EIO, "cannot start the HTTP server");
 }
 

@@ -29,7 +29,7 @@ typedef struct {
 struct td_kind {
     const char *what;                                /* "a detector" */
     const char *path;                                /* where images are posted, "/detect" */
-    const char *lack;                                /* what NaN outputs lack: "finite boxes" */
+    const char *missing_output;                      /* what NaN outputs lack: "finite boxes" */
     void (*page)(const td_service *s, td_text *out); /* to try an image in a browser */
     const char *const *params; /* names that `options` accepts, NULL-terminated */
     bool are_for_tensors;      /* infer requests accept them too */

@@ -98,7 +98,7 @@ static void describe(const td_service *s, td_text *out)
 const td_kind td_kind_classifier = {
     .what = "a classifier",
     .path = "/classify",
-    .lack = "finite probabilities",
+    .missing_output = "finite probabilities",
     .page = td_page_of_classes,
     .params = params,
     .outputs = { { .name = "logits" }, { .name = "probabilities" } },

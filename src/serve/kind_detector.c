@@ -211,7 +211,7 @@ static void describe(const td_service *s, td_text *out)
 const td_kind td_kind_detector = {
     .what = "a detector",
     .path = "/detect",
-    .lack = "finite boxes and scores",
+    .missing_output = "finite boxes and scores",
     .page = td_page_of_boxes,
     .params = params,
     .are_for_tensors = true,

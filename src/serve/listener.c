@@ -122,7 +122,7 @@ static td_status listen_at(td_listener *l)
 
 /* --- peers ------------------------------------------------------------------------------------ */
 
-td_peer *td_listener_join(td_listener *l, int fd)
+td_peer *td_listener_add_peer(td_listener *l, int fd)
 {
     td_peer *p = TD_NEW(td_peer);
     atomic_fetch_add(&l->n_connections, 1);
@@ -139,7 +139,7 @@ td_peer *td_listener_join(td_listener *l, int fd)
     return p;
 }
 
-void td_listener_leave(td_listener *l, td_peer *p)
+void td_listener_remove_peer(td_listener *l, td_peer *p)
 {
     atomic_fetch_sub(&l->n_connections, 1);
     if (!p)
@@ -170,7 +170,7 @@ void td_listener_set(td_listener *l, td_peer *p, td_peer_state state)
 }
 
 /* call with the lock held; the library detects the end of the connection and cleans up */
-static void shut(td_listener *l, td_peer *p)
+static void shutdown_peer(td_listener *l, td_peer *p)
 {
     shutdown(p->fd, SHUT_RDWR);
     p->state = TD_PEER_CLOSING;
@@ -206,7 +206,7 @@ static bool close_one(td_listener *l, bool takes_idle)
     if (!p)
         p = find_oldest(l, TD_PEER_RECEIVING, slow_ns);
     if (p)
-        shut(l, p);
+        shutdown_peer(l, p);
     return p != NULL;
 }
 
@@ -234,7 +234,7 @@ static void close_late(td_listener *l)
     for (td_peer *p = l->peers; p; p = p->next)
         if (p->state != TD_PEER_WAITING && p->state != TD_PEER_CLOSING && p->fd >= 0 &&
             p->since_ns < limit_ns)
-            shut(l, p);
+            shutdown_peer(l, p);
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -35,8 +35,8 @@ typedef struct {
     int max_connections;
     double timeout_s; /* to send a request, to read an answer, and between requests */
 
-    /* Receives a connection's socket; td_listener_join must be called for it, on any thread. False:
-       the socket was closed. */
+    /* Receives a connection's socket; td_listener_add_peer must be called for it, on any thread.
+       False: the socket was closed. */
     bool (*take)(void *ctx, int fd, const struct sockaddr *address, socklen_t n_address);
     void *ctx;
 } td_listener_opts;
@@ -65,8 +65,8 @@ void td_listener_free(td_listener *l);
 
 /** Call when a connection begins and ends.  NULL (out of memory): the connection is counted, but
     has no time limit. */
-td_peer *td_listener_join(td_listener *l, int fd);
-void td_listener_leave(td_listener *l, td_peer *p);
+td_peer *td_listener_add_peer(td_listener *l, int fd);
+void td_listener_remove_peer(td_listener *l, td_peer *p);
 
 /** Set a connection's state; p may be NULL. */
 void td_listener_set(td_listener *l, td_peer *p, td_peer_state state);

@@ -261,7 +261,7 @@ static td_status open_server(server *s)
 static void take_turns(server *s)
 {
     while (!td_signal_caught())
-        td_batcher_turn(s->batcher, TICK_NS);
+        td_batcher_run_batch(s->batcher, TICK_NS);
 }
 
 /* answers all requests received so far; those not received completely in time are cut off */
@@ -272,7 +272,7 @@ static void drain(server *s)
     td_log(TD_LOG_INFO, "serve", "signal received: answering %d remaining requests",
            td_http_requests(s->http));
     while (!td_http_is_over(s->http, td_now_ns() > late_ns))
-        td_batcher_turn(s->batcher, TICK_NS / 10);
+        td_batcher_run_batch(s->batcher, TICK_NS / 10);
 }
 
 static void release(server *s)

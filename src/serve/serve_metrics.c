@@ -65,10 +65,10 @@ void td_metrics_batch(td_metrics *m, int rows, const td_spans *spans)
     pthread_mutex_unlock(&m->lock);
 }
 
-void td_metrics_request(td_metrics *m, bool is_right, const td_spans *spans)
+void td_metrics_request(td_metrics *m, bool has_succeeded, const td_spans *spans)
 {
     pthread_mutex_lock(&m->lock);
-    add_spans(is_right ? &m->right : &m->wrong, spans);
+    add_spans(has_succeeded ? &m->succeeded : &m->failed, spans);
     m->last_ms = (int64_t)(td_wall_s() * 1e3);
     pthread_mutex_unlock(&m->lock);
 }
@@ -111,19 +111,19 @@ void td_metrics_statistics(td_metrics *m, const char *model, td_text *out)
     pthread_mutex_lock(&m->lock);
     td_metrics now = *m; /* the copy's lock is not used */
     pthread_mutex_unlock(&m->lock);
-    const td_spans *s = &now.right.spans;
+    const td_spans *s = &now.succeeded.spans;
     td_text_add(out, "{");
     td_json_add_text(out, "name", model);
     td_json_add_text(out, "version", "1");
     td_text_add(out, ", \"last_inference\": %lld, \"inference_count\": %lld, ",
                 (long long)now.last_ms, (long long)now.n_images);
     td_text_add(out, "\"execution_count\": %lld, \"inference_stats\": {", (long long)now.n_batches);
-    add_span(out, "success", now.right.n, total_ns(s));
-    add_span(out, "fail", now.wrong.n, total_ns(&now.wrong.spans));
-    add_span(out, "queue", now.right.n, s->queue_ns);
-    add_span(out, "compute_input", now.right.n, s->input_ns);
-    add_span(out, "compute_infer", now.right.n, s->infer_ns);
-    add_span(out, "compute_output", now.right.n, s->output_ns);
+    add_span(out, "success", now.succeeded.n, total_ns(s));
+    add_span(out, "fail", now.failed.n, total_ns(&now.failed.spans));
+    add_span(out, "queue", now.succeeded.n, s->queue_ns);
+    add_span(out, "compute_input", now.succeeded.n, s->input_ns);
+    add_span(out, "compute_infer", now.succeeded.n, s->infer_ns);
+    add_span(out, "compute_output", now.succeeded.n, s->output_ns);
     add_span(out, "cache_hit", 0, 0);
     add_span(out, "cache_miss", 0, 0);
     td_text_add(out, "}");

@@ -44,8 +44,8 @@ typedef struct {
     td_histogram rows;    /* computed together */
     int64_t n_images, n_batches;
     int64_t last_ms;                        /* time of the last computed answer, since 1970 */
-    td_span_sums right;                     /* computed requests that were answered with 200 */
-    td_span_sums wrong;                     /* other requests with a body to compute */
+    td_span_sums succeeded;                 /* computed requests that were answered with 200 */
+    td_span_sums failed;                    /* other requests with a body to compute */
     td_span_sums batches[TD_BATCH_MAX + 1]; /* indexed by rows */
 } td_metrics;
 
@@ -59,7 +59,7 @@ void td_metrics_answer(td_metrics *m, int status, double seconds);
 void td_metrics_batch(td_metrics *m, int rows, const td_spans *spans);
 
 /** Count a computed request when it ends. */
-void td_metrics_request(td_metrics *m, bool is_right, const td_spans *spans);
+void td_metrics_request(td_metrics *m, bool has_succeeded, const td_spans *spans);
 
 /** Print the protocol's statistics: an object of "model_stats". */
 void td_metrics_statistics(td_metrics *m, const char *model, td_text *out);

@@ -211,7 +211,7 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out)
     return TD_OK;
 }
 
-td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd)
+td_status td_dnnl_check_primitive(dnnl_status_t ds, const dnnl_primitive_desc_t *pd)
 {
     const char *impl = "";
     if (ds == dnnl_unimplemented)

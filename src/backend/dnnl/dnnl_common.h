@@ -69,7 +69,7 @@ void td_dnnl_release(td_prepared *p);
 td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 
 /** TD_ENOKERNEL if oneDNN would fall back to its reference code, or if `ds` is an error. */
-td_status td_dnnl_judge(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
+td_status td_dnnl_check_primitive(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
 /** TD_ENOKERNEL if oneDNN has no kernel for n, a convolution or a gradient of one, with this batch
     size. */

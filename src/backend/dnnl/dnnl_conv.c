@@ -123,9 +123,9 @@ static td_status add_post_ops(dnnl_primitive_attr_t attr, const conv_view *v)
 /* the layouts that oneDNN may choose */
 typedef struct {
     bool x, w, y;
-} open_ends;
+} free_layouts;
 
-static td_status parts_make(const td_node *n, const conv_view *v, open_ends any, conv_parts *p)
+static td_status parts_make(const td_node *n, const conv_view *v, free_layouts any, conv_parts *p)
 {
     int groups = ((const td_conv_attr *)n->attr)->groups;
     TD_TRY(td_dnnl_md(&v->x, 1, any.x, &p->x));
@@ -188,7 +188,7 @@ static void name_pixels(conv_view *v)
         memcpy(v->y.layout, "acdb", 5);
 }
 
-static td_status make_pd(const td_node *n, const conv_view *given, open_ends any,
+static td_status make_pd(const td_node *n, const conv_view *given, free_layouts any,
                          dnnl_primitive_desc_t *pd)
 {
     conv_view v = *given;
@@ -197,7 +197,7 @@ static td_status make_pd(const td_node *n, const conv_view *given, open_ends any
     name_pixels(&v);
     td_status st = parts_make(n, &v, any, &p);
     if (st == TD_OK)
-        st = td_dnnl_judge(create(n, &p, pd), pd);
+        st = td_dnnl_check_primitive(create(n, &p, pd), pd);
     parts_release(&p);
     if (st != TD_OK) {
         dnnl_primitive_desc_destroy(*pd);
@@ -211,7 +211,7 @@ static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_
 {
     conv_view v = view_of(n);
     v.x.dim[0] = v.y.dim[0] = images;
-    return make_pd(n, &v, (open_ends){ 0 }, pd);
+    return make_pd(n, &v, (free_layouts){ 0 }, pd);
 }
 
 /* --- queries by the device -------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ static bool is_direct(const_dnnl_primitive_desc_t pd)
            !strstr(impl, "gemm:");
 }
 
-static bool find_direct(const td_node *n, const conv_view *v, open_ends any,
+static bool find_direct(const td_node *n, const conv_view *v, free_layouts any,
                         dnnl_primitive_desc_t *pd)
 {
     if (make_pd(n, v, any, pd) != TD_OK)
@@ -254,12 +254,12 @@ static bool find_direct(const td_node *n, const conv_view *v, open_ends any,
 }
 
 /* tries the filter's layout, then lets oneDNN choose it */
-static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
+static bool find_in_place(const td_node *n, const conv_view *v, free_layouts known,
                           dnnl_primitive_desc_t *pd)
 {
-    open_ends open_w = known;
-    open_w.w = true;
-    return find_direct(n, v, known, pd) || find_direct(n, v, open_w, pd);
+    free_layouts free_w = known;
+    free_w.w = true;
+    return find_direct(n, v, known, pd) || find_direct(n, v, free_w, pd);
 }
 
 /*
@@ -268,11 +268,11 @@ static bool find_in_place(const td_node *n, const conv_view *v, open_ends known,
  * bf16.  For 4 channels per group the only direct kernel is for channels last.  Both are faster
  * than the matrix product, some of them ten times.
  */
-static bool find_elsewhere(const td_node *n, const conv_view *v, open_ends known,
-                           dnnl_primitive_desc_t *pd)
+static bool find_grad_w_alternative(const td_node *n, const conv_view *v, free_layouts known,
+                                    dnnl_primitive_desc_t *pd)
 {
     conv_view wide = *v, last = *v;
-    const open_ends all = { true, true, true }, any_w = { .w = true };
+    const free_layouts all = { true, true, true }, any_w = { .w = true };
     if (n->op != &td_op_conv2d_grad_w)
         return false;
     wide.x.dtype = wide.w.dtype = wide.y.dtype = TD_DT_F32;
@@ -297,13 +297,13 @@ static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
         memcpy(result->layout, td_in_type(n, 2)->layout, sizeof result->layout);
     }
     bool few = v.x.dim[1] <= 4;
-    const open_ends known = { .x = td_type_is_plain(&v.x) && !few,
-                              .w = td_type_is_plain(&v.w),
-                              .y = td_type_is_plain(&v.y) };
-    const open_ends all = { true, true, true };
+    const free_layouts known = { .x = td_type_is_plain(&v.x) && !few,
+                                 .w = td_type_is_plain(&v.w),
+                                 .y = td_type_is_plain(&v.y) };
+    const free_layouts all = { true, true, true };
     if (!(known.x && known.y) && find_in_place(n, &v, known, pd))
         return TD_OK;
-    if (find_direct(n, &v, all, pd) || find_elsewhere(n, &v, known, pd))
+    if (find_direct(n, &v, all, pd) || find_grad_w_alternative(n, &v, known, pd))
         return TD_OK;
     return make_pd(n, &v, all, pd);
 }
@@ -315,7 +315,7 @@ static bool is_conv(const td_node *n)
 }
 
 /* the layouts of the primitive of `pd`, which is destroyed */
-static bool preferred_of(const td_node *n, dnnl_primitive_desc_t pd, td_node_layouts *out)
+static bool layouts_of_primitive(const td_node *n, dnnl_primitive_desc_t pd, td_node_layouts *out)
 {
     bool is_grad_x = n->op == &td_op_conv2d_grad_x, is_grad_w = n->op == &td_op_conv2d_grad_w;
     int groups = ((const td_conv_attr *)n->attr)->groups;
@@ -338,14 +338,14 @@ static bool preferred_of(const td_node *n, dnnl_primitive_desc_t pd, td_node_lay
 bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     dnnl_primitive_desc_t pd;
-    return is_conv(n) && best_pd(n, &pd) == TD_OK && preferred_of(n, pd, out);
+    return is_conv(n) && best_pd(n, &pd) == TD_OK && layouts_of_primitive(n, pd, out);
 }
 
 /* channels last, blocks of 16 channels; images with few channels stay plain */
 bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out)
 {
     static const char *const layouts[] = { "acdb", "aBcd16b" };
-    const open_ends any_w = { .w = true };
+    const free_layouts any_w = { .w = true };
     dnnl_primitive_desc_t pd;
     if (!is_conv(n))
         return false;
@@ -353,7 +353,7 @@ bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out
         conv_view v = view_of(n);
         (void)snprintf(v.y.layout, sizeof v.y.layout, "%s", layouts[i]);
         (void)snprintf(v.x.layout, sizeof v.x.layout, "%s", v.x.dim[1] <= 4 ? "" : layouts[i]);
-        if (find_direct(n, &v, any_w, &pd) && preferred_of(n, pd, out) && k-- == 0)
+        if (find_direct(n, &v, any_w, &pd) && layouts_of_primitive(n, pd, out) && k-- == 0)
             return true;
     }
     return false;

@@ -51,7 +51,7 @@ static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
     if (st == TD_OK)
         st = td_dnnl_attr(&attr);
     if (st == TD_OK)
-        st = td_dnnl_judge(
+        st = td_dnnl_check_primitive(
             dnnl_matmul_primitive_desc_create(pd, engine, md[0], md[1], md[3], md[2], attr), pd);
     for (int i = 0; i < 4; i++)
         dnnl_memory_desc_destroy(md[i]);

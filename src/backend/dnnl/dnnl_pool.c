@@ -68,7 +68,7 @@ static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
     if (st == TD_OK)
         st = td_dnnl_attr(&attr);
     if (st == TD_OK)
-        st = td_dnnl_judge(create(n, engine, x, y, attr, &hint, pd), pd);
+        st = td_dnnl_check_primitive(create(n, engine, x, y, attr, &hint, pd), pd);
     if (st == TD_OK)
         st = same_workspace(*pd, &v.where);
     dnnl_memory_desc_destroy(x);

@@ -53,8 +53,8 @@ static td_status make_pd(const td_type *x, const td_type *y, dnnl_primitive_desc
     if (st == TD_OK)
         st = td_dnnl_attr(&attr);
     if (st == TD_OK)
-        st = td_dnnl_judge(dnnl_reorder_primitive_desc_create(pd, src, engine, dst, engine, attr),
-                           pd);
+        st = td_dnnl_check_primitive(
+            dnnl_reorder_primitive_desc_create(pd, src, engine, dst, engine, attr), pd);
     if (st == TD_OK)
         st = refuse_slow(*pd, x->dtype);
     dnnl_memory_desc_destroy(src);
@@ -85,7 +85,7 @@ static const td_type *to_type(const td_node *n)
 }
 
 /* is every element at the same offset in both?  An offset is a sum over the dimensions. */
-static bool same_places(const td_type *a, const td_type *b)
+static bool has_equal_offsets(const td_type *a, const td_type *b)
 {
     td_blocking ba, bb;
     if (strcmp(a->layout, b->layout) == 0)
@@ -125,7 +125,7 @@ static td_status find_route(const td_node *n, route *r, dnnl_primitive_desc_t *p
 {
     const td_dtype from = from_type(n)->dtype, to = to_type(n)->dtype;
     *r = (route){ .moved = first_choice(from, to),
-                  .is_moved = !same_places(from_type(n), to_type(n)) };
+                  .is_moved = !has_equal_offsets(from_type(n), to_type(n)) };
     *pd = NULL;
     if (from != to && !((td_dtype_is_half(from) || from == TD_DT_F32) &&
                         (td_dtype_is_half(to) || to == TD_DT_F32)))
@@ -215,7 +215,7 @@ static td_status move_prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static td_status move(const td_prepared *p, void *in, void *out, char *scratch)
+static td_status run_route(const td_prepared *p, void *in, void *out, char *scratch)
 {
     const move_state *s = p->state;
     const route *r = &s->route;
@@ -239,12 +239,12 @@ static td_status move(const td_prepared *p, void *in, void *out, char *scratch)
 
 static td_status reorder_run(const td_prepared *p, void *const *args)
 {
-    return move(p, args[0], args[1], args[2]);
+    return run_route(p, args[0], args[1], args[2]);
 }
 
 static td_status assign_run(const td_prepared *p, void *const *args)
 {
-    return move(p, args[1], args[0], args[2]);
+    return run_route(p, args[1], args[0], args[2]);
 }
 
 const td_kernel td_dnnl_reorder = {

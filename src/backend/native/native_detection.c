@@ -16,8 +16,8 @@
 
 #include "backend/native/native.h"
 
-#define BLOCK 128    /* rows of a block */
-#define FAR   -200.F /* a logit whose loss and slope are 0 */
+#define BLOCK        128    /* rows of a block */
+#define MASKED_LOGIT -200.F /* a logit whose loss and slope are 0 */
 
 /* predictions [N, A, width] and their labels */
 typedef struct {
@@ -71,7 +71,7 @@ static double focal_span(const td_native_detection_simd *f, int64_t n, const flo
     const int64_t whole = n / TD_NATIVE_STEP * TD_NATIVE_STEP;
     float rest[TD_NATIVE_STEP];
     for (int64_t i = 0; i < TD_NATIVE_STEP; i++)
-        rest[i] = whole + i < n ? x[whole + i] : FAR;
+        rest[i] = whole + i < n ? x[whole + i] : MASKED_LOGIT;
     return f->focal(whole, x) + f->focal(TD_NATIVE_STEP, rest);
 }
 
@@ -81,7 +81,7 @@ static void focal_span_grad(const td_native_detection_simd *f, int64_t n, const 
     const int64_t whole = n / TD_NATIVE_STEP * TD_NATIVE_STEP;
     float rest[TD_NATIVE_STEP];
     for (int64_t i = 0; i < TD_NATIVE_STEP; i++)
-        rest[i] = whole + i < n ? x[whole + i] : FAR;
+        rest[i] = whole + i < n ? x[whole + i] : MASKED_LOGIT;
     f->focal_grad(whole, x, by, dx);
     f->focal_grad(TD_NATIVE_STEP, rest, by, rest);
     if (n > whole)
@@ -330,7 +330,8 @@ static uint64_t select_key(uint64_t *key, int64_t n, int64_t k)
 }
 
 /* for one image: sets is_taken; returns the number of positives */
-static int64_t mine(const multibox *m, const anchors *s, int64_t image, int ratio, const float *x)
+static int64_t select_negatives(const multibox *m, const anchors *s, int64_t image, int ratio,
+                                const float *x)
 {
     const int64_t from = image * s->A;
     uint64_t *key = m->key + from, bound = 0;
@@ -370,7 +371,7 @@ static td_status run_multibox(const td_prepared *p, void *const *args)
     double sum = 0;
     all_log_sums(&m, &s, x);
     for (int64_t i = 0; i < s.N; i++) {
-        const int64_t positives = mine(&m, &s, i, at->ratio, x);
+        const int64_t positives = select_negatives(&m, &s, i, at->ratio, x);
         double of_image = 0;
         for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
             if (m.is_taken[k])
@@ -405,7 +406,7 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
     all_log_sums(&m, &s, x);
 #pragma omp parallel for if (s.N * s.A > BLOCK)
     for (int64_t i = 0; i < s.N; i++) {
-        const int64_t positives = mine(&m, &s, i, at->ratio, x);
+        const int64_t positives = select_negatives(&m, &s, i, at->ratio, x);
         const double by = positives > 0 ? dloss / (double)positives / (double)s.N : 0;
         for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
             multibox_row_grad(&m, &s, k, (float)by, x, dx);

@@ -171,7 +171,7 @@ static td_status run_grad_x(const td_prepared *p, void *const *args)
     {
 #pragma omp for
         for (int64_t cb = 0; cb < v.CB; cb++)
-            f->turn(&v, cb, args[1], args[4]);
+            f->transpose_filter(&v, cb, args[1], args[4]);
 #pragma omp for collapse(2)
         for (int64_t i = 0; i < v.N; i++)
             for (int64_t unit = 0; unit < v.units; unit++)

@@ -46,11 +46,11 @@ typedef struct {
 
     /* block `cb` of w for grad_x: each group's inputs and outputs exchanged, taps in reverse
        order */
-    void (*turn)(const td_grouped *v, int64_t cb, const void *w, void *turned);
+    void (*transpose_filter)(const td_grouped *v, int64_t cb, const void *w, void *transposed);
 
     /* computes dx of one unit of image n */
-    void (*grad_x)(const td_grouped *v, int64_t n, int64_t unit, const void *dy, const void *turned,
-                   void *dx);
+    void (*grad_x)(const td_grouped *v, int64_t n, int64_t unit, const void *dy,
+                   const void *transposed, void *dx);
 
     /* adds the gradients of images [from, to) to dw [blocks, 9, width, 16] of one unit */
     void (*grad_w)(const td_grouped *v, int64_t from, int64_t to, int64_t unit, const void *dy,

@@ -230,7 +230,7 @@ static void read_row(const td_native_simd *wide, td_dtype dtype, const void *tab
 #define CHANNELS_MAX 4096 /* limit per head: two pixels are on the stack */
 
 /* converts a pixel's channels to rows or back: channel k anchors + a is column k of row a */
-static void turn(const head *h, bool into_rows, const float *from, float *to)
+static void permute_channels(const head *h, bool into_rows, const float *from, float *to)
 {
     for (int64_t a = 0; a < h->anchors; a++)
         for (int64_t k = 0; k < h->columns; k++) {
@@ -250,7 +250,7 @@ static void join_pixel(const head *h, const td_native_simd *f, const char *x, co
         write_row(f, dtype, channels, h->C, table, row_at(h, n, p, 0));
         return;
     }
-    turn(h, true, channels, rows);
+    permute_channels(h, true, channels, rows);
     for (int64_t a = 0; a < h->anchors; a++)
         write_row(f, dtype, rows + a * h->columns, h->columns, table, row_at(h, n, p, a));
 }
@@ -284,7 +284,7 @@ static void part_pixel(const head *h, const td_native_simd *f, const void *table
     if (h->by_channel) {
         for (int64_t a = 0; a < h->anchors; a++)
             read_row(f, dtype, table, row_at(h, n, p, a), h->columns, rows + a * h->columns);
-        turn(h, false, rows, channels);
+        permute_channels(h, false, rows, channels);
     } else {
         read_row(f, dtype, table, row_at(h, n, p, 0), h->C, channels);
     }

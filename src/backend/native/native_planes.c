@@ -45,7 +45,7 @@ td_status td_native_shape_of(const td_type *t, td_native_shape *s)
 }
 
 /* [N, C, 1, 1] is stored like [N, C] in plain order and in every layout whose lanes C fills */
-static bool lies_plain(const td_type *t)
+static bool is_stored_plain(const td_type *t)
 {
     return t->rank != 4 || (t->dim[2] == 1 && t->dim[3] == 1);
 }
@@ -58,7 +58,7 @@ td_status td_native_check_alike(const td_node *n, const td_type *t)
             continue;
         if (td_dtype_is_float(u->dtype) && u->dtype != (u->rank == 1 ? TD_DT_F32 : t->dtype))
             return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(u->dtype));
-        if (strcmp(u->layout, t->layout) != 0 && !(lies_plain(u) && td_type_is_plain(u)))
+        if (strcmp(u->layout, t->layout) != 0 && !(is_stored_plain(u) && td_type_is_plain(u)))
             return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
     }
     return TD_OK;

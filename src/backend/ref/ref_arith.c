@@ -109,7 +109,7 @@ static void mul_broadcast(const td_node *n, void *const *a)
 }
 
 /* the shape of x and y after broadcasting */
-static td_type both(const td_type *x, const td_type *y)
+static td_type broadcast_type(const td_type *x, const td_type *y)
 {
     td_type t = x->rank >= y->rank ? *x : *y;
     const td_type *other = x->rank >= y->rank ? y : x;
@@ -122,7 +122,7 @@ static td_type both(const td_type *x, const td_type *y)
 
 static void mul_reduce(const td_node *n, void *const *a)
 {
-    const td_type full = both(td_in_type(n, 0), td_in_type(n, 1));
+    const td_type full = broadcast_type(td_in_type(n, 0), td_in_type(n, 1));
     walk w = walk_over(&full);
     for (int i = 0; i < 3; i++)
         walk_add(&w, i, td_in_type(n, i));

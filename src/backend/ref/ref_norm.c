@@ -54,7 +54,7 @@ static void normalise(const norm_shape *v, int64_t c, const double *x, double ga
 }
 
 /* rounded to dtype d, so that ops with given statistics give the same bits */
-static double as_kept(double x, td_dtype d)
+static double round_to_storage(double x, td_dtype d)
 {
     return d == TD_DT_F32 ? (double)(float)x : x;
 }
@@ -68,8 +68,8 @@ static void batch_norm(const td_node *n, void *const *a)
 #pragma omp parallel for
     for (int64_t c = 0; c < v.C; c++) {
         statistics(&v, x, c, &mean[c], &var[c]);
-        mean[c] = as_kept(mean[c], kept);
-        var[c] = as_kept(var[c], kept);
+        mean[c] = round_to_storage(mean[c], kept);
+        var[c] = round_to_storage(var[c], kept);
         normalise(&v, c, x, gamma[c], beta[c], mean[c], var[c], z, y);
     }
 }

@@ -116,7 +116,7 @@ static void index_of(const td_type *t, int64_t i, int64_t *at)
 }
 
 /* copies `from` to `to` index by index, rounded to the dtype of `to` */
-static void relay(const td_type *from, const char *src, const td_type *to, char *dst)
+static void copy_elements(const td_type *from, const char *src, const td_type *to, char *dst)
 {
     const size_t from_bytes = td_dtype_bytes(from->dtype), to_bytes = td_dtype_bytes(to->dtype);
     td_blocking bfrom, bto;
@@ -141,13 +141,13 @@ static void relay(const td_type *from, const char *src, const td_type *to, char 
 
 static td_status reorder(const td_prepared *p, void *const *args)
 {
-    relay(td_in_type(p->node, 0), args[0], &p->node->out[0]->type, args[1]);
+    copy_elements(td_in_type(p->node, 0), args[0], &p->node->out[0]->type, args[1]);
     return TD_OK;
 }
 
 static td_status assign(const td_prepared *p, void *const *args)
 {
-    relay(td_in_type(p->node, 1), args[1], td_in_type(p->node, 0), args[0]);
+    copy_elements(td_in_type(p->node, 1), args[1], td_in_type(p->node, 0), args[0]);
     return TD_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "backend/ref/ref.h"
 
 /* half copies are rounded from w as it is stored */
-static double as_kept(const td_type *t, double x)
+static double round_to_storage(const td_type *t, double x)
 {
     return t->dtype == TD_DT_F32 ? (double)(float)x : x;
 }
@@ -23,7 +23,7 @@ static void sgd(const td_node *n, int64_t count, double *const *a)
         v[i] = at->momentum * v[i] + g;
         w[i] -= lr * (at->nesterov ? g + at->momentum * v[i] : v[i]);
         for (int k = 6; k < n->n_in; k++)
-            a[k][i] = as_kept(td_in_type(n, 0), w[i]);
+            a[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
     }
 }
 
@@ -42,7 +42,7 @@ static void rmsprop(const td_node *n, int64_t count, double *const *t)
         u[i] = at->momentum * u[i] + g / (sqrt(a[i]) + at->eps);
         w[i] -= lr * u[i];
         for (int k = 7; k < n->n_in; k++)
-            t[k][i] = as_kept(td_in_type(n, 0), w[i]);
+            t[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
     }
 }
 

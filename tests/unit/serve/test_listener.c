@@ -28,7 +28,7 @@ static bool take(void *ctx, int fd, const struct sockaddr *address, socklen_t n)
     (void)n;
     const int i = atomic_load(&taken.n);
     taken.fds[i] = fd;
-    taken.peers[i] = td_listener_join(taken.l, fd);
+    taken.peers[i] = td_listener_add_peer(taken.l, fd);
     atomic_fetch_add(&taken.n, 1);
     return true;
 }
@@ -48,7 +48,7 @@ static void close_listener(void)
     for (int i = 0; i < atomic_load(&taken.n); i++) {
         if (taken.fds[i] < 0)
             continue;
-        td_listener_leave(taken.l, taken.peers[i]);
+        td_listener_remove_peer(taken.l, taken.peers[i]);
         close(taken.fds[i]);
     }
     td_listener_free(taken.l);

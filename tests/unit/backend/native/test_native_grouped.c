@@ -30,7 +30,7 @@ typedef struct {
     _Alignas(64) float xb[X_MAX];
     _Alignas(64) float wb[W_MAX];
     _Alignas(64) float yb[X_MAX];
-    _Alignas(64) float turned[W_MAX];
+    _Alignas(64) float transposed[W_MAX];
 } area;
 
 static td_grouped shape_of(td_dtype dtype, int width, int stride, int64_t H, int64_t W)
@@ -156,11 +156,11 @@ static void check_grad_x(const td_grouped *v, const td_grouped_loops *f, area *m
     memset(m->want, 0, sizeof m->want);
     each_product(v, m, to_x);
     for (int64_t cb = 0; cb < v->CB; cb++)
-        f->turn(v, cb, m->wb, m->turned);
+        f->transpose_filter(v, cb, m->wb, m->transposed);
     put_planes(v->dtype, m->y, v->P * v->Q, m->yb);
     for (int64_t n = 0; n < N; n++)
         for (int64_t unit = 0; unit < v->units; unit++)
-            f->grad_x(v, n, unit, m->yb, m->turned, m->xb);
+            f->grad_x(v, n, unit, m->yb, m->transposed, m->xb);
     expect_planes(v, m, m->xb, v->H * v->W);
 }
 
