@@ -43,7 +43,7 @@ static void deny(td_amp_propagation *p, int v, td_amp_step step, int source)
     paint(p, v, 'D', step, source);
 }
 
-static void take_back(td_amp_propagation *p, int v, td_amp_step step, int source)
+static void revert(td_amp_propagation *p, int v, td_amp_step step, int source)
 {
     if (!(p->bits[v] & BIT_ALLOWED))
         return;
@@ -129,12 +129,14 @@ static bool allow_ops(td_amp_propagation *p)
 /* Deny spreads downstream, but not into trailing clear ops that no infer or deny op follows. */
 static void spread_denial(td_amp_propagation *p)
 {
-    const flood judged = { .up = true, .need = BIT_CLEAR_OP, .set = BIT_JUDGED };
-    flood_all(p, &judged, BIT_DENY_OP, 0);
-    flood_all(p, &judged, BIT_INFER_OP, 0);
-    const flood denied = {
-        .down = true, .need = BIT_JUDGED, .set = BIT_DENIED, .letter = 'D', .step = TD_AMP_STEP_DENY
-    };
+    const flood deny_passes = { .up = true, .need = BIT_CLEAR_OP, .set = BIT_DENY_PASSES };
+    flood_all(p, &deny_passes, BIT_DENY_OP, 0);
+    flood_all(p, &deny_passes, BIT_INFER_OP, 0);
+    const flood denied = { .down = true,
+                           .need = BIT_DENY_PASSES,
+                           .set = BIT_DENIED,
+                           .letter = 'D',
+                           .step = TD_AMP_STEP_DENY };
     flood_all(p, &denied, BIT_DENY_OP, BIT_DENIED);
 }
 
@@ -142,13 +144,16 @@ static void spread_denial(td_amp_propagation *p)
 
 static void fill_between(td_amp_propagation *p)
 {
-    const flood below = {
-        .down = true, .need = BIT_SOFT_OP | BIT_CAN_CHANGE, .avoid = BIT_DENIED, .set = BIT_BELOW
-    };
-    flood_all(p, &below, BIT_ALLOW_OP | BIT_ELIGIBLE, 0);
-    const flood between = {
-        .up = true, .need = BIT_BELOW, .set = BIT_BETWEEN, .letter = 'B', .step = TD_AMP_STEP_FILL
-    };
+    const flood downstream = { .down = true,
+                               .need = BIT_SOFT_OP | BIT_CAN_CHANGE,
+                               .avoid = BIT_DENIED,
+                               .set = BIT_DOWNSTREAM };
+    flood_all(p, &downstream, BIT_ALLOW_OP | BIT_ELIGIBLE, 0);
+    const flood between = { .up = true,
+                            .need = BIT_DOWNSTREAM,
+                            .set = BIT_BETWEEN,
+                            .letter = 'B',
+                            .step = TD_AMP_STEP_FILL };
     flood_all(p, &between, BIT_ALLOW_OP | BIT_ELIGIBLE, BIT_BETWEEN);
 }
 
@@ -216,7 +221,7 @@ static void force_down(td_amp_propagation *p)
         bool is_quantised = n->class == TD_AMP_ALLOW && has_quantised(p, i);
         for (int v = n->first_vertex; v < n->first_vertex + n->n_vertices; v++)
             if (n->class == TD_AMP_ALLOW && (is_quantised || !(p->bits[v] & BIT_TYPE)))
-                take_back(p, v, TD_AMP_STEP_FORCE_DOWN, -1);
+                revert(p, v, TD_AMP_STEP_FORCE_DOWN, -1);
     }
 }
 
@@ -268,9 +273,9 @@ static void match_loop(td_amp_propagation *p, int v)
         for (int i = p->out.start[v]; i < p->out.start[v + 1]; i++) {
             int to = p->edges[p->out.order[i]].to;
             if (p->g->nodes[p->g->vertices[to].node].flags & TD_AMP_IS_MERGE)
-                take_back(p, to, TD_AMP_STEP_LOOP, not_half);
+                revert(p, to, TD_AMP_STEP_LOOP, not_half);
         }
-        take_back(p, v, TD_AMP_STEP_LOOP, not_half);
+        revert(p, v, TD_AMP_STEP_LOOP, not_half);
     } else if (half >= 0)
         allow(p, v, 'L', TD_AMP_STEP_LOOP, half);
 }
@@ -361,7 +366,7 @@ static td_status resolve(td_amp_propagation *p)
     return give_up(p, is_classic ? "Internal" : "INTERNAL", "Failed to set type attribute");
 }
 
-static td_status paint_graph(td_amp_propagation *p)
+static td_status propagate_types(td_amp_propagation *p)
 {
     TD_TRY(td_amp_propagation_begin(p));
     TD_TRY(td_amp_log(p, "Running %s graph optimizer", td_amp_pass_name(p->o->mode)));
@@ -385,7 +390,7 @@ td_status td_amp_propagate(const td_amp_graph *g, const td_amp_propagate_opts *o
     *r = (td_amp_propagate_result){ 0 };
     TD_TRY(td_amp_graph_check(g));
     td_amp_propagation p = { .g = g, .o = opts, .r = r };
-    td_status st = paint_graph(&p);
+    td_status st = propagate_types(&p);
     for (int v = 0; v < g->n_vertices && st == TD_OK; v++)
         if (g->vertices[v].type != TD_AMP_TYPE_F32)
             r->colour[v] = '-';

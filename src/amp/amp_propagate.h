@@ -20,8 +20,8 @@
  * Deterministic; time and memory are linear in vertices and edges (except for tensor lists: each
  * reader looks up all its writers); no recursion.
  */
-#ifndef TD_AMP_AMP_PAINT_H
-#define TD_AMP_AMP_PAINT_H
+#ifndef TD_AMP_AMP_PROPAGATE_H
+#define TD_AMP_AMP_PROPAGATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  *   amp_propagate.c         the steps, each a flood or a sweep over the bits
  *   amp_propagate_casts.c   placement of casts, their names, the messages
  */
-#ifndef TD_AMP_AMP_PAINT_PARTS_H
-#define TD_AMP_AMP_PAINT_PARTS_H
+#ifndef TD_AMP_AMP_PROPAGATE_PARTS_H
+#define TD_AMP_AMP_PROPAGATE_PARTS_H
 
 #include "amp/amp_propagate.h"
 
@@ -25,8 +25,8 @@ enum {
     BIT_READ = 1 << 9,   /* its node reads a reference variable */
     BIT_ALLOWED = 1 << 11,
     BIT_DENIED = 1 << 12,
-    BIT_JUDGED = 1 << 13, /* deny may spread through it */
-    BIT_BELOW = 1 << 14,  /* downstream of an allow op */
+    BIT_DENY_PASSES = 1 << 13, /* deny may spread through it */
+    BIT_DOWNSTREAM = 1 << 14,  /* downstream of an allow op */
     BIT_BETWEEN = 1 << 15,
     BIT_CAN_CHANGE = BIT_ELIGIBLE | BIT_F32 | BIT_TYPE | BIT_KERNEL
 };

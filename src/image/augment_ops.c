@@ -65,7 +65,7 @@ static void count(const td_image *img, uint32_t n[3][256])
     }
 }
 
-static void leave(uint8_t to[256])
+static void identity_table(uint8_t to[256])
 {
     for (int i = 0; i < 256; i++)
         to[i] = (uint8_t)i;
@@ -84,7 +84,7 @@ static void equal_table(const uint32_t n[256], uint8_t to[256])
         sum += n[i];
     uint32_t step = sum / 255, at = step / 2;
     if (first == last || step == 0) {
-        leave(to);
+        identity_table(to);
         return;
     }
     for (int i = 0; i < 256; i++) {
@@ -103,7 +103,7 @@ static void contrast_table(const uint32_t n[256], uint8_t to[256])
     while (high > 0 && !n[high])
         high--;
     if (high <= low) {
-        leave(to);
+        identity_table(to);
         return;
     }
     double scale = 255.0 / (high - low), offset = -low * scale;
@@ -112,7 +112,7 @@ static void contrast_table(const uint32_t n[256], uint8_t to[256])
 }
 
 /* applies an operation that depends on the value alone to value i */
-static int alone(td_augment_op op, double amount, int i)
+static int map_value(td_augment_op op, double amount, int i)
 {
     switch (op) {
     case TD_AUGMENT_INVERT:
@@ -137,7 +137,7 @@ static void map_values(td_image *img, td_augment_op op, double amount)
             (is_equalize ? equal_table : contrast_table)(n[c], t.of[c]);
     } else {
         for (int i = 0; i < 256; i++)
-            t.of[0][i] = t.of[1][i] = t.of[2][i] = (uint8_t)alone(op, amount, i);
+            t.of[0][i] = t.of[1][i] = t.of[2][i] = (uint8_t)map_value(op, amount, i);
     }
     look_up(img, &t);
 }

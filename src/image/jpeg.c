@@ -46,20 +46,20 @@ typedef struct {
     size_t n_bytes;                             /* of the file being decoded */
     const char *stage;                          /* "before" or "inside" */
     int max_scans;
-} trap;
+} error_state;
 
-static trap *trap_of(j_common_ptr any)
+static error_state *error_state_of(j_common_ptr any)
 {
     return any->client_data;
 }
 
 /* The read position, for messages. */
-static size_t place(const trap *t)
+static size_t position(const error_state *t)
 {
     return t->n_bytes - t->cinfo->src->bytes_in_buffer;
 }
 
-_Noreturn static void leave(trap *t, td_status st)
+_Noreturn static void abort_with(error_state *t, td_status st)
 {
     t->st = st;
     longjmp(t->jump, 1);
@@ -86,19 +86,19 @@ static td_status status_of(int code)
 }
 
 /* Fails with libjpeg's message, and the position when it is known. */
-_Noreturn static void leave_with_words(j_common_ptr any, td_status st)
+_Noreturn static void abort_with_message(j_common_ptr any, td_status st)
 {
-    trap *t = trap_of(any);
-    char words[JMSG_LENGTH_MAX];
-    any->err->format_message(any, words);
+    error_state *t = error_state_of(any);
+    char message[JMSG_LENGTH_MAX];
+    any->err->format_message(any, message);
     if (t->cinfo && t->cinfo->src)
-        leave(t, td_error(st, "JPEG: %s (byte %zu of %zu)", words, place(t), t->n_bytes));
-    leave(t, td_error(st, "JPEG: %s", words));
+        abort_with(t, td_error(st, "JPEG: %s (byte %zu of %zu)", message, position(t), t->n_bytes));
+    abort_with(t, td_error(st, "JPEG: %s", message));
 }
 
 static void on_error(j_common_ptr any)
 {
-    leave_with_words(any, status_of(any->err->msg_code));
+    abort_with_message(any, status_of(any->err->msg_code));
 }
 
 static void on_message(j_common_ptr any, int level)
@@ -111,7 +111,7 @@ static void on_message(j_common_ptr any, int level)
     case JWRN_ARITH_BAD_CODE:
     case JWRN_MUST_RESYNC:
     case JWRN_JPEG_EOF:
-        leave_with_words(any, TD_EFORMAT);
+        abort_with_message(any, TD_EFORMAT);
     default:
         break;
     }
@@ -122,7 +122,7 @@ static void on_output(j_common_ptr any)
     (void)any;
 }
 
-static struct jpeg_error_mgr *trap_install(trap *t)
+static struct jpeg_error_mgr *install_error_state(error_state *t)
 {
     jpeg_std_error(&t->mgr);
     t->mgr.error_exit = on_error;
@@ -137,7 +137,7 @@ typedef struct {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_source_mgr src;
     struct jpeg_progress_mgr progress;
-    trap trap;
+    error_state error_state;
 
     const uint8_t *bytes;
     const td_codec_opts *opts;
@@ -156,9 +156,9 @@ static void source_start(j_decompress_ptr cinfo)
 /* libjpeg has consumed all bytes and needs more. */
 static boolean source_fill(j_decompress_ptr cinfo)
 {
-    trap *t = cinfo->client_data;
-    leave(t, td_error(TD_EFORMAT, "file ends %s the image data (byte %zu of %zu)", t->stage,
-                      t->n_bytes, t->n_bytes));
+    error_state *t = cinfo->client_data;
+    abort_with(t, td_error(TD_EFORMAT, "file ends %s the image data (byte %zu of %zu)", t->stage,
+                           t->n_bytes, t->n_bytes));
 }
 
 static void source_skip(j_decompress_ptr cinfo, long n)
@@ -167,9 +167,9 @@ static void source_skip(j_decompress_ptr cinfo, long n)
     if (n <= 0)
         return;
     if ((size_t)n > src->bytes_in_buffer) {
-        trap *t = cinfo->client_data;
-        leave(t, td_error(TD_EFORMAT, "file ends inside a marker (byte %zu of %zu)", place(t),
-                          t->n_bytes));
+        error_state *t = cinfo->client_data;
+        abort_with(t, td_error(TD_EFORMAT, "file ends inside a marker (byte %zu of %zu)",
+                               position(t), t->n_bytes));
     }
     src->next_input_byte += n;
     src->bytes_in_buffer -= (size_t)n;
@@ -183,25 +183,25 @@ static void source_end(j_decompress_ptr cinfo)
 /* Called often while a progressive file's scans are read. */
 static void count_scans(j_common_ptr any)
 {
-    trap *t = trap_of(any);
+    error_state *t = error_state_of(any);
     int n = t->cinfo->input_scan_number;
     if (n > t->max_scans)
-        leave(t, td_error(TD_ELIMIT, "JPEG: scan %d, the limit is %d", n, t->max_scans));
+        abort_with(t, td_error(TD_ELIMIT, "JPEG: scan %d, the limit is %d", n, t->max_scans));
 }
 
 static td_status guarded(reader *r, td_status (*body)(reader *))
 {
-    if (setjmp(r->trap.jump))
-        return r->trap.st;
+    if (setjmp(r->error_state.jump))
+        return r->error_state.st;
     return body(r);
 }
 
 /* Runs `body` with a reader connected to its source; always destroys the reader. */
 static td_status with_reader(reader *r, size_t n_bytes, td_status (*body)(reader *))
 {
-    r->trap.n_bytes = n_bytes;
-    r->trap.cinfo = &r->cinfo;
-    r->trap.stage = "before";
+    r->error_state.n_bytes = n_bytes;
+    r->error_state.cinfo = &r->cinfo;
+    r->error_state.stage = "before";
     r->src = (struct jpeg_source_mgr){ .next_input_byte = r->bytes,
                                        .bytes_in_buffer = n_bytes,
                                        .init_source = source_start,
@@ -209,8 +209,8 @@ static td_status with_reader(reader *r, size_t n_bytes, td_status (*body)(reader
                                        .skip_input_data = source_skip,
                                        .resync_to_restart = jpeg_resync_to_restart,
                                        .term_source = source_end };
-    r->cinfo.err = trap_install(&r->trap);
-    r->cinfo.client_data = &r->trap;
+    r->cinfo.err = install_error_state(&r->error_state);
+    r->cinfo.client_data = &r->error_state;
     td_status st = guarded(r, body);
     jpeg_destroy_decompress(&r->cinfo);
     return st;
@@ -242,10 +242,10 @@ static td_status check_length(const reader *r)
 {
     uint64_t w = r->cinfo.image_width, h = r->cinfo.image_height;
     uint64_t least = (w * h + 511) / 512;
-    if (!r->cinfo.arith_code && r->trap.n_bytes < least)
+    if (!r->cinfo.arith_code && r->error_state.n_bytes < least)
         return td_error(TD_EFORMAT,
                         "file of %zu bytes is too short for a JPEG of %llu x %llu pixels",
-                        r->trap.n_bytes, (unsigned long long)w, (unsigned long long)h);
+                        r->error_state.n_bytes, (unsigned long long)w, (unsigned long long)h);
     return TD_OK;
 }
 
@@ -364,8 +364,8 @@ static void read_cmyk_rows(reader *r)
 /* Is there an end marker after the header?  Entropy-coded data cannot contain one. */
 static bool has_end(const reader *r)
 {
-    size_t from = place(&r->trap);
-    for (size_t i = r->trap.n_bytes; i >= from + 2; i--) {
+    size_t from = position(&r->error_state);
+    for (size_t i = r->error_state.n_bytes; i >= from + 2; i--) {
         if (r->bytes[i - 2] == 0xFF && r->bytes[i - 1] == 0xD9)
             return true;
     }
@@ -405,9 +405,9 @@ static td_status decode_by_library(reader *r, bool is_whole)
 {
     struct jpeg_decompress_struct *c = &r->cinfo;
     r->progress.progress_monitor = count_scans;
-    r->trap.max_scans = r->opts->max_scans > 0 ? r->opts->max_scans : TD_IMAGE_MAX_SCANS;
+    r->error_state.max_scans = r->opts->max_scans > 0 ? r->opts->max_scans : TD_IMAGE_MAX_SCANS;
     c->progress = &r->progress;
-    r->trap.stage = "inside";
+    r->error_state.stage = "inside";
     jpeg_start_decompress(c);
     if (r->box.width < (int)c->output_width) {
         unsigned x = (unsigned)r->box.x, width = (unsigned)r->box.width;
@@ -456,7 +456,7 @@ td_status td_jpeg_decode(const uint8_t *bytes, size_t n_bytes, const td_codec_op
 typedef struct {
     struct jpeg_compress_struct cinfo;
     struct jpeg_destination_mgr dst;
-    trap trap;
+    error_state error_state;
     const td_image *img;
     int quality;
     td_text *out;
@@ -465,16 +465,16 @@ typedef struct {
 
 static void sink_start(j_compress_ptr cinfo)
 {
-    trap *t = cinfo->client_data;
-    writer *w = (writer *)(void *)((char *)t - offsetof(writer, trap));
+    error_state *t = cinfo->client_data;
+    writer *w = (writer *)(void *)((char *)t - offsetof(writer, error_state));
     w->dst.next_output_byte = w->buf;
     w->dst.free_in_buffer = sizeof w->buf;
 }
 
 static boolean sink_empty(j_compress_ptr cinfo)
 {
-    trap *t = cinfo->client_data;
-    writer *w = (writer *)(void *)((char *)t - offsetof(writer, trap));
+    error_state *t = cinfo->client_data;
+    writer *w = (writer *)(void *)((char *)t - offsetof(writer, error_state));
     td_text_add_bytes(w->out, (const char *)w->buf, sizeof w->buf);
     sink_start(cinfo);
     return TRUE;
@@ -482,8 +482,8 @@ static boolean sink_empty(j_compress_ptr cinfo)
 
 static void sink_end(j_compress_ptr cinfo)
 {
-    trap *t = cinfo->client_data;
-    writer *w = (writer *)(void *)((char *)t - offsetof(writer, trap));
+    error_state *t = cinfo->client_data;
+    writer *w = (writer *)(void *)((char *)t - offsetof(writer, error_state));
     td_text_add_bytes(w->out, (const char *)w->buf, sizeof w->buf - w->dst.free_in_buffer);
 }
 
@@ -513,8 +513,8 @@ static td_status encode_body(writer *w)
 
 static td_status guarded_write(writer *w)
 {
-    if (setjmp(w->trap.jump))
-        return w->trap.st;
+    if (setjmp(w->error_state.jump))
+        return w->error_state.st;
     return encode_body(w);
 }
 
@@ -528,8 +528,8 @@ td_status td_image_encode_jpeg(const td_image *img, int quality, td_text *out)
     w.dst.init_destination = sink_start;
     w.dst.empty_output_buffer = sink_empty;
     w.dst.term_destination = sink_end;
-    w.cinfo.err = trap_install(&w.trap);
-    w.cinfo.client_data = &w.trap;
+    w.cinfo.err = install_error_state(&w.error_state);
+    w.cinfo.client_data = &w.error_state;
     td_status st = guarded_write(&w);
     jpeg_destroy_compress(&w.cinfo);
     return st;

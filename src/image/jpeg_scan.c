@@ -97,7 +97,7 @@ static void enter(huffman *h, uint32_t code, int length, uint8_t symbol)
 
 /* Adds to *l the second value or the end of the block, if within LOOK bits.  `of` has only first
    values. */
-static void look_on(const look *of, look *l, uint32_t i)
+static void add_second_symbol(const look *of, look *l, uint32_t i)
 {
     const uint32_t mask = (1u << LOOK) - 1;
     int used = l->length;
@@ -139,7 +139,7 @@ static bool build(huffman *h, const JHUFF_TBL *t, bool is_dc)
     memcpy(singles, h->first, sizeof singles);
     for (uint32_t i = 0; i < 1u << LOOK; i++)
         if (h->first[i].value)
-            look_on(singles, &h->first[i], i);
+            add_second_symbol(singles, &h->first[i], i);
     return true;
 }
 

@@ -150,7 +150,7 @@ td_status td_boxes_refuse(const td_model_opts *model, const td_input_opts *in,
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         for (const td_field *f = groups[i].fields; groups[i].base && f->kind != TD_KIND_END; f++)
             if ((i == 2 || is_one_of(of_boxes, f->name)) &&
-                td_field_is_asked(groups[i].fields, f, groups[i].base))
+                td_field_is_given(groups[i].fields, f, groups[i].base))
                 return refuse(option_name(f, name), true, network);
     return TD_OK;
 }
@@ -159,7 +159,7 @@ td_status td_boxes_check_input(const td_input_opts *in, const char *network)
 {
     char name[TD_OPTION_NAME];
     for (const td_field *f = td_input_fields(); f->kind != TD_KIND_END; f++)
-        if (is_one_of(of_classes, f->name) && td_field_is_asked(td_input_fields(), f, in))
+        if (is_one_of(of_classes, f->name) && td_field_is_given(td_input_fields(), f, in))
             return refuse(option_name(f, name), false, network);
     return TD_OK;
 }

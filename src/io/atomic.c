@@ -187,7 +187,7 @@ static td_status name_files(td_atomic *a, const char *path)
 }
 
 /* reads the permissions of an existing `path` and checks that it may be replaced */
-static td_status look_at(const char *path, mode_t *mode)
+static td_status check_target(const char *path, mode_t *mode)
 {
     struct stat s;
 
@@ -228,7 +228,7 @@ td_status td_atomic_open(const char *path, td_atomic **out)
     mode_t mode;
 
     *out = NULL;
-    TD_TRY(look_at(path, &mode));
+    TD_TRY(check_target(path, &mode));
     td_atomic *a = TD_NEW(td_atomic);
     if (!a)
         return TD_ENOMEM;

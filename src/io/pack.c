@@ -406,7 +406,7 @@ void td_pack_read_ahead(const td_pack *p, uint64_t i)
 }
 
 /* gets the image's bytes: from memory, or read into the buffer */
-static td_status bring(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
+static td_status load_image(const td_pack *p, const record *r, td_pack_buffer *b, const void **out)
 {
     *out = p->blob.bytes ? p->blob.bytes + r->at : NULL;
     if (*out)
@@ -421,7 +421,7 @@ td_status td_pack_read(const td_pack *p, uint64_t i, td_pack_buffer *buffer, con
 {
     record r = record_at(p, i);
     const void *at;
-    TD_TRY(bring(p, &r, buffer, &at));
+    TD_TRY(load_image(p, &r, buffer, &at));
     if (td_digest_of(at, r.n_bytes) != r.digest)
         return td_error(TD_EFORMAT, "damaged in the pack: the digest of its bytes is wrong");
     *bytes = at;

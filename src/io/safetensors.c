@@ -532,7 +532,7 @@ static td_status check_digest(const reader *r)
 /* --- reading the data ------------------------------------------------------------------------ */
 
 /* allocates one block for all tensors that `wants` selects, each 64-byte aligned */
-static td_status place(td_tensors *t, bool (*wants)(const td_tensor *))
+static td_status allocate_tensors(td_tensors *t, bool (*wants)(const td_tensor *))
 {
     size_t n_bytes = 0, at = 0;
     void *block;
@@ -586,7 +586,7 @@ td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, 
     const char *data = r.header + r.n_header;
     for (size_t i = 0; i < r.t->n; data += r.t->items[i++].n_bytes)
         r.t->items[i].data = data;
-    TD_OUT(place(r.t, wants_when_crooked));
+    TD_OUT(allocate_tensors(r.t, wants_when_crooked));
     TD_OUT(check_digest(&r));
     *out = r.t;
     r.t = NULL;
@@ -600,7 +600,7 @@ out:
 static td_status read_data(const td_blob *file, const reader *r)
 {
     uint64_t at = LENGTH_BYTES + r->n_header;
-    TD_TRY_MSG(place(r->t, wants_always), "cannot read '%s'", r->what);
+    TD_TRY_MSG(allocate_tensors(r->t, wants_always), "cannot read '%s'", r->what);
     for (size_t i = 0; i < r->t->n; i++) {
         td_tensor *x = &r->t->items[i];
         TD_TRY(td_blob_read(file, at, x->n_bytes, (void *)x->data));

@@ -32,11 +32,11 @@ typedef struct {
     td_onnx_dim batch;
     int64_t n_anchors, n_classes;
     td_onnx_values *named; /* receives the results that have their own name */
-} tail;
+} detections_builder;
 
 /* --- nodes and constants ---------------------------------------------------------------------- */
 
-static td_onnx_value type_of(const tail *t, td_dtype d, int rank, const int64_t *dim)
+static td_onnx_value type_of(const detections_builder *t, td_dtype d, int rank, const int64_t *dim)
 {
     td_onnx_value v = { .dtype = d, .rank = rank };
     for (int i = 0; i < rank; i++)
@@ -45,7 +45,7 @@ static td_onnx_value type_of(const tail *t, td_dtype d, int rank, const int64_t 
 }
 
 /* declares a result: "/label" becomes "detections/label:0", "label" is used as it is */
-static const char *declare(tail *t, const char *label, const td_onnx_value *type)
+static const char *declare(detections_builder *t, const char *label, const td_onnx_value *type)
 {
     char name[80];
     const bool is_named = *label != '/';
@@ -56,8 +56,8 @@ static const char *declare(tail *t, const char *label, const td_onnx_value *type
     return v.name;
 }
 
-static const char *put(tail *t, const char *op, const char *label, const td_onnx_value *type,
-                       int n_in, const char *const *in)
+static const char *put(detections_builder *t, const char *op, const char *label,
+                       const td_onnx_value *type, int n_in, const char *const *in)
 {
     char node[80];
     snprintf(node, sizeof node, *label == '/' ? "detections%s" : "detections/%s", label);
@@ -73,8 +73,8 @@ static const char *put(tail *t, const char *op, const char *label, const td_onnx
 #define PUT(op, label, type, ...)                                                                  \
     put(t, op, label, type, (int)(sizeof IN(__VA_ARGS__) / sizeof(const char *)), IN(__VA_ARGS__))
 
-static const char *constant(tail *t, const char *label, td_dtype d, int rank, const int64_t *dim,
-                            const void *data)
+static const char *constant(detections_builder *t, const char *label, td_dtype d, int rank,
+                            const int64_t *dim, const void *data)
 {
     char name[80];
     size_t n = td_dtype_bytes(d);
@@ -92,18 +92,18 @@ static const char *constant(tail *t, const char *label, td_dtype d, int rank, co
     return text;
 }
 
-static const char *number(tail *t, const char *label, float x)
+static const char *number(detections_builder *t, const char *label, float x)
 {
     return constant(t, label, TD_DT_F32, 0, NULL, &x);
 }
 
-static const char *ints(tail *t, const char *label, int n, const int64_t *values)
+static const char *ints(detections_builder *t, const char *label, int n, const int64_t *values)
 {
     return constant(t, label, TD_DT_I64, 1, INTS(n), values);
 }
 
 /* the constant tensor [i], an operand of Slice; created once for each i */
-static const char *column(tail *t, int i)
+static const char *column(detections_builder *t, int i)
 {
     char label[16], name[32];
     snprintf(label, sizeof label, "/%d", i);
@@ -115,7 +115,8 @@ static const char *column(tail *t, int i)
 }
 
 /* slices columns from .. end - 1 of x [N, A, ...] */
-static const char *columns(tail *t, const char *label, const char *x, int from, int end)
+static const char *columns(detections_builder *t, const char *label, const char *x, int from,
+                           int end)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, end - from);
     return PUT("Slice", label, &y, x, column(t, from), column(t, end), column(t, 2));
@@ -124,7 +125,7 @@ static const char *columns(tail *t, const char *label, const char *x, int from, 
 /* --- boxes and scores ------------------------------------------------------------------------- */
 
 /* the anchors' centres or sizes, [A, 2], y before x */
-static const char *anchors(tail *t, const char *label, bool is_size)
+static const char *anchors(detections_builder *t, const char *label, bool is_size)
 {
     const int64_t dim[2] = { t->n_anchors, 2 };
     float *x = td_alloc((size_t)t->n_anchors, 2 * sizeof *x);
@@ -143,7 +144,7 @@ static const char *anchors(tail *t, const char *label, bool is_size)
 }
 
 /* SSD300's deltas have x before y: reorders them */
-static const char *row_first(tail *t)
+static const char *row_first(detections_builder *t)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
     const char *v = PUT("Concat", "/codes", &y, columns(t, "/code_y", "codes", 1, 2),
@@ -153,7 +154,7 @@ static const char *row_first(tail *t)
     return v;
 }
 
-static const char *put_boxes(tail *t)
+static const char *put_boxes(detections_builder *t)
 {
     const td_onnx_value two = TYPE(TD_DT_F32, BATCH, t->n_anchors, 2);
     const td_onnx_value four = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
@@ -174,7 +175,7 @@ static const char *put_boxes(tail *t)
     return boxes;
 }
 
-static const char *put_scores(tail *t)
+static const char *put_scores(detections_builder *t)
 {
     const int n_columns = (int)t->n_classes + 1;
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, t->n_classes);
@@ -189,14 +190,14 @@ static const char *put_scores(tail *t)
 /* --- suppression ------------------------------------------------------------------------------ */
 
 /* zeros with the shape of `like` */
-static const char *zeros(tail *t, const char *like, const td_onnx_value *type)
+static const char *zeros(detections_builder *t, const char *like, const td_onnx_value *type)
 {
     const td_onnx_value shape = TYPE(TD_DT_I64, 3);
     return PUT("ConstantOfShape", "/zeros", type, PUT("Shape", "/shape", &shape, like));
 }
 
 /* TopK; its second result is declared first, so that the node is the last one when it is added */
-static const char *top(tail *t, const char *label, const char *places, const char *x,
+static const char *top(detections_builder *t, const char *label, const char *places, const char *x,
                        const td_onnx_value *type, int64_t k)
 {
     char of_k[32];
@@ -210,7 +211,7 @@ static const char *top(tail *t, const char *label, const char *places, const cha
 }
 
 /* keeps the best `per_class` scores of each class, sets the others to 0 */
-static const char *best_of_classes(tail *t, const char *x, const char *none,
+static const char *best_of_classes(detections_builder *t, const char *x, const char *none,
                                    const td_onnx_value *type)
 {
     const int64_t k = t->nms->per_class < t->n_anchors ? t->nms->per_class : t->n_anchors;
@@ -223,14 +224,14 @@ static const char *best_of_classes(tail *t, const char *x, const char *none,
 }
 
 /* SSD300 also suppresses boxes whose overlap equals the limit */
-static float overlap(const tail *t)
+static float overlap(const detections_builder *t)
 {
     const float iou = (float)t->nms->iou;
     return t->is_320 ? iou : nextafterf(iou, 0);
 }
 
 /* the scores of boxes that are not suppressed, otherwise 0: [N, C, A] */
-static const char *put_survivors(tail *t, const char *boxes, const char *scores)
+static const char *put_survivors(detections_builder *t, const char *boxes, const char *scores)
 {
     const td_onnx_value all = TYPE(TD_DT_F32, BATCH, t->n_classes, t->n_anchors);
     const td_onnx_value found = TYPE(TD_DT_I64, OPEN, 3), of_found = TYPE(TD_DT_F32, OPEN);
@@ -248,7 +249,7 @@ static const char *put_survivors(tail *t, const char *boxes, const char *scores)
 }
 
 /* for boxes clipped to the image: 1 if the area is positive, otherwise 0: [N, 1, A] */
-static const char *put_insides(tail *t, const char *boxes)
+static const char *put_has_area(detections_builder *t, const char *boxes)
 {
     const td_onnx_value one = TYPE(TD_DT_F32, BATCH, t->n_anchors, 1);
     const td_onnx_value two = TYPE(TD_DT_F32, BATCH, t->n_anchors, 2);
@@ -261,7 +262,7 @@ static const char *put_insides(tail *t, const char *boxes)
                ints(t, "/line", 3, INTS(0, 1, t->n_anchors)));
 }
 
-static void put_detections(tail *t, const char *boxes, const char *scores)
+static void put_detections(detections_builder *t, const char *boxes, const char *scores)
 {
     const int64_t places = t->n_classes * t->n_anchors;
     const int64_t k = t->nms->total < places ? t->nms->total : places;
@@ -276,7 +277,7 @@ static void put_detections(tail *t, const char *boxes, const char *scores)
     if (t->is_320) {
         boxes = PUT("Clip", "/clipped", &corners, boxes, number(t, "/edge", 0),
                     number(t, "/other_edge", 1));
-        x = PUT("Mul", "/survivors_inside", &all, x, put_insides(t, boxes));
+        x = PUT("Mul", "/survivors_inside", &all, x, put_has_area(t, boxes));
     }
     x = PUT("Reshape", "/places", &flat, x, ints(t, "/flat", 2, INTS(0, places)));
     const char *score = top(t, TD_ONNX_DETECTION_SCORES, "/place", x, &best, k);
@@ -332,14 +333,14 @@ td_status td_onnx_add_detections(td_onnx *m, const td_anchors *anchors, const td
     if (m->st != TD_OK)
         return m->st;
     const td_onnx_value *logits = logits_of(m);
-    tail t = { .m = m,
-               .a = anchors,
-               .nms = nms,
-               .is_320 = anchors->kind == TD_DETECTOR_SSD320,
-               .batch = logits->dim[0],
-               .n_anchors = anchors->n,
-               .n_classes = logits->dim[2].value - 1,
-               .named = nms ? &m->values : &m->outputs };
+    detections_builder t = { .m = m,
+                             .a = anchors,
+                             .nms = nms,
+                             .is_320 = anchors->kind == TD_DETECTOR_SSD320,
+                             .batch = logits->dim[0],
+                             .n_anchors = anchors->n,
+                             .n_classes = logits->dim[2].value - 1,
+                             .named = nms ? &m->values : &m->outputs };
     if (nms && !(overlap(&t) >= 0 && overlap(&t) <= 1 && nms->iou > 0))
         return td_error(
             TD_EUNSUPPORTED,

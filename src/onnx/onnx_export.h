@@ -40,7 +40,7 @@ typedef struct {
     const td_onnx *model;
     const char *images; /* the ONNX value that is the graph's input */
     size_t n_prepared;  /* number of preparation nodes before it */
-    size_t behind;      /* the first node after the network; n_nodes: none */
+    size_t first_post;  /* the first node after the network; n_nodes: none */
     int batch;
 } td_onnx_graph;
 

@@ -5,7 +5,7 @@
  * (Cast, Transpose, Sub, Div) do not become part of the graph; td_onnx_prepare computes them in
  * plain loops.  Neither do the nodes from the first operator that no op of ours corresponds to
  * (onnx_eval.h): a detector's post-processing.  The values that these read from the network are
- * outputs of the graph, behind.0, behind.1 ... in the order of reading.
+ * outputs of the graph, post_input.0, post_input.1 ... in the order of reading.
  * Every result's type is compared with its declaration in the file.
  *
  * There is no transpose op, but join_heads of one head without a bias moves channels last.
@@ -581,7 +581,7 @@ static bool is_of_a_graph(const td_onnx_node *n)
 }
 
 /* values read after the network become outputs of the graph */
-static td_status leave(void *ctx, int i, const char *name)
+static td_status add_post_input(void *ctx, int i, const char *name)
 {
     importer *im = ctx;
     char output[24];
@@ -590,20 +590,20 @@ static td_status leave(void *ctx, int i, const char *name)
         return td_error(TD_EUNSUPPORTED,
                         "'%s': '%s' is read after the network, which does not produce it", im->what,
                         name);
-    td_onnx_behind_name(i, output);
+    td_onnx_post_input_name(i, output);
     td_output(im->b, output, v);
     return TD_OK;
 }
 
 /* are all remaining nodes post-processing?  If not, an unknown operator is an error */
-static td_status get_behind(importer *im, size_t first)
+static td_status get_post_processing(importer *im, size_t first)
 {
     for (size_t i = first; i < im->m->n_nodes; i++) {
         im->node = &im->m->nodes[i];
         if (!td_onnx_eval_knows(im->node))
             return refuse(im, "an unsupported operator");
     }
-    return td_onnx_each_behind(im->m, first, leave, im);
+    return td_onnx_each_post_input(im->m, first, add_post_input, im);
 }
 
 /* --- preparation of images ------------------------------------------------------------------ */
@@ -676,14 +676,15 @@ static td_status get_all(importer *im, const char *const *also, td_onnx_graph *o
 {
     TD_TRY(index_names(im));
     TD_TRY(get_images(im, out));
-    out->behind = out->n_prepared;
-    for (; out->behind < im->m->n_nodes && is_of_a_graph(&im->m->nodes[out->behind]); out->behind++)
-        TD_TRY(get_node(im, &im->m->nodes[out->behind]));
-    TD_TRY(get_behind(im, out->behind));
+    out->first_post = out->n_prepared;
+    for (; out->first_post < im->m->n_nodes && is_of_a_graph(&im->m->nodes[out->first_post]);
+         out->first_post++)
+        TD_TRY(get_node(im, &im->m->nodes[out->first_post]));
+    TD_TRY(get_post_processing(im, out->first_post));
     for (size_t i = 0; i < im->m->outputs.n; i++) {
         const char *name = im->m->outputs.at[i].name;
         td_value *v = td_map_get(&im->values, name);
-        if (!v && out->behind < im->m->n_nodes)
+        if (!v && out->first_post < im->m->n_nodes)
             continue; /* a result of post-processing */
         if (!v)
             return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);

@@ -416,10 +416,10 @@ static bool same_detections(const detections *d, int i, const td_detection *own,
    NonMaxSuppression does not do.  Untrained weights give such boxes */
 static bool is_comparable(const job *j, const td_rect *boxes)
 {
-    bool is_sound = true;
-    for (int r = 0; r < j->anchors->n && is_sound; r++)
-        is_sound = td_rect_area(boxes[r]) > 0 && isfinite(td_rect_area(boxes[r]));
-    return is_sound || j->anchors->kind != TD_DETECTOR_SSD300;
+    bool is_valid = true;
+    for (int r = 0; r < j->anchors->n && is_valid; r++)
+        is_valid = td_rect_area(boxes[r]) > 0 && isfinite(td_rect_area(boxes[r]));
+    return is_valid || j->anchors->kind != TD_DETECTOR_SSD300;
 }
 
 static td_status compare_image(const job *j, td_nms *nms, const detections *d, int i,

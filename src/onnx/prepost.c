@@ -94,8 +94,8 @@ td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out)
 
 /* --- post-processing -------------------------------------------------------------------------- */
 
-td_status td_onnx_each_behind(const td_onnx *m, size_t first,
-                              td_status (*use)(void *ctx, int i, const char *name), void *ctx)
+td_status td_onnx_each_post_input(const td_onnx *m, size_t first,
+                                  td_status (*use)(void *ctx, int i, const char *name), void *ctx)
 {
     td_map known = { 0 };
     td_status st = TD_OK;
@@ -118,9 +118,9 @@ td_status td_onnx_each_behind(const td_onnx *m, size_t first,
     return st;
 }
 
-void td_onnx_behind_name(int i, char out[24])
+void td_onnx_post_input_name(int i, char out[24])
 {
-    snprintf(out, 24, "behind.%d", i);
+    snprintf(out, 24, "post_input.%d", i);
 }
 
 typedef struct {
@@ -128,12 +128,12 @@ typedef struct {
     const td_program *p;
 } reading;
 
-static td_status take_over(void *ctx, int i, const char *name)
+static td_status set_post_input(void *ctx, int i, const char *name)
 {
     const reading *r = ctx;
     char output[24];
     td_type t;
-    td_onnx_behind_name(i, output);
+    td_onnx_post_input_name(i, output);
     const void *data = td_program_output(r->p, output, &t);
     if (!data)
         return td_error(TD_EARG, "the program has no output '%s'", output);
@@ -148,9 +148,9 @@ td_status td_onnx_finish(const td_onnx_graph *g, const char *what, const td_prog
     reading r = { .p = p };
     *out = NULL;
     TD_TRY(td_onnx_eval_new(g->model, what, g->batch, &r.e));
-    td_status st = td_onnx_each_behind(g->model, g->behind, take_over, &r);
+    td_status st = td_onnx_each_post_input(g->model, g->first_post, set_post_input, &r);
     if (st == TD_OK)
-        st = td_onnx_eval_run(r.e, g->behind);
+        st = td_onnx_eval_run(r.e, g->first_post);
     if (st == TD_OK)
         *out = r.e;
     else

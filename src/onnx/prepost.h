@@ -18,11 +18,11 @@ bool td_onnx_is_preparation(const td_onnx *m, const td_onnx_node *n, td_type *t)
  * Call `use` for each value that the nodes from `first` on read but do not produce; i counts them.
  * Stops if `use` fails.
  */
-td_status td_onnx_each_behind(const td_onnx *m, size_t first,
-                              td_status (*use)(void *ctx, int i, const char *name),
-                              void *ctx) TD_CHECKED;
+td_status td_onnx_each_post_input(const td_onnx *m, size_t first,
+                                  td_status (*use)(void *ctx, int i, const char *name),
+                                  void *ctx) TD_CHECKED;
 
 /** The name of value i of these as an output of the graph. */
-void td_onnx_behind_name(int i, char out[24]);
+void td_onnx_post_input_name(int i, char out[24]);
 
 #endif

@@ -203,7 +203,7 @@ bool td_field_is_default(const td_field *f, const void *base);
  * Was the option given on the command line, even with its default value, or is its value not the
  * default?  An option in a config file does not count as given: --print-config lists every option.
  */
-bool td_field_is_asked(const td_field *fields, const td_field *f, const void *base);
+bool td_field_is_given(const td_field *fields, const td_field *f, const void *base);
 
 bool td_fields_equal(const td_field *fields, const void *a, const void *b);
 

@@ -60,7 +60,7 @@ bool td_options_given_on_line(const td_field *fields, const void *opts, const ch
     return f && given && has_bit(given->line, f - fields);
 }
 
-bool td_field_is_asked(const td_field *fields, const td_field *f, const void *base)
+bool td_field_is_given(const td_field *fields, const td_field *f, const void *base)
 {
     const td_given *given = bits_of(fields, base);
     return td_field_has_member(f) &&

@@ -166,11 +166,11 @@ static size_t common_letters(const char *a, const char *b)
 typedef struct {
     size_t n_common;
     int distance;
-} likeness;
+} similarity;
 
 /* false: not similar.  Similar also if one is a prefix of the other: the word of the name (in
    config files, which do not accept prefixes), or the name of the word: --lrate, --lr */
-static bool is_like(const char *word, const char *name, likeness *out)
+static bool is_similar(const char *word, const char *name, similarity *out)
 {
     bool is_near = td_name_is_near(word, name, &out->distance);
     out->n_common = common_letters(word, name);
@@ -181,7 +181,7 @@ static bool is_like(const char *word, const char *name, likeness *out)
     return is_near || (strlen(name) > 1 && !name[out->n_common]);
 }
 
-static bool is_liker(const likeness *a, const likeness *b)
+static bool is_more_similar(const similarity *a, const similarity *b)
 {
     return a->n_common != b->n_common ? a->n_common > b->n_common : a->distance < b->distance;
 }
@@ -191,14 +191,14 @@ td_status td_option_unknown(const td_field_group *groups, const char *word, bool
     walk w = { .group = groups };
     char best_word[WORD_BYTES] = "", full[WORD_BYTES];
     const char *bare = word + strspn(word, "-");
-    likeness best = { 0, INT_MAX }, now;
+    similarity best = { 0, INT_MAX }, now;
     size_t n;
     for (const char *s; (s = next_spelling(&w, &n));)
         for (int is_negated = 0; is_negated <= (w.field->kind == TD_KIND_BOOL); is_negated++) {
             td_option_spell(s, n, is_negated, full);
             if (is_short(n) || w.field->kind == TD_KIND_REFUSED)
                 continue;
-            if (is_like(bare, full + 2, &now) && is_liker(&now, &best)) {
+            if (is_similar(bare, full + 2, &now) && is_more_similar(&now, &best)) {
                 best = now;
                 snprintf(best_word, sizeof best_word, "%s", dashes ? full : full + 2);
             }

@@ -53,7 +53,7 @@ struct td_amp_stats {
 /* bits: what depends on a node */
 enum { FOR_LOSS = 1, FOR_UPDATE = 2 };
 
-static void ask(uint8_t *wanted, const td_value *v, unsigned what)
+static void mark_producer(uint8_t *wanted, const td_value *v, unsigned what)
 {
     wanted[v->producer->id] = (uint8_t)(wanted[v->producer->id] | what);
 }
@@ -63,15 +63,15 @@ static void mark_wanted(const td_graph *g, uint8_t *wanted, const char **of)
 {
     for (int i = 0; i < g->n_outputs; i++)
         if (strcmp(g->outputs[i].name, TD_OUTPUT_FINITE) != 0)
-            ask(wanted, g->outputs[i].value, FOR_LOSS);
+            mark_producer(wanted, g->outputs[i].value, FOR_LOSS);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];
         if (td_op_is_update(n->op)) {
-            ask(wanted, n->in[2], FOR_UPDATE);
+            mark_producer(wanted, n->in[2], FOR_UPDATE);
             of[n->in[2]->id] = n->in[0]->name;
         }
         for (int k = 0; k < n->n_in; k++)
-            ask(wanted, n->in[k], wanted[i]);
+            mark_producer(wanted, n->in[k], wanted[i]);
     }
 }
 

@@ -26,7 +26,7 @@ enum {
 };
 
 /* figures of the last STEPS steps, unordered */
-enum { STEP, KERNELS, EXECUTOR, SHARE, WAIT, FIGURES };
+enum { STEP, KERNELS, EXECUTOR, EXECUTOR_SHARE, WAIT, FIGURES };
 
 struct td_profile {
     td_program *program;
@@ -154,7 +154,7 @@ void td_profile_step(td_profile *pr, double wait_s)
     pr->figures[STEP][at] = step_s;
     pr->figures[KERNELS][at] = kernels_s;
     pr->figures[EXECUTOR][at] = step_s - kernels_s;
-    pr->figures[SHARE][at] = step_s > 0 ? (step_s - kernels_s) / step_s : 0;
+    pr->figures[EXECUTOR_SHARE][at] = step_s > 0 ? (step_s - kernels_s) / step_s : 0;
     pr->figures[WAIT][at] = wait_s;
     pr->step_s += step_s;
     pr->n_steps++;
@@ -316,7 +316,7 @@ static double mean_ms(const td_profile *pr, double seconds)
     return pr->n_steps ? seconds / (double)pr->n_steps * 1e3 : 0;
 }
 
-/* in seconds; SHARE is a ratio */
+/* in seconds; EXECUTOR_SHARE is a ratio */
 static double median(td_profile *pr, int figure)
 {
     const int64_t n = pr->n_steps < STEPS ? pr->n_steps : STEPS;
@@ -399,7 +399,7 @@ static void whole_text(td_profile *pr, td_text *out)
     td_text_add(out, "step        %12.3f ms\n", step * 1e3);
     td_text_add(out, "kernels     %12.3f ms\n", median(pr, KERNELS) * 1e3);
     td_text_add(out, "executor    %12.3f ms %7.3f %%   the step less its kernels\n",
-                median(pr, EXECUTOR) * 1e3, median(pr, SHARE) * 100);
+                median(pr, EXECUTOR) * 1e3, median(pr, EXECUTOR_SHARE) * 100);
     if (bound > 0)
         td_text_add(
             out,
@@ -468,7 +468,7 @@ void td_profile_json(td_profile *pr, td_text *out)
     td_json_add(out, "step_ms", step * 1e3);
     td_json_add(out, "kernels_ms", median(pr, KERNELS) * 1e3);
     td_json_add(out, "executor_ms", median(pr, EXECUTOR) * 1e3);
-    td_json_add(out, "executor_share", median(pr, SHARE));
+    td_json_add(out, "executor_share", median(pr, EXECUTOR_SHARE));
     add_known(out, "wait_ms", median(pr, WAIT) * 1e3);
     add_known(out, "bound_ms", bound > 0 ? bound * 1e3 : -1);
     add_known(out, "bound_share", rate(bound, step));

@@ -103,10 +103,10 @@ static void apply_edit(const char **option, const char *const edit[2], const cha
 
 /* was the option given on the command line, even with its default value?  It overrides the
    environment */
-static bool is_asked(const td_amp_opts *o, const char *name)
+static bool is_given(const td_amp_opts *o, const char *name)
 {
     const td_field *fields = td_amp_fields();
-    return td_field_is_asked(fields, td_field_find(fields, name), o);
+    return td_field_is_given(fields, td_field_find(fields, name), o);
 }
 
 static td_status apply_environment(td_amp_opts *o)
@@ -119,9 +119,9 @@ static td_status apply_environment(td_amp_opts *o)
                        : e.half == TD_DT_BF16 ? TD_PRECISION_BF16
                                               : TD_PRECISION_DEFAULT;
     }
-    if (e.has_level && !is_asked(o, "amp_level"))
+    if (e.has_level && !is_given(o, "amp_level"))
         o->level = e.level;
-    if (e.has_rule && !is_asked(o, "amp_rule"))
+    if (e.has_rule && !is_given(o, "amp_rule"))
         o->rule = e.rule;
     if (!o->log_path)
         o->log_path = e.log_path;

@@ -121,10 +121,10 @@ static td_status check_name(const char *name)
         name);
 }
 
-static bool is_asked(const td_serve_opts *o, const char *name)
+static bool is_given(const td_serve_opts *o, const char *name)
 {
     const td_field *fields = td_serve_fields();
-    return td_field_is_asked(fields, td_field_find(fields, name), o);
+    return td_field_is_given(fields, td_field_find(fields, name), o);
 }
 
 /* TD_EUSAGE if an option for the other kind of network was given: it would have no effect */
@@ -134,8 +134,8 @@ static td_status check_kind(const td_serve_opts *o, bool is_detector)
     const char *const limit = td_box_limit_set(&o->boxes, room);
     const td_network_option rows[] = { { true, limit != NULL, limit },
                                        { true, o->only != NULL, "--only" },
-                                       { false, is_asked(o, "topk"), "--top" },
-                                       { false, is_asked(o, "interpolation"), "--interpolation" } };
+                                       { false, is_given(o, "topk"), "--top" },
+                                       { false, is_given(o, "interpolation"), "--interpolation" } };
     return td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, o->weights);
 }
 

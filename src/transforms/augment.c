@@ -100,8 +100,8 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
  * no pixel outside the crop is read, like in PIL, which crops before it resizes.  At a smaller
  * scale the crop has fractional edges, and the pixels at the edges contribute.
  */
-static td_status cut_and_size(td_transformer *w, const td_transform *t, td_box crop,
-                              const td_decoded *at)
+static td_status crop_and_resize(td_transformer *w, const td_transform *t, td_box crop,
+                                 const td_decoded *at)
 {
     double s = at->scale;
     double x0 = (crop.x - at->covers.x) / s, x1 = x0 + crop.width / s;
@@ -218,7 +218,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, &at));
     if (is_legacy(t))
         return size_crop_legacy(w, t, crop, &at, flip, dst);
-    TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : cut_and_size(w, t, crop, &at));
+    TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : crop_and_resize(w, t, crop, &at));
     if (t->is_autoaugmented) {
         if (flip)
             td_image_flip(&w->sized);
@@ -230,7 +230,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
 }
 
 /* resizes the whole image, then crops: torchvision's order of rounding */
-static td_status size_and_cut(td_transformer *w, const td_transform *t, int width, int height)
+static td_status resize_and_crop(td_transformer *w, const td_transform *t, int width, int height)
 {
     const td_image *sized = &w->decoded;
     if (width != sized->width || height != sized->height) {
@@ -242,7 +242,7 @@ static td_status size_and_cut(td_transformer *w, const td_transform *t, int widt
 }
 
 /* the same, if the resized image would be huge: resizes only the crop */
-static td_status size_the_cut(td_transformer *w, const td_transform *t, int width, int height)
+static td_status resize_crop(td_transformer *w, const td_transform *t, int width, int height)
 {
     td_box crop = td_centre_crop(t->rules, width, height, t->size);
     double sx = (double)w->decoded.width / width, sy = (double)w->decoded.height / height;
@@ -272,9 +272,9 @@ static td_status eval_row(td_transformer *w, const td_transform *t, const void *
     if (t->is_point)
         TD_TRY(td_image_sample(&w->taps, &w->decoded, &s, t->filter, &w->cut));
     else if ((int64_t)width * height <= SIZED_PIXELS_MAX)
-        TD_TRY(size_and_cut(w, t, width, height));
+        TD_TRY(resize_and_crop(w, t, width, height));
     else
-        TD_TRY(size_the_cut(w, t, width, height));
+        TD_TRY(resize_crop(w, t, width, height));
     td_image_normalise_by(&w->cut, norm_of(t), false, dst);
     return TD_OK;
 }

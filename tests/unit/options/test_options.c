@@ -720,10 +720,10 @@ static void given_options_are_known(void **state)
     assert_int_equal(td_options_set(tables, "topk", "5", &arena), TD_OK);
     assert_true(td_options_given(fields, &o, "topk"));
     assert_false(td_options_given_on_line(fields, &o, "topk"));
-    assert_false(td_field_is_asked(fields, &fields[2], &o));
+    assert_false(td_field_is_given(fields, &fields[2], &o));
     assert_int_equal(td_options_parse(tables, 2, line, args, &n_args, &arena), TD_OK);
     assert_true(td_options_given_on_line(fields, &o, "arch"));
-    assert_true(td_field_is_asked(fields, &fields[1], &o));
+    assert_true(td_field_is_given(fields, &fields[1], &o));
     td_options_unmark(fields, &o, "topk");
     assert_false(td_options_given(fields, &o, "topk"));
     td_fields_default(fields, &o);
