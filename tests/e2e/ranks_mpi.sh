@@ -55,6 +55,25 @@ gone() {
     done
 }
 
+# bound LIST: ranks have logged these processors, "rank 0: processors 0; rank 1: ..."
+bound() {
+    found=$(sed -n 's/^ranks: \(rank [0-9]*: processors .*\)/\1/p' err | sort | tr '\n' ';')
+    [ "$found" = "$1" ] || complain "ranks are bound to '$found', wanted '$1'"
+}
+
+# launch_cpus MODE: what `launch` binds two ranks to, in ./cpus
+launch_cpus() {
+    "$TANDEM" launch --log debug --nproc 2 --cpu-affinity "$1" train nowhere >out 2>err </dev/null
+    sed -n 's/^launch: \(rank [0-9]*: processors .*\)/\1/p' err | sort | tr '\n' ';' >cpus
+}
+
+# do ranks without binding have all processors of this machine?  If there are several: the first of them
+is_whole=1 one_cpu=
+[ "$(env -u OMP_NUM_THREADS nproc)" = "$(getconf _NPROCESSORS_ONLN)" ] || is_whole=0
+if [ "$(getconf _NPROCESSORS_ONLN)" -gt 1 ] && command -v taskset >/dev/null 2>&1; then
+    one_cpu=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+fi
+
 drawn set --classes 4 --train 96 --val 23
 plain_model plain.td 32 16 32 1 0.1
 small_model small.td 32 4
@@ -139,6 +158,31 @@ for mpi in $mpis; do
     printf '# one\n localhost slots=3 # here\n' >list
     expect 0 launch --mpirun mpirun.$mpi --hostfile list train set $all -b 8 --final-weights mpi.safetensors
     same one.3 mpi.safetensors
+
+    # --- processors: those of `launch`, unless mpirun or another program has bound the ranks ---------------
+    launch_cpus socket && wanted_cpus=$(cat cpus)
+    launch_cpus auto && auto_cpus=$(cat cpus)
+    [ $is_whole = 1 ] && [ -z "$wanted_cpus" ] && complain "launch binds nothing"
+    last="mpirun.$mpi --bind-to none, --gpu-affinity socket"
+    mpirun.$mpi -np 2 --bind-to none "$TANDEM" train nowhere $all --log debug --gpu-affinity socket >out 2>err </dev/null
+    [ $is_whole = 0 ] || bound "$wanted_cpus"
+    [ $is_whole = 1 ] || warning_names 'already bound'
+    last="mpirun.$mpi --bind-to none"
+    mpirun.$mpi -np 2 --bind-to none "$TANDEM" train nowhere $all --log debug >out 2>err </dev/null
+    [ $is_whole = 0 ] || bound "$auto_cpus"
+    last="launch --hosts --cpu-affinity socket, mpirun.$mpi"
+    "$TANDEM" launch --mpirun mpirun.$mpi --hosts localhost --nproc 2 --cpu-affinity socket train nowhere $all --log debug >out 2>err </dev/null
+    [ $is_whole = 0 ] || bound "$wanted_cpus"
+    "$TANDEM" launch --mpirun mpirun.$mpi --hosts localhost --nproc 2 --cpu-affinity none train nowhere $all --log debug >out 2>err </dev/null
+    bound ""
+    if [ -n "$one_cpu" ]; then
+        last="mpirun.$mpi, ranks that are bound to processor $one_cpu"
+        mpirun.$mpi -np 2 --bind-to none taskset -c "$one_cpu" "$TANDEM" train nowhere $all --log debug >out 2>err </dev/null
+        bound ""
+        grep -q '^tandem: warning: ranks' err && complain "a warning by default"
+        mpirun.$mpi -np 2 --bind-to none taskset -c "$one_cpu" "$TANDEM" train nowhere $all --gpu-affinity socket >out 2>err </dev/null
+        warning_names 'already bound'
+    fi
 
     # --- the end ------------------------------------------------------------------------------------
     mpi 1 2 train nowhere $all
