@@ -3,6 +3,7 @@
  */
 #include "comm/rank_env.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +74,56 @@ static td_status detect_open_mpi(const environment *e, td_rank_place *out)
     return read_locals(e, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", out);
 }
 
+/* the count on node `node` of "2(x3),1": two on each of three nodes, one on the fourth; 0: none */
+static int tasks_on_node(const char *list, int node)
+{
+    for (const char *s = list; *s;) {
+        char *end;
+        long times = 1;
+        const long count = strtol(s, &end, 10);
+        if (end == s || count < 1 || count > SIZE_MAX_RANKS)
+            return 0;
+        if (end[0] == '(' && end[1] == 'x') {
+            s = end + 2;
+            times = strtol(s, &end, 10);
+            if (end == s || *end != ')' || times < 1 || times > SIZE_MAX_RANKS)
+                return 0;
+            end++;
+        }
+        if (*end && *end != ',')
+            return 0;
+        if (node < times)
+            return (int)count;
+        node -= (int)times;
+        s = end + (*end == ',');
+    }
+    return 0;
+}
+
+/*
+ * The place on this machine of a rank that is a task of srun.  The tasks are not the ranks where an
+ * mpirun has started its helpers by srun.
+ */
+static td_status read_slurm_locals(const environment *e, td_rank_place *out)
+{
+    int n_tasks = 0, node = -1;
+    TD_TRY(maybe_int(e, "SLURM_STEP_NUM_TASKS", 1, INT_MAX, &n_tasks));
+    if (n_tasks != out->size || out->local_size > 0)
+        return TD_OK;
+    TD_TRY(maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank));
+    TD_TRY(maybe_int(e, "SLURM_NODEID", 0, INT_MAX, &node));
+    const char *list = value_of(e, "SLURM_STEP_TASKS_PER_NODE");
+    if (list && node >= 0)
+        out->local_size = tasks_on_node(list, node);
+    return TD_OK;
+}
+
 static td_status detect_mpich(const environment *e, td_rank_place *out)
 {
     out->by = TD_RANKS_MPICH;
     TD_TRY(read_pair(e, "PMI_RANK", "PMI_SIZE", out));
     TD_TRY(read_locals(e, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", out));
-    return maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank);
+    return read_slurm_locals(e, out);
 }
 
 /* tasks of srun: the MPI that started them shows in the variables of its process manager */
@@ -87,7 +132,7 @@ static td_status detect_slurm(const environment *e, td_rank_place *out)
     TD_TRY(read_pair(e, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", out));
     if (out->size == 1)
         return TD_OK;
-    TD_TRY(maybe_int(e, "SLURM_LOCALID", 0, SIZE_MAX_RANKS - 1, &out->local_rank));
+    TD_TRY(read_slurm_locals(e, out));
     out->by = value_of(e, "PMIX_RANK") ? TD_RANKS_PMIX : TD_RANKS_MPICH;
     if (!value_of(e, "PMIX_RANK") && !value_of(e, "PMI_FD"))
         return td_error(TD_EUSAGE,

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -96,6 +97,41 @@ static void srun_is_understood(void **state)
                  "--mpi=pmix");
 }
 
+/* the local rank and size of task 5 of 16, on node `node` of a list of tasks */
+static void expect_locals(const char *node, const char *list, int rank, int size)
+{
+    char at[64], tasks[64];
+    td_rank_place p;
+    snprintf(at, sizeof at, "SLURM_NODEID=%s", node);
+    snprintf(tasks, sizeof tasks, "SLURM_STEP_TASKS_PER_NODE=%s", list);
+    expect_ok(detect(ENV("SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=16", "SLURM_LOCALID=1",
+                         "PMIX_RANK=5", at, tasks),
+                     &p));
+    assert_int_equal(p.local_rank, rank);
+    assert_int_equal(p.local_size, size);
+}
+
+static void tasks_of_a_node_are_counted(void **state)
+{
+    (void)state;
+    td_rank_place p;
+    expect_locals("0", "16", 1, 16);
+    expect_locals("2", "2(x3),10", 1, 2);
+    expect_locals("3", "2(x3),10", 1, 10);
+    expect_locals("4", "2(x3),10", 1, 0);
+    static const char *const odd[] = { "x",     "-2", "2(x",    "2(x0),3",    "2(y3)",
+                                       "0(x3)", "2;", "2(x3)4", "99999999999" };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        expect_locals("1", odd[i], 1, 0);
+    /* mpirun has started helpers by srun: the place is mpirun's, not the helper's */
+    expect_ok(detect(ENV("PMI_RANK=5", "PMI_SIZE=8", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=4",
+                         "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0",
+                         "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)"),
+                     &p));
+    assert_int_equal(p.local_rank, 1);
+    assert_int_equal(p.local_size, 4);
+}
+
 static void alone_without_or_with_one(void **state)
 {
     (void)state;
@@ -139,6 +175,7 @@ int main(void)
         cmocka_unit_test(launch_is_understood),
         cmocka_unit_test(mpirun_is_understood),
         cmocka_unit_test(srun_is_understood),
+        cmocka_unit_test(tasks_of_a_node_are_counted),
         cmocka_unit_test(alone_without_or_with_one),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(ranks_without_a_transport_are_refused),
