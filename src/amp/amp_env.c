@@ -45,12 +45,12 @@ static td_amp_switch tf_switch(const source *s, const char *name)
     static const char *const words[] = { "0", "false", "1", "true" };
     const char *v = value(s, name);
     int i = v ? word_index(words, 4, v) : -1;
-    return i < 0 ? TD_AMP_UNSAID : i < 2 ? TD_AMP_OFF : TD_AMP_ON;
+    return i < 0 ? TD_AMP_UNSET : i < 2 ? TD_AMP_OFF : TD_AMP_ON;
 }
 
-static td_amp_switch first_said(td_amp_switch a, td_amp_switch b)
+static td_amp_switch first_set(td_amp_switch a, td_amp_switch b)
 {
-    return a != TD_AMP_UNSAID ? a : b;
+    return a != TD_AMP_UNSET ? a : b;
 }
 
 static td_status read_amp(const source *s, td_amp_env *e)
@@ -58,8 +58,8 @@ static td_status read_amp(const source *s, td_amp_env *e)
     static const char *const words[] = { "0", "1", "bf16", "fp16" };
     static const td_dtype half[] = { TD_DT_NONE, TD_DT_NONE, TD_DT_BF16, TD_DT_F16 };
     td_amp_switch both = tf_switch(s, "TF_ENABLE_AUTO_MIXED_PRECISION");
-    e->amp = first_said(tf_switch(s, "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE"), both);
-    e->loss_scaling = first_said(tf_switch(s, "TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING"), both);
+    e->amp = first_set(tf_switch(s, "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE"), both);
+    e->loss_scaling = first_set(tf_switch(s, "TF_ENABLE_AUTO_MIXED_PRECISION_LOSS_SCALING"), both);
     e->emulate = tf_switch(s, TF "EMULATE_FP16");
     e->half = TD_DT_NONE;
     const char *v = value(s, "TANDEM_AMP");
@@ -153,7 +153,7 @@ static void read_edits(const source *s, td_amp_env *e)
 td_status td_amp_env_read(td_amp_getenv get, void *ctx, td_amp_env *out)
 {
     source s = { .get = get ? get : process_value, .ctx = ctx };
-    td_amp_env e = { .amp = TD_AMP_UNSAID };
+    td_amp_env e = { .amp = TD_AMP_UNSET };
     *out = e;
     TD_TRY(read_amp(&s, &e));
     TD_TRY(read_level(&s, &e));

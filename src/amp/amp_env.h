@@ -38,7 +38,7 @@
 #include "amp/amp_lists.h"
 #include "tandem/types.h"
 
-typedef enum { TD_AMP_UNSAID, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
+typedef enum { TD_AMP_UNSET, TD_AMP_OFF, TD_AMP_ON } td_amp_switch;
 
 /* All zero: no variable is set.  Texts point into the environment, and are valid until it is
    changed. */

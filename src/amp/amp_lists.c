@@ -100,7 +100,7 @@ static td_status put_text(td_amp_lists *ls, list *l, const char *name)
     return copy ? put(l, copy) : TD_ENOMEM;
 }
 
-static void take_out(list *l, const char *name)
+static void remove_name(list *l, const char *name)
 {
     size_t i = find(l, name);
     if (i < l->n)
@@ -144,7 +144,7 @@ static td_status edit(td_amp_lists *ls, list *l, const char *texts, bool is_add,
         if (is_add)
             TD_OUT(put_text(ls, l, full));
         else
-            take_out(l, full);
+            remove_name(l, full);
     }
 out:
     td_free(name);

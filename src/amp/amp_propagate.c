@@ -20,7 +20,7 @@
 
 /* --- type propagation ------------------------------------------------------------------------- */
 
-static void paint(td_amp_propagation *p, int v, char letter, td_amp_step step, int source)
+static void mark_vertex(td_amp_propagation *p, int v, char letter, td_amp_step step, int source)
 {
     p->r->colour[v] = letter;
     p->r->step[v] = step;
@@ -32,7 +32,7 @@ static void allow(td_amp_propagation *p, int v, char letter, td_amp_step step, i
     if (p->bits[v] & BIT_ALLOWED)
         return;
     p->bits[v] |= BIT_ALLOWED;
-    paint(p, v, letter, step, source);
+    mark_vertex(p, v, letter, step, source);
 }
 
 static void deny(td_amp_propagation *p, int v, td_amp_step step, int source)
@@ -40,7 +40,7 @@ static void deny(td_amp_propagation *p, int v, td_amp_step step, int source)
     if ((p->bits[v] & (BIT_DENIED | BIT_ALLOWED)) == BIT_DENIED)
         return;
     p->bits[v] = (p->bits[v] & ~(uint32_t)BIT_ALLOWED) | BIT_DENIED;
-    paint(p, v, 'D', step, source);
+    mark_vertex(p, v, 'D', step, source);
 }
 
 static void revert(td_amp_propagation *p, int v, td_amp_step step, int source)
@@ -48,7 +48,7 @@ static void revert(td_amp_propagation *p, int v, td_amp_step step, int source)
     if (!(p->bits[v] & BIT_ALLOWED))
         return;
     p->bits[v] &= ~(uint32_t)BIT_ALLOWED;
-    paint(p, v, (char)tolower((unsigned char)p->r->colour[v]), step, source);
+    mark_vertex(p, v, (char)tolower((unsigned char)p->r->colour[v]), step, source);
 }
 
 /* --- floods ----------------------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ typedef struct {
     td_amp_step step;
 } flood;
 
-static void arrive(td_amp_propagation *p, const flood *f, int v, int root)
+static void apply_flood(td_amp_propagation *p, const flood *f, int v, int root)
 {
     if (f->letter == 'D')
         deny(p, v, f->step, v == root ? -1 : root);
@@ -74,7 +74,7 @@ static int enter(td_amp_propagation *p, const flood *f, int v, int root, int n_s
 {
     if ((p->bits[v] & f->need) != f->need || (p->bits[v] & (f->avoid | f->set)))
         return n_stack;
-    arrive(p, f, v, root);
+    apply_flood(p, f, v, root);
     p->stack[n_stack] = v;
     return n_stack + 1;
 }
@@ -82,7 +82,7 @@ static int enter(td_amp_propagation *p, const flood *f, int v, int root, int n_s
 static void flood_from(td_amp_propagation *p, const flood *f, int root)
 {
     int n = 1;
-    arrive(p, f, root, root);
+    apply_flood(p, f, root, root);
     p->stack[0] = root;
     while (n > 0) {
         int v = p->stack[--n];

@@ -34,7 +34,7 @@ static bool send_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-static _Noreturn void be_child(int fd, td_status (*work)(void *ctx, td_text *out), void *ctx)
+static _Noreturn void run_child(int fd, td_status (*work)(void *ctx, td_text *out), void *ctx)
 {
     td_text text = { 0 };
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* end when the parent ends */
@@ -117,7 +117,7 @@ td_status td_child_run(td_status (*work)(void *ctx, td_text *out), void *ctx, td
     }
     if (pid == 0) {
         close(fd[0]);
-        be_child(fd[1], work, ctx);
+        run_child(fd[1], work, ctx);
     }
     close(fd[1]);
     td_status read_st = receive(fd[0], pid, &answer);

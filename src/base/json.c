@@ -68,15 +68,15 @@ static void *allocate(size_t bytes)
     return p;
 }
 
-static void leave_to_the_arena(void *p)
+static void free_unless_pooled(void *p)
 {
     if (!pool)
         td_system_free(p);
 }
 
-static void use_our_memory(void)
+static void set_allocators(void)
 {
-    json_set_alloc_funcs(allocate, leave_to_the_arena);
+    json_set_alloc_funcs(allocate, free_unless_pooled);
 }
 
 /* Only brackets outside strings count; jansson reports all other errors. */
@@ -111,7 +111,7 @@ static td_status load(const char *text, size_t n, const char *what, td_arena *a,
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     json_error_t err = { 0 };
-    pthread_once(&once, use_our_memory);
+    pthread_once(&once, set_allocators);
     pool = a;
     is_out_of_memory = false;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &err);

@@ -82,7 +82,7 @@ static void each_group(const char *file, void (*seen)(const char *text, void *ct
 }
 
 /* "200000 100000": processor time in microseconds per period; "max 100000": unlimited */
-static void see_cpu_quota(const char *text, void *ctx)
+static void lower_to_quota(const char *text, void *ctx)
 {
     int64_t *count = ctx;
     long long quota, period;
@@ -93,7 +93,7 @@ static void see_cpu_quota(const char *text, void *ctx)
         *count = allowed;
 }
 
-static void see_memory_limit(const char *text, void *ctx)
+static void lower_to_limit(const char *text, void *ctx)
 {
     int64_t *bytes = ctx;
     long long limit;
@@ -121,7 +121,7 @@ static int64_t affinity_count(void)
 int td_cpu_count(void)
 {
     int64_t count = affinity_count();
-    each_group("cpu.max", see_cpu_quota, &count);
+    each_group("cpu.max", lower_to_quota, &count);
     return (int)count;
 }
 
@@ -166,7 +166,7 @@ const char *td_cpu_isa(void)
 int64_t td_memory_total_bytes(void)
 {
     int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    each_group("memory.max", see_memory_limit, &bytes);
+    each_group("memory.max", lower_to_limit, &bytes);
     return bytes;
 }
 

@@ -21,7 +21,7 @@ typedef struct {
     char name[NAME_BYTES];
 } start;
 
-static void *enter(void *arg)
+static void *thread_main(void *arg)
 {
     start s = *(start *)arg;
     td_free(arg);
@@ -43,7 +43,7 @@ td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *), v
     sigset_t all, before; /* the new thread inherits the mask */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&t->id, NULL, enter, s);
+    int failed = pthread_create(&t->id, NULL, thread_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
         td_free(s);
@@ -128,7 +128,7 @@ bool td_queue_push(td_queue *q, void *item)
 }
 
 /* the oldest item or NULL; the lock is held */
-static void *take(td_queue *q)
+static void *pop_locked(td_queue *q)
 {
     if (q->n == 0)
         return NULL;
@@ -144,7 +144,7 @@ void *td_queue_pop(td_queue *q)
     pthread_mutex_lock(&q->lock);
     while (q->n == 0 && !q->is_closed)
         pthread_cond_wait(&q->not_empty, &q->lock);
-    void *item = take(q);
+    void *item = pop_locked(q);
     pthread_mutex_unlock(&q->lock);
     return item;
 }
@@ -152,7 +152,7 @@ void *td_queue_pop(td_queue *q)
 void *td_queue_try_pop(td_queue *q)
 {
     pthread_mutex_lock(&q->lock);
-    void *item = take(q);
+    void *item = pop_locked(q);
     pthread_mutex_unlock(&q->lock);
     return item;
 }
@@ -164,7 +164,7 @@ void *td_queue_pop_until(td_queue *q, int64_t until_ns)
     pthread_mutex_lock(&q->lock);
     while (q->n == 0 && !q->is_closed && failed == 0)
         failed = pthread_cond_clockwait(&q->not_empty, &q->lock, CLOCK_MONOTONIC, &until);
-    void *item = take(q);
+    void *item = pop_locked(q);
     pthread_mutex_unlock(&q->lock);
     return item;
 }

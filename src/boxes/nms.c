@@ -114,7 +114,7 @@ static uint32_t key_place(uint64_t key)
     return ~(uint32_t)key;
 }
 
-static void sink(uint64_t *heap, size_t n, size_t i)
+static void sift_down(uint64_t *heap, size_t n, size_t i)
 {
     const uint64_t key = heap[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -129,7 +129,7 @@ static void sink(uint64_t *heap, size_t n, size_t i)
 static void heap_build(td_nms *m)
 {
     for (size_t i = m->n_heap / 2; i-- > 0;)
-        sink(m->heap, m->n_heap, i);
+        sift_down(m->heap, m->n_heap, i);
 }
 
 static uint64_t heap_pop(td_nms *m)
@@ -137,7 +137,7 @@ static uint64_t heap_pop(td_nms *m)
     const uint64_t top = m->heap[0];
     m->heap[0] = m->heap[--m->n_heap];
     if (m->n_heap > 0)
-        sink(m->heap, m->n_heap, 0);
+        sift_down(m->heap, m->n_heap, 0);
     return top;
 }
 
@@ -180,7 +180,7 @@ static bool is_suppressed(const td_nms *m, const class_state *c, td_rect box)
     return false;
 }
 
-static td_status keep(td_nms *m, class_state *c, td_rect box)
+static td_status add_kept_box(td_nms *m, class_state *c, td_rect box)
 {
     if (m->n_kept == m->kept_cap)
         TD_TRY(td_reserve(&m->kept, &m->kept_cap, m->n_kept + 1, sizeof *m->kept));
@@ -204,7 +204,7 @@ static bool finish_box(const td_nms *m, td_rect *r)
 }
 
 /* processes one candidate; *is_found is true when it becomes a detection */
-static td_status take(td_nms *m, uint64_t key, td_detection *found, bool *is_found)
+static td_status process_candidate(td_nms *m, uint64_t key, td_detection *found, bool *is_found)
 {
     const int place = (int)key_place(key), column = place / m->anchors->n;
     const int anchor = place % m->anchors->n;
@@ -221,14 +221,14 @@ static td_status take(td_nms *m, uint64_t key, td_detection *found, bool *is_fou
     if (is_suppressed(m, c, box))
         return TD_OK;
     c->n_counted += m->is_320;
-    TD_TRY(keep(m, c, box));
+    TD_TRY(add_kept_box(m, c, box));
     *is_found = finish_box(m, &box);
     *found = (td_detection){ box, key_score(key), column, anchor };
     return TD_OK;
 }
 
 /* Takes candidates with a score above `bound`, best first, until there are enough. */
-static td_status take_all(td_nms *m, float bound, td_detection *found, int *n)
+static td_status process_candidates(td_nms *m, float bound, td_detection *found, int *n)
 {
     *n = 0;
     m->n_kept = 0;
@@ -237,7 +237,7 @@ static td_status take_all(td_nms *m, float bound, td_detection *found, int *n)
     heap_build(m);
     while (m->n_heap > 0 && *n < m->opts->total && key_score(m->heap[0]) > bound) {
         bool is_found;
-        TD_TRY(take(m, heap_pop(m), &found[*n], &is_found));
+        TD_TRY(process_candidate(m, heap_pop(m), &found[*n], &is_found));
         *n += is_found;
     }
     return TD_OK;
@@ -285,7 +285,7 @@ static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detec
                 TD_TRY(heap_add(m, score, anchor, column));
         }
         const float bound = p->is_all ? -INFINITY : score_of(p->least, is_logit);
-        TD_TRY(take_all(m, bound, found, n));
+        TD_TRY(process_candidates(m, bound, found, n));
         if (p->is_all || *n == m->opts->total)
             return TD_OK;
     }
@@ -337,7 +337,7 @@ static td_status run_300(td_nms *m, const float *values, bool is_logit, td_detec
             if (x[c] > (float)score_min)
                 TD_TRY(heap_add(m, x[c], i, c));
     }
-    return take_all(m, -INFINITY, found, n);
+    return process_candidates(m, -INFINITY, found, n);
 }
 
 static void reverse(td_detection *found, int n)

@@ -67,8 +67,8 @@ static void overlaps(const td_anchors *a, td_rect t, float *restrict iou)
 }
 
 /* updates the columns for which this row is the best so far */
-static void take_row(const float *restrict iou, int n, int32_t row, float *restrict best,
-                     int32_t *restrict match)
+static void update_best(const float *restrict iou, int n, int32_t row, float *restrict best,
+                        int32_t *restrict match)
 {
     for (int i = 0; i < n; i++) {
         const bool is_better = iou[i] > best[i];
@@ -100,7 +100,7 @@ static void claim_first(int32_t *claim, int row)
         *claim = row;
 }
 
-static void decide(const matcher *m, int n, bool equal_is_enough, int32_t *match)
+static void assign_matches(const matcher *m, int n, bool equal_is_enough, int32_t *match)
 {
     for (int i = 0; i < n; i++) {
         const bool is_enough = m->best[i] > ENOUGH || (equal_is_enough && m->best[i] == ENOUGH);
@@ -127,14 +127,14 @@ void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths,
         if (!is_usable(a->kind, ground_truths[row].box))
             continue;
         overlaps(a, ground_truths[row].box, m.iou);
-        take_row(m.iou, a->n, row, m.best, match);
+        update_best(m.iou, a->n, row, m.best, match);
         int32_t *claim = &m.claim[best_of(m.iou, a->n)];
         if (is_320)
             claim_first(claim, row);
         else
             *claim = row;
     }
-    decide(&m, a->n, is_320, match);
+    assign_matches(&m, a->n, is_320, match);
 }
 
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
@@ -163,9 +163,9 @@ void td_targets_argmax(const float *iou, const bool *valid, int n, int n_anchors
 
     for (int row = 0; row < n; row++) {
         const float *overlap = iou + (size_t)row * (size_t)n_anchors;
-        take_row(overlap, n_anchors, row, m.best, match);
+        update_best(overlap, n_anchors, row, m.best, match);
         if (!valid || valid[row])
             claim_first(&m.claim[best_of(overlap, n_anchors)], row);
     }
-    decide(&m, n_anchors, true, match);
+    assign_matches(&m, n_anchors, true, match);
 }

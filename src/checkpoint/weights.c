@@ -375,7 +375,7 @@ static void warn_of_shapes(const td_map *map, const td_map *used, const char *pa
     td_text_release(&list);
 }
 
-static void say_matched(const char *path, int n_taken, int n_left, int n_unused,
+static void log_matched(const char *path, int n_taken, int n_left, int n_unused,
                         const td_text *left, const td_text *unused)
 {
     td_log(TD_LOG_INFO, "train", "loaded %d tensors from '%s'; %d keep their initial values%s%s%s",
@@ -418,7 +418,7 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
         TD_OUT(td_error(TD_EFORMAT,
                         "'%s' has no tensor that matches the network's names and shapes", path));
     TD_OUT(td_tensors_check(t));
-    say_matched(path, n_taken, n_left, n_unused, &left, &unused);
+    log_matched(path, n_taken, n_left, n_unused, &left, &unused);
     warn_of_shapes(&map, &used, path, p);
 out:
     td_text_release(&left);

@@ -110,7 +110,7 @@ static td_status draw(const td_call *call)
 
 /* --- check ------------------------------------------------------------------------------------ */
 
-static td_status too_bad(const options *o, const td_dataset_report *r)
+static td_status check_bad_share(const options *o, const td_dataset_report *r)
 {
     if ((double)r->n_bad <= o->max_bad * (double)r->n_images)
         return TD_OK;
@@ -148,7 +148,7 @@ static td_status check_one(const td_call *call, const char *split, int *n_done)
             td_cli_report_json(ds, r, call->out);
         else
             td_cli_report_text(ds, r, call->out);
-        st = too_bad(o, r);
+        st = check_bad_share(o, r);
     }
     td_dataset_report_free(r);
     td_dataset_free(ds);

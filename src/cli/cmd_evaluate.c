@@ -47,7 +47,7 @@ void td_cli_add_accuracy(td_text *out, double top1, double topk, int k)
     td_text_release(&name);
 }
 
-static int64_t taken(const td_evaluate_result *r, int row, int column)
+static int64_t confusion_at(const td_evaluate_result *r, int row, int column)
 {
     return r->confusion[(int64_t)row * r->n_classes + column];
 }
@@ -56,7 +56,7 @@ static int64_t images_of(const td_evaluate_result *r, int row)
 {
     int64_t n = 0;
     for (int j = 0; j < r->n_classes; j++)
-        n += taken(r, row, j);
+        n += confusion_at(r, row, j);
     return n;
 }
 
@@ -68,15 +68,15 @@ static void add_classes_json(const td_evaluate_result *r, td_text *out)
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "name", r->class_names[i]);
         td_json_add(out, "n", (double)n);
-        td_json_add(out, "n_top1", (double)taken(r, i, i));
-        td_json_add(out, "top1", n ? 100 * (double)taken(r, i, i) / (double)n : (double)NAN);
+        td_json_add(out, "n_top1", (double)confusion_at(r, i, i));
+        td_json_add(out, "top1", n ? 100 * (double)confusion_at(r, i, i) / (double)n : (double)NAN);
         td_text_add(out, "}");
     }
     td_text_add(out, "], \"confusion\": [");
     for (int i = 0; i < r->n_classes; i++) {
         td_text_add(out, i ? ", [" : "[");
         for (int j = 0; j < r->n_classes; j++)
-            td_text_add(out, j ? ", %lld" : "%lld", (long long)taken(r, i, j));
+            td_text_add(out, j ? ", %lld" : "%lld", (long long)confusion_at(r, i, j));
         td_text_add(out, "]");
     }
     td_text_add(out, "]");
@@ -86,7 +86,7 @@ static void add_classes_text(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "\n%-24s %10s %10s %8s\n", "class", "images", "right", "top1");
     for (int i = 0; i < r->n_classes; i++) {
-        int64_t n = images_of(r, i), right = taken(r, i, i);
+        int64_t n = images_of(r, i), right = confusion_at(r, i, i);
         if (!n && r->n_classes > TABLE_CLASSES)
             continue; /* of many classes, omit those without images */
         td_text_add(out, "%-24s %10lld %10lld", r->class_names[i], (long long)n, (long long)right);
@@ -100,7 +100,7 @@ static void add_classes_text(const td_evaluate_result *r, td_text *out)
     for (int i = 0; i < r->n_classes; i++) {
         td_text_add(out, "\n%3d %-20.20s", i, r->class_names[i]);
         for (int j = 0; j < r->n_classes; j++)
-            td_text_add(out, " %6lld", (long long)taken(r, i, j));
+            td_text_add(out, " %6lld", (long long)confusion_at(r, i, j));
     }
     td_text_add(out, "\n");
 }
@@ -287,7 +287,7 @@ static td_status preset(void *opts, const td_field_group *groups, td_arena *aren
  * --model-dir is the folder of a training: evaluate its checkpoint once and write the results
  * there.
  */
-static void take_model_dir(td_evaluate_opts *o)
+static void apply_model_dir(td_evaluate_opts *o)
 {
     if (!o->model_dir)
         return;
@@ -303,7 +303,7 @@ static td_status resolve(const td_call *call)
     td_evaluate_opts *o = call->opts;
     if (call->n_args > 0)
         o->input.data = call->args[0];
-    take_model_dir(o);
+    apply_model_dir(o);
     return TD_OK;
 }
 

@@ -158,8 +158,8 @@ static td_status read_box(td_tokens *t, member *m, double box[BOX])
 }
 
 /* Is the member present and valid?  If not, lists it and sets *is_good to false. */
-static td_status want(td_coco_reading *r, const td_coco_subject *about, const member *m,
-                      const char *name, const char *wanted, bool *is_good)
+static td_status require_member(td_coco_reading *r, const td_coco_subject *about, const member *m,
+                                const char *name, const char *wanted, bool *is_good)
 {
     if (!*is_good || (m->is_there && !m->is_wrong))
         return TD_OK;
@@ -170,10 +170,10 @@ static td_status want(td_coco_reading *r, const td_coco_subject *about, const me
 }
 
 /* the same for an optional member, which may be absent */
-static td_status want_if_there(td_coco_reading *r, const td_coco_subject *about, const member *m,
-                               const char *name, const char *wanted, bool *is_good)
+static td_status check_optional(td_coco_reading *r, const td_coco_subject *about, const member *m,
+                                const char *name, const char *wanted, bool *is_good)
 {
-    return m->is_there ? want(r, about, m, name, wanted, is_good) : TD_OK;
+    return m->is_there ? require_member(r, about, m, name, wanted, is_good) : TD_OK;
 }
 
 /* messages name the id if it is known */
@@ -243,16 +243,16 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
             TD_TRY(td_tokens_skip(t));
     }
     td_coco_subject about = subject("image", &id, number, at);
-    TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &id, "id", "an integer", &is_good));
     if (r->opts.keeps_invalid) {
         if (!is_good)
             return TD_OK;
         return keep_image(
             r, &(td_coco_image){ .id = id.whole, .file_name = file_name ? file_name : "" }, at);
     }
-    TD_TRY(want(r, &about, &name, "file_name", "a text", &is_good));
-    TD_TRY(want(r, &about, &width, "width", "an integer", &is_good));
-    TD_TRY(want(r, &about, &height, "height", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &name, "file_name", "a text", &is_good));
+    TD_TRY(require_member(r, &about, &width, "width", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &height, "height", "an integer", &is_good));
     TD_TRY(check_side(r, &about, &width, "width", &is_good));
     TD_TRY(check_side(r, &about, &height, "height", &is_good));
     if (is_good && !is_inside(file_name))
@@ -306,10 +306,10 @@ static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number,
             TD_TRY(td_tokens_skip(t));
     }
     td_coco_subject about = subject("category", &id, number, at);
-    TD_TRY(want(r, &about, &id, "id", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &id, "id", "an integer", &is_good));
     if (is_good && r->opts.keeps_invalid && (!text || !*text))
         TD_TRY(name_by_id(r->out, id.whole, &name, &text));
-    TD_TRY(want(r, &about, &name, "name", "a text", &is_good));
+    TD_TRY(require_member(r, &about, &name, "name", "a text", &is_good));
     if (is_good && !*text) {
         is_good = false;
         TD_TRY(td_coco_list(r, &about, "its name is empty"));
@@ -375,12 +375,12 @@ static td_status read_annotation(td_coco_reading *r, td_tokens *t, int64_t numbe
     bool is_good = true;
     TD_TRY(read_members(t, &a));
     td_coco_subject about = subject("annotation", &a.id, number, at);
-    TD_TRY(want(r, &about, &a.id, "id", "an integer", &is_good));
-    TD_TRY(want(r, &about, &a.image, "image_id", "an integer", &is_good));
-    TD_TRY(want(r, &about, &a.category, "category_id", "an integer", &is_good));
-    TD_TRY(want(r, &about, &a.box, "bbox", "a list of 4 finite numbers", &is_good));
-    TD_TRY(want_if_there(r, &about, &a.crowd, "iscrowd", "0 or 1", &is_good));
-    TD_TRY(want_if_there(r, &about, &a.area, "area", "a finite number", &is_good));
+    TD_TRY(require_member(r, &about, &a.id, "id", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &a.image, "image_id", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &a.category, "category_id", "an integer", &is_good));
+    TD_TRY(require_member(r, &about, &a.box, "bbox", "a list of 4 finite numbers", &is_good));
+    TD_TRY(check_optional(r, &about, &a.crowd, "iscrowd", "0 or 1", &is_good));
+    TD_TRY(check_optional(r, &about, &a.area, "area", "a finite number", &is_good));
     if (is_good && a.area.is_there && a.area.number < 0) {
         is_good = false;
         TD_TRY(td_coco_list(r, &about, "'area' is %g, wanted 0 or more", a.area.number));

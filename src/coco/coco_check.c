@@ -111,7 +111,7 @@ static td_status other_name(td_coco *c, td_coco_category *x, const td_map *taken
     return TD_OK;
 }
 
-static td_status tell_names_apart(td_coco *c)
+static td_status make_names_unique(td_coco *c)
 {
     td_map taken = { 0 };
     td_status st = TD_OK;
@@ -149,7 +149,7 @@ static td_status order_categories(td_coco_reading *r)
     if (n == 0)
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no usable category", r->what));
     qsort(c->categories, n, sizeof *c->categories, by_category);
-    st = tell_names_apart(c);
+    st = make_names_unique(c);
 out:
     td_free(keys);
     return st;

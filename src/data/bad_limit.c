@@ -23,7 +23,7 @@ static int by_number(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-static td_status take(void *ctx, int rank, const void *bytes, size_t n)
+static td_status add_samples(void *ctx, int rank, const void *bytes, size_t n)
 {
     met *m = ctx;
     const int64_t *samples = bytes;
@@ -47,7 +47,7 @@ static td_status count_all(td_comm *c, const td_loader *ld, int64_t *n_all)
     TD_OUT(st);
     for (size_t i = 0; i < n; i++)
         own[i] = bad[i].sample;
-    TD_OUT(td_comm_collect(c, own, n * sizeof *own, take, &m));
+    TD_OUT(td_comm_collect(c, own, n * sizeof *own, add_samples, &m));
     if (m.n)
         qsort(m.samples, m.n, sizeof *m.samples, by_number);
     *n_all = 0;

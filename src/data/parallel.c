@@ -13,41 +13,41 @@ typedef struct {
     void *ctx;
     int64_t n;
     atomic_llong next; /* the next item to begin */
-} crowd;
+} parallel_loop;
 
 typedef struct {
-    crowd *all;
+    parallel_loop *loop;
     int i;
     td_thread thread;
     td_status st; /* status of item `at`, at which this worker stopped */
     int64_t at;
     char *error;
-} helper;
+} worker;
 
-static void help(void *arg)
+static void run_items(void *arg)
 {
-    helper *h = arg;
-    crowd *c = h->all;
+    worker *w = arg;
+    parallel_loop *c = w->loop;
     for (;;) {
         int64_t i = atomic_fetch_add(&c->next, 1);
         if (i >= c->n)
             return;
-        h->st = c->fn(c->ctx, h->i, i);
-        if (h->st == TD_OK)
+        w->st = c->fn(c->ctx, w->i, i);
+        if (w->st == TD_OK)
             continue;
-        h->at = i;
-        h->error = td_copy_text(td_error_message());
+        w->at = i;
+        w->error = td_copy_text(td_error_message());
         atomic_store(&c->next, c->n); /* no worker begins another item */
         return;
     }
 }
 
-static td_status first_failure(const helper *helpers, int n)
+static td_status first_failure(const worker *workers, int n)
 {
-    const helper *first = NULL;
+    const worker *first = NULL;
     for (int i = 0; i < n; i++) {
-        if (helpers[i].st != TD_OK && (!first || helpers[i].at < first->at))
-            first = &helpers[i];
+        if (workers[i].st != TD_OK && (!first || workers[i].at < first->at))
+            first = &workers[i];
     }
     if (!first)
         return TD_OK;
@@ -56,26 +56,26 @@ static td_status first_failure(const helper *helpers, int n)
 
 td_status td_parallel(int64_t n, int threads, td_item_fn *fn, void *ctx)
 {
-    crowd all = { .fn = fn, .ctx = ctx, .n = n };
+    parallel_loop loop = { .fn = fn, .ctx = ctx, .n = n };
     if (threads > n)
         threads = n > 0 ? (int)n : 1;
-    helper *helpers = td_alloc((size_t)threads, sizeof *helpers);
-    if (!helpers)
+    worker *workers = td_alloc((size_t)threads, sizeof *workers);
+    if (!workers)
         return TD_ENOMEM;
     td_status st = TD_OK;
     for (int i = 0; i < threads && st == TD_OK; i++) {
-        helpers[i].all = &all;
-        helpers[i].i = i;
-        st = td_thread_start(&helpers[i].thread, "data", help, &helpers[i]);
+        workers[i].loop = &loop;
+        workers[i].i = i;
+        st = td_thread_start(&workers[i].thread, "data", run_items, &workers[i]);
     }
     if (st != TD_OK)
-        atomic_store(&all.next, n);
+        atomic_store(&loop.next, n);
     for (int i = 0; i < threads; i++)
-        td_thread_join(&helpers[i].thread);
+        td_thread_join(&workers[i].thread);
     if (st == TD_OK)
-        st = first_failure(helpers, threads);
+        st = first_failure(workers, threads);
     for (int i = 0; i < threads; i++)
-        td_free(helpers[i].error);
-    td_free(helpers);
+        td_free(workers[i].error);
+    td_free(workers);
     return st;
 }

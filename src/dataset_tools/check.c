@@ -81,7 +81,7 @@ static td_status make_row(check *c, td_transformer *w, int64_t i, const void *by
     return td_transform_image(w, &c->transform, bytes, n_bytes, 0, i, dst);
 }
 
-static td_status look(check *c, td_transformer *w, int64_t i)
+static td_status decode_sample(check *c, td_transformer *w, int64_t i)
 {
     td_image_info info;
     const void *bytes;
@@ -103,7 +103,7 @@ static td_status look(check *c, td_transformer *w, int64_t i)
 static td_status check_one(void *ctx, int worker, int64_t i)
 {
     check *c = ctx;
-    td_status st = look(c, &c->workers[worker], i);
+    td_status st = decode_sample(c, &c->workers[worker], i);
     if (st == TD_OK || !td_is_bad_image(st))
         return st;
     c->found[i].st = st;

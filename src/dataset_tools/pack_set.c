@@ -171,7 +171,7 @@ static td_status make_annotations(const td_dataset *ds, td_text *t)
     return td_text_status(t);
 }
 
-static void say_bad(const td_dataset *ds)
+static void log_bad_annotations(const td_dataset *ds)
 {
     const struct td_objects *o = ds->objects;
     if (o->n_bad > 0)
@@ -185,7 +185,7 @@ static td_status pack_annotations(packing *p, const char *name)
     static const char *const classes[] = { TD_PACK_ANNOTATIONS, TD_PACK_IMAGES };
     td_text t = { 0 };
     td_status st;
-    say_bad(p->ds);
+    log_bad_annotations(p->ds);
     TD_OUT(td_pack_begin_split(p->out, name, 2, classes));
     TD_OUT(make_annotations(p->ds, &t));
     TD_OUT(td_pack_add(p->out, 0, "instances.json", t.data, t.len));

@@ -149,7 +149,7 @@ static td_status find_name(const matcher *x, const char *name, int64_t *out)
 /* --- by order, by name ------------------------------------------------------------------------ */
 
 /* Folder i is output i; `why`: the reason, for the log. */
-static td_status take_order(matcher *x, const char *why)
+static td_status match_by_order(matcher *x, const char *why)
 {
     const int n = td_dataset_classes(x->ds);
     if (n > x->m->n_outputs)
@@ -199,7 +199,7 @@ static td_status match_by_name(matcher *x)
     }
     const bool is_presumed = x->m->names->source == TD_NAMES_IMAGENET;
     if (is_presumed && n_found == 0 && n == x->m->n_outputs)
-        return take_order(x, "the weight file has no class names");
+        return match_by_order(x, "the weight file has no class names");
     if (is_presumed && n_found == 0)
         return counts_differ(x);
     if (n_found < n)
@@ -341,7 +341,7 @@ out:
 
 /* --- choosing the method ---------------------------------------------------------------------- */
 
-static td_status decide(matcher *x)
+static td_status choose_method(matcher *x)
 {
     const td_label_match *m = x->m;
     if (m->n_outputs >= TD_IMAGENET_CLASSES)
@@ -349,12 +349,12 @@ static td_status decide(matcher *x)
     if (m->label_map)
         return match_by_map(x);
     if (m->by_order)
-        return take_order(x, "--labels-by-order");
+        return match_by_order(x, "--labels-by-order");
     if (m->names->n)
         return match_by_name(x);
     if (td_dataset_classes(x->ds) != m->n_outputs)
         return counts_differ(x);
-    return take_order(x, "the weight file has no class names");
+    return match_by_order(x, "the weight file has no class names");
 }
 
 /* Renumber the classes; an output without a known name gets the matching class's name. */
@@ -405,7 +405,7 @@ td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
     if (m->label_map && m->by_order)
         return td_error(TD_EUSAGE, "--label-map and --labels-by-order exclude each other");
     TD_TRY(TD_ALLOC(x.label, (size_t)td_dataset_classes(ds)));
-    TD_OUT(decide(&x));
+    TD_OUT(choose_method(&x));
     TD_OUT(relabel(&x, ds));
 out:
     td_free(x.label);

@@ -59,7 +59,7 @@ static bool is_marked(const td_stats_tensor *t)
 }
 
 /* Keep only the worst step of every tensor. */
-static td_status keep_first(ranking *r)
+static td_status keep_worst_steps(ranking *r)
 {
     td_map seen = { 0 };
     td_status st = TD_OK;
@@ -90,13 +90,13 @@ static td_status rank_tensors(const td_stats_file *f, ranking *r)
             if (may_be_half(&f->steps[i].tensors[k]))
                 r->rows[r->n++] = (row){ &f->steps[i], &f->steps[i].tensors[k] };
     qsort(r->rows, r->n, sizeof *r->rows, compare);
-    return keep_first(r);
+    return keep_worst_steps(r);
 }
 
 /* --- gradients of a step ---------------------------------------------------------------------- */
 
 /* The share of non-zero gradients that would be below 2^-24 with this `scale`. */
-static double lost_at(const td_stats_gradients *g, double loss_scale, double scale)
+static double lost_share(const td_stats_gradients *g, double loss_scale, double scale)
 {
     int64_t lost = 0;
     const int shift = (int)floor(log2(scale / loss_scale));
@@ -123,10 +123,10 @@ static void step_text(const td_stats_step *s, td_text *out)
     const double best = largest_scale(&g, s->loss_scale);
     td_text_add(out, "%8lld %6lld %-9s %10g %11.3e %9.3f %9.3f ", (long long)s->step,
                 (long long)s->epoch, s->precision, s->loss_scale, g.largest / s->loss_scale,
-                100 * lost_at(&g, s->loss_scale, 1),
-                100 * lost_at(&g, s->loss_scale, s->loss_scale));
+                100 * lost_share(&g, s->loss_scale, 1),
+                100 * lost_share(&g, s->loss_scale, s->loss_scale));
     if (best > 0)
-        td_text_add(out, "%12g %9.3f", best, 100 * lost_at(&g, s->loss_scale, best));
+        td_text_add(out, "%12g %9.3f", best, 100 * lost_share(&g, s->loss_scale, best));
     else
         td_text_add(out, "%12s %9s", "-", "-");
     td_text_add(out, "%s\n", s->is_skipped ? "   skipped" : "");
@@ -147,11 +147,11 @@ static void step_json(const td_stats_step *s, td_text *out)
     td_json_add(out, "gradients_not_zero", (double)g.non_zero);
     td_json_add(out, "gradients_not_finite", (double)(g.infinite + g.nan));
     td_json_add(out, "largest_gradient", g.largest / s->loss_scale);
-    td_json_add(out, "fp16_lost_unscaled", lost_at(&g, s->loss_scale, 1));
-    td_json_add(out, "fp16_lost", lost_at(&g, s->loss_scale, s->loss_scale));
+    td_json_add(out, "fp16_lost_unscaled", lost_share(&g, s->loss_scale, 1));
+    td_json_add(out, "fp16_lost", lost_share(&g, s->loss_scale, s->loss_scale));
     td_json_add(out, "fp16_largest_scale", best > 0 ? best : (double)NAN);
     td_json_add(out, "fp16_lost_at_largest_scale",
-                best > 0 ? lost_at(&g, s->loss_scale, best) : (double)NAN);
+                best > 0 ? lost_share(&g, s->loss_scale, best) : (double)NAN);
     td_text_add(out, "}");
 }
 

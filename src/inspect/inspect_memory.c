@@ -445,7 +445,7 @@ static td_status draw_boxes(const drawing *d, const box *boxes, int n, bool with
     return st;
 }
 
-static void say_left_out(const drawing *d, int n)
+static void note_omitted(const drawing *d, int n)
 {
     char text[96];
     snprintf(text, sizeof text, "not drawn: %d buffers too small or too short to be seen", n);
@@ -465,7 +465,7 @@ static td_status draw_buffers(const drawing *d)
     td_status st = draw_boxes(d, boxes, n_drawn, true);
     if (st == TD_OK)
         st = draw_boxes(d, boxes, n_drawn, false);
-    say_left_out(d, n - n_drawn);
+    note_omitted(d, n - n_drawn);
     td_free(boxes);
     return st;
 }

@@ -35,7 +35,7 @@ static td_status refuse(int fd, const char *folder)
 }
 
 /* writes the holder's pid and host, only for messages, so failures are ignored */
-static void leave_note(int fd)
+static void write_holder(int fd)
 {
     char host[256] = "";
     td_text note = { 0 };
@@ -48,7 +48,7 @@ static void leave_note(int fd)
     td_text_release(&note);
 }
 
-static td_status take(int fd, const char *folder)
+static td_status acquire(int fd, const char *folder)
 {
     int rc;
     do
@@ -76,8 +76,8 @@ td_status td_lock_open(const char *folder, td_lock **out)
     fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
         TD_OUT(td_error_errno(TD_EIO, "cannot lock folder '%s'", folder));
-    TD_OUT(take(fd, folder));
-    leave_note(fd);
+    TD_OUT(acquire(fd, folder));
+    write_holder(fd);
     l->fd = fd;
     *out = l;
     l = NULL;

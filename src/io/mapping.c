@@ -41,7 +41,7 @@ struct td_mapping {
 
 /* --- the handler ------------------------------------------------------------------------------ */
 
-static bool mend(uintptr_t address)
+static bool map_zero_page(uintptr_t address)
 {
     for (size_t i = 0; i < TD_MAPPINGS_MAX; i++) {
         const uintptr_t at = atomic_load(&table[i].at);
@@ -58,7 +58,7 @@ static bool mend(uintptr_t address)
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
     const int kept = errno;
-    if (mend((uintptr_t)info->si_addr)) {
+    if (map_zero_page((uintptr_t)info->si_addr)) {
         errno = kept;
         return;
     }
@@ -99,7 +99,7 @@ static entry *take_entry(void)
     return NULL;
 }
 
-static void give_entry(entry *e)
+static void release_entry(entry *e)
 {
     if (!e)
         return;
@@ -183,7 +183,7 @@ void td_mapping_close(td_mapping *m)
 {
     if (!m)
         return;
-    give_entry(m->e);
+    release_entry(m->e);
     if (m->at)
         TD_CHECK(munmap(m->at, m->n) == 0);
     td_free(m->path);

@@ -222,7 +222,7 @@ static void add_setting(td_text *t, const td_json *j)
         td_text_add(t, "None");
 }
 
-static void say_parameters(const td_json *doc)
+static void log_parameters(const td_json *doc)
 {
     td_text t = { 0 };
     add_prefix(&t);
@@ -403,7 +403,7 @@ td_status td_report_parameters(td_report *r, const char *json)
         goto out;
     TD_OUT(td_json_parse(json, strlen(json), "the settings", &doc));
     if (r->o.to_log)
-        say_parameters(doc);
+        log_parameters(doc);
     if (r->events)
         TD_OUT(show_parameters(r, doc));
 out:

@@ -67,7 +67,7 @@ static td_status check_node(checker *c, const td_onnx_node *n)
     return TD_OK;
 }
 
-static td_status see(const checker *c, td_map *seen, const char *name, const char *what)
+static td_status add_unique(const checker *c, td_map *seen, const char *name, const char *what)
 {
     if (td_map_has(seen, name))
         return td_error(TD_EFORMAT, "'%s': two %s are named '%s'", c->what, what, name);
@@ -81,7 +81,7 @@ static td_status check_node_names(const checker *c)
     td_status st = TD_OK;
     for (size_t i = 0; i < c->m->n_nodes && st == TD_OK; i++)
         if (*c->m->nodes[i].name)
-            st = see(c, &seen, c->m->nodes[i].name, "nodes");
+            st = add_unique(c, &seen, c->m->nodes[i].name, "nodes");
     td_map_release(&seen);
     return st;
 }
@@ -91,7 +91,7 @@ static td_status check_list(const checker *c, const td_onnx_values *list, const 
     td_map seen = { 0 };
     td_status st = TD_OK;
     for (size_t i = 0; i < list->n && st == TD_OK; i++)
-        st = see(c, &seen, list->at[i].name, what);
+        st = add_unique(c, &seen, list->at[i].name, what);
     td_map_release(&seen);
     return st;
 }

@@ -39,7 +39,7 @@ static float overlap(const float *a, const float *b)
     return common > 0 ? common / ((area[0] + area[1]) - common) : 0;
 }
 
-static td_status keep(td_onnx_selection *s, int64_t image, int64_t label, int64_t box)
+static td_status add_selection(td_onnx_selection *s, int64_t image, int64_t label, int64_t box)
 {
     TD_TRY(td_reserve(&s->at, &s->cap, 3 * (s->n + 1), sizeof *s->at));
     int64_t *row = s->at + 3 * s->n++;
@@ -68,7 +68,7 @@ static td_status suppress(const suppression *u, candidate *c, td_onnx_selection 
             is_free =
                 !(overlap(u->boxes + 4 * s->at[3 * k + 2], u->boxes + 4 * c[i].at) > u->limits.iou);
         if (is_free)
-            TD_TRY(keep(s, u->image, u->label, c[i].at));
+            TD_TRY(add_selection(s, u->image, u->label, c[i].at));
     }
     return TD_OK;
 }

@@ -20,7 +20,7 @@ typedef struct {
     bool has_graph, has_opset;
 } reader;
 
-static td_status spend(reader *r, int64_t n)
+static td_status count_items(reader *r, int64_t n)
 {
     r->n_left -= n;
     if (r->n_left < 0)
@@ -111,7 +111,7 @@ static td_status read_attr(reader *r, td_pb pb, td_onnx_attr *a)
     size_t room, n = 0;
     *a = (td_onnx_attr){ .name = "", .text = "" };
     TD_TRY(count_ints(pb, 8, &room));
-    TD_TRY(spend(r, room > ITEMS_MAX ? ITEMS_MAX + 1 : (int64_t)room));
+    TD_TRY(count_items(r, room > ITEMS_MAX ? ITEMS_MAX + 1 : (int64_t)room));
     a->ints = new_array(r, (int)room, sizeof *a->ints);
     if (!a->ints)
         return TD_ENOMEM;
@@ -158,7 +158,7 @@ static td_status read_node(reader *r, td_pb pb)
     td_onnx *m = r->m;
     td_onnx_node node = { .op = "", .name = "" };
     TD_TRY(count_fields(pb, n));
-    TD_TRY(spend(r, 1 + (int64_t)n[1] + n[2] + n[5]));
+    TD_TRY(count_items(r, 1 + (int64_t)n[1] + n[2] + n[5]));
     node.in = new_array(r, n[1], sizeof *node.in);
     node.out = new_array(r, n[2], sizeof *node.out);
     node.attr = new_array(r, n[5], sizeof *node.attr);
@@ -247,7 +247,7 @@ static td_status read_value(reader *r, td_pb pb, td_onnx_values *list)
     td_pb_field f;
     td_pb inner;
     td_onnx_value v = { .name = "" };
-    TD_TRY(spend(r, 1));
+    TD_TRY(count_items(r, 1));
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         if (f.number == 1) {
@@ -322,7 +322,7 @@ static td_status read_tensor(reader *r, td_pb pb)
     td_pb_field f;
     td_onnx *m = r->m;
     td_tensor t = { .name = "" };
-    TD_TRY(spend(r, 1));
+    TD_TRY(count_items(r, 1));
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         TD_TRY(read_tensor_field(r, &pb, &f, &t));
@@ -404,7 +404,7 @@ static td_status read_meta(reader *r, td_pb pb)
     td_pb_field f;
     td_onnx *m = r->m;
     td_onnx_meta pair = { "", "" };
-    TD_TRY(spend(r, 1));
+    TD_TRY(count_items(r, 1));
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         if (f.number == 1)

@@ -224,7 +224,7 @@ td_status td_freeze_count(const td_graph *g, const char *patterns, bool norms,
 
 /* --- resuming --------------------------------------------------------------------------------- */
 
-static td_status stored(const td_tensors *file, char **patterns, bool *norms)
+static td_status read_frozen(const td_tensors *file, char **patterns, bool *norms)
 {
     const char *config = td_tensors_meta(file, "tandem.config"), *text = NULL;
     td_json *doc;
@@ -252,7 +252,7 @@ td_status td_freeze_resume(const td_tensors *file, const char *path, const td_tr
                            bool is_inside_step, char **then)
 {
     bool norms;
-    TD_TRY_MSG(stored(file, then, &norms), "'%s'", path);
+    TD_TRY_MSG(read_frozen(file, then, &norms), "'%s'", path);
     const char *was = *then ? *then : "", *is = o->optimizer.freeze ? o->optimizer.freeze : "";
     if (strcmp(was, is) == 0 && norms == o->optimizer.freezes_bn)
         return TD_OK;

@@ -56,7 +56,7 @@ void td_scaler_begin(td_scaler *s, td_scaler_kind kind, td_scaler_rule rule, dou
 static td_amp_switch environment_sets(void)
 {
     td_amp_env e;
-    return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSAID;
+    return td_amp_env_read(NULL, NULL, &e) == TD_OK ? e.loss_scaling : TD_AMP_UNSET;
 }
 
 static td_scaler_rule rule_of(td_loss_scaler scaler)
@@ -75,7 +75,7 @@ void td_scaler_choose(const td_train_opts *o, td_dtype half, bool uses_environme
     const double start = is_given ? o->loss_scaling.scale : 0;
     const td_scaler_rule rule = rule_of(o->loss_scaling.scaler);
     td_scaler_kind kind = half == TD_DT_F16 ? TD_SCALER_DYNAMIC : TD_SCALER_NONE;
-    const td_amp_switch requested = uses_environment ? environment_sets() : TD_AMP_UNSAID;
+    const td_amp_switch requested = uses_environment ? environment_sets() : TD_AMP_UNSET;
     if (requested == TD_AMP_OFF)
         kind = TD_SCALER_NONE;
     else if (requested == TD_AMP_ON && half != TD_DT_BF16) /* bf16 does not need it */

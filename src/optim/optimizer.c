@@ -134,7 +134,7 @@ typedef struct {
  * exchange sums once per step; with sums_in_order once per batch, so that batches are added in the
  * same order with any number of ranks.
  */
-static gradient summed(const step *s, td_value *sum, td_value *grad)
+static gradient summed_gradient(const step *s, td_value *sum, td_value *grad)
 {
     const td_all_reduce_attr each = { .always = true };
     gradient g = { .sum = sum, .kept = grad };
@@ -172,7 +172,7 @@ static void add_plain(const step *s, td_value *loss)
         if (!is_trained(s->o, w))
             continue;
         td_value *sum = s->o->accumulates ? state_param(s->b, TD_SUM_PREFIX, w) : NULL;
-        update(s, w, summed(s, sum, td_gradient(s->b, loss, w)));
+        update(s, w, summed_gradient(s, sum, td_gradient(s->b, loss, w)));
     }
 }
 
@@ -196,14 +196,14 @@ static void add_scaled(step *s, td_value *loss)
         const td_type t = td_value_type(loss);
         losses = td_param(b, TD_SUM_PREFIX "loss", t.dtype, t.rank, t.dim, "role=momentum");
     }
-    of_loss = summed(s, losses, loss);
+    of_loss = summed_gradient(s, losses, loss);
     s->guard = td_emit(b, &td_op_all_finite, NULL, of_loss.total, s->update);
     for (int i = 0; i < n && td_build_ok(b); i++) {
         td_value *w = td_build_param(b, i);
         if (!is_trained(s->o, w))
             continue;
         td_value *sum = s->o->accumulates ? state_param(b, TD_SUM_PREFIX, w) : NULL;
-        grad[i] = summed(s, sum, td_gradient(b, scaled, w));
+        grad[i] = summed_gradient(s, sum, td_gradient(b, scaled, w));
         s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i].total, s->guard);
     }
     for (int i = 0; i < n && td_build_ok(b); i++)

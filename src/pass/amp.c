@@ -289,19 +289,19 @@ typedef struct {
     bool *is_read_wide; /* [old values] half, and some node reads it in float32 */
 } amp_state;
 
-static td_dtype painted(const amp_state *s, int vertex, td_dtype now)
+static td_dtype propagated_dtype(const amp_state *s, int vertex, td_dtype now)
 {
     return vertex >= 0 && s->p.result.is_half[vertex] ? s->half : now;
 }
 
-static td_dtype painted_in(const amp_state *s, const td_node *n, int i)
+static td_dtype propagated_in(const amp_state *s, const td_node *n, int i)
 {
-    return painted(s, s->p.of[n->id].vertex[kind_of_in(n, i)], td_in_type(n, i)->dtype);
+    return propagated_dtype(s, s->p.of[n->id].vertex[kind_of_in(n, i)], td_in_type(n, i)->dtype);
 }
 
-static td_dtype painted_out(const amp_state *s, const td_node *n, int i)
+static td_dtype propagated_out(const amp_state *s, const td_node *n, int i)
 {
-    return painted(s, s->p.of[n->id].vertex[kind_of_out(n, i)], n->out[i]->type.dtype);
+    return propagated_dtype(s, s->p.of[n->id].vertex[kind_of_out(n, i)], n->out[i]->type.dtype);
 }
 
 /*
@@ -313,7 +313,7 @@ static void mark_read_wide(amp_state *s, const td_graph *g)
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++) {
             const td_value *v = g->nodes[i]->in[k];
-            if (!td_is_shape_only(g->nodes[i], k) && painted_in(s, g->nodes[i], k) == TD_DT_F32)
+            if (!td_is_shape_only(g->nodes[i], k) && propagated_in(s, g->nodes[i], k) == TD_DT_F32)
                 s->is_read_wide[v->id] = true;
         }
     for (int i = 0; i < g->n_outputs; i++)
@@ -332,17 +332,17 @@ static void amp_node(td_rewriter *rw, amp_state *s, const td_node *n)
     td_rw_operands(rw, n, in);
     for (int i = 0; i < n->n_in; i++)
         if (!td_is_shape_only(n, i))
-            in[i] = td_cast_shared(rw, &s->casts, in[i], painted_in(s, n, i));
+            in[i] = td_cast_shared(rw, &s->casts, in[i], propagated_in(s, n, i));
     if (n->op == &td_op_cast) {
-        to = td_cast_attr_of(painted_out(s, n, 0));
+        to = td_cast_attr_of(propagated_out(s, n, 0));
         attr = &to;
     }
     td_emit_n(rw->b, n->op, attr, n->n_in, in, out);
     for (int i = 0; i < n->n_out && td_build_ok(rw->b); i++) {
-        if (out[i]->type.dtype != painted_out(s, n, i))
+        if (out[i]->type.dtype != propagated_out(s, n, i))
             td_build_fail(rw->b, td_error(TD_EARG, "%s: result %d is %s, but was assigned %s",
                                           n->op->name, i, td_dtype_name(out[i]->type.dtype),
-                                          td_dtype_name(painted_out(s, n, i))));
+                                          td_dtype_name(propagated_out(s, n, i))));
         td_rw_set(rw, n->out[i], out[i]);
         td_build_set_layout(rw->b, out[i], n->out[i]->type.layout);
         if (s->is_read_wide[n->out[i]->id] && n->out[i]->type.dtype == TD_DT_F32)

@@ -411,7 +411,7 @@ static const rule rules[] = {
 /* --- the pass --------------------------------------------------------------------------------- */
 
 /* of[node id]: the group that a node is a member or the root of */
-static bool claims(const td_graph *g, group *const *of, const group *new)
+static bool is_free_group(const td_graph *g, group *const *of, const group *new)
 {
     for (int i = 0; i < new->n_members; i++)
         if (of[new->member[i]->id] ||
@@ -426,7 +426,8 @@ static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena,
         const td_node *n = rw->old->nodes[i];
         for (int r = 0; r < N_RULES && !of[i]; r++) {
             group g = { .by = &rules[r], .root = n };
-            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) || !claims(rw->old, of, &g))
+            if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) ||
+                !is_free_group(rw->old, of, &g))
                 continue;
             group *kept = td_arena_alloc(arena, 1, sizeof *kept);
             if (!kept)

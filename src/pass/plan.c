@@ -360,7 +360,7 @@ static bool is_legal_reuse(const td_graph *g, const span *s, int v, int w)
     return may;
 }
 
-static bool touch(int64_t from_a, int64_t to_a, int64_t from_b, int64_t to_b)
+static bool overlaps(int64_t from_a, int64_t to_a, int64_t from_b, int64_t to_b)
 {
     return from_a < to_b && from_b < to_a;
 }
@@ -377,7 +377,7 @@ static td_status check_values(const td_graph *g, const span *s)
         }
         for (int w = v + 1; s[v].is_placed && w < g->n_values; w++)
             if (s[w].root == w && s[w].is_placed && s[v].first <= s[w].last &&
-                s[w].first <= s[v].last && touch(s[v].from, s[v].to, s[w].from, s[w].to) &&
+                s[w].first <= s[v].last && overlaps(s[v].from, s[v].to, s[w].from, s[w].to) &&
                 !is_legal_reuse(g, s, v, w))
                 return td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
                                 g->values[v]->name, g->values[w]->name);
@@ -394,7 +394,7 @@ static td_status check_scratch(const td_plan *p, const td_graph *g, const span *
     const td_buffer *b = &p->buffers[p->scratch[i]];
     for (int v = 0; v < g->n_values; v++)
         if (s[v].root == v && s[v].is_placed && s[v].first <= at && at <= s[v].last &&
-            touch(s[v].from, s[v].to, b->offset, b->offset + b->bytes))
+            overlaps(s[v].from, s[v].to, b->offset, b->offset + b->bytes))
             return td_error(TD_EARG, "plan: the scratch of node %d and '%%%s' share memory", i,
                             g->values[v]->name);
     return TD_OK;

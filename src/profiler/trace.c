@@ -61,7 +61,7 @@ static void release(td_trace *t)
     td_free(t);
 }
 
-static td_status take_room(td_trace *t, const char *path, const char *what)
+static td_status allocate(td_trace *t, const char *path, const char *what)
 {
     const int n = td_program_node_count(t->program);
     t->path = td_copy_text(path);
@@ -89,7 +89,7 @@ td_status td_trace_open(const char *path, const char *what, td_program *p, td_tr
     if (!t)
         return TD_ENOMEM;
     t->program = p;
-    const td_status st = take_room(t, path, what);
+    const td_status st = allocate(t, path, what);
     if (st != TD_OK) {
         release(t);
         return st;

@@ -95,7 +95,7 @@ static td_status refuse(const machine *m, td_status st, const char *why)
     return td_error(st, "'%s': byte %zu: %s", m->what, m->op_at, why);
 }
 
-static td_status cut_off(const machine *m)
+static td_status refuse_truncated(const machine *m)
 {
     return refuse(m, TD_EFORMAT, "the pickle is truncated");
 }
@@ -549,7 +549,7 @@ static td_status read_number(machine *m, size_t n, uint64_t *out)
 {
     *out = 0;
     if (m->n - m->at < n)
-        return cut_off(m);
+        return refuse_truncated(m);
     *out = td_get_le(m->bytes + m->at, (int)n);
     m->at += n;
     return TD_OK;
@@ -558,7 +558,7 @@ static td_status read_number(machine *m, size_t n, uint64_t *out)
 static td_status read_text(machine *m, uint64_t len, td_ptext *out)
 {
     if (len > m->n - m->at)
-        return cut_off(m);
+        return refuse_truncated(m);
     *out = (td_ptext){ (const char *)m->bytes + m->at, (size_t)len };
     m->at += (size_t)len;
     return TD_OK;
@@ -576,7 +576,7 @@ static td_status read_line(machine *m, td_ptext *out)
     size_t left = m->n - m->at, room = left < LINE_MAX ? left : LINE_MAX;
     const unsigned char *from = m->bytes + m->at, *end = room ? memchr(from, '\n', room) : NULL;
     if (!end && room < LINE_MAX)
-        return cut_off(m);
+        return refuse_truncated(m);
     if (!end)
         return td_error(TD_ELIMIT, "'%s': byte %zu: a name of more than %d bytes", m->what,
                         m->op_at, LINE_MAX - 1);
@@ -641,7 +641,7 @@ static td_status step(machine *m)
     arg a = { 0 };
     m->op_at = m->at;
     if (m->at >= m->n)
-        return cut_off(m);
+        return refuse_truncated(m);
     const unsigned char code = m->bytes[m->at++];
     const opcode *op = &opcodes[code];
     if (!op->run)

@@ -122,35 +122,35 @@ static bool has(const td_yaml *map, const char *name)
     return find_any_case(map, name, &key) != NULL;
 }
 
-static void keep(char to[PART_BYTES], const char *word)
+static void copy_part(char to[PART_BYTES], const char *word)
 {
     snprintf(to, PART_BYTES, "%s", word);
 }
 
 /* Keep a part; a second one of its kind, as in "resnet50/AMP/FP32", is an error. */
-static td_status keep_one(char to[PART_BYTES], const char *part, const char *what)
+static td_status set_part(char to[PART_BYTES], const char *part, const char *what)
 {
     if (*to)
         return td_error(TD_EUSAGE, "--preset: '%s' and '%s' are both %s, wanted one", to, part,
                         what);
-    keep(to, part);
+    copy_part(to, part);
     return TD_OK;
 }
 
 /* Parse a part of --preset after the model; its value determines its kind. */
-static td_status take_part(const table *t, const char *part, choice *c)
+static td_status parse_part(const table *t, const char *part, choice *c)
 {
     const td_yaml *ed = edition(t, c);
     if (strcmp(part, EDITION) == 0 && td_yaml_get(t->doc, EDITION))
         return TD_OK; /* already handled by is_edition_named */
     if (is_number(part))
-        return keep_one(c->epochs, part, "numbers of epochs");
+        return set_part(c->epochs, part, "numbers of epochs");
     if (has(td_yaml_get(ed, "platform"), part))
-        return keep_one(c->platform, part, "platforms");
+        return set_part(c->platform, part, "platforms");
     if (has(td_yaml_get(ed, "precision"), part))
-        return keep_one(c->precision, part, "precisions");
+        return set_part(c->precision, part, "precisions");
     if (has(td_yaml_get(ed, "mode"), part))
-        return keep_one(c->mode, part, "modes");
+        return set_part(c->mode, part, "modes");
     return td_error(TD_EUSAGE,
                     "--preset: '%s' is not a platform, precision, mode or number of epochs; "
                     "'--preset list' shows what there is",
@@ -162,7 +162,7 @@ static bool is_edition_named(const char *preset)
     return strstr(preset, "/" EDITION) != NULL;
 }
 
-static td_status take_preset(const table *t, const char *preset, choice *c)
+static td_status parse_preset(const table *t, const char *preset, choice *c)
 {
     char part[PART_BYTES];
     const char *s = preset;
@@ -173,9 +173,9 @@ static td_status take_preset(const table *t, const char *preset, choice *c)
             return td_error(TD_EUSAGE, "--preset: '%.80s' has an empty or overlong part", preset);
         snprintf(part, sizeof part, "%.*s", (int)n, s);
         if (i == 0)
-            keep(c->model, part);
+            copy_part(c->model, part);
         else
-            TD_TRY(take_part(t, part, c));
+            TD_TRY(parse_part(t, part, c));
         s += n;
         if (*s == '/' && *++s == '\0')
             return td_error(TD_EUSAGE, "--preset: '%.80s' has an empty or overlong part", preset);
@@ -213,17 +213,17 @@ static td_status choose(const table *t, const td_train_opts *o, choice *c)
 {
     *c = (choice){ .model = "" };
     if (o->launch.preset)
-        TD_TRY(take_preset(t, o->launch.preset, c));
+        TD_TRY(parse_preset(t, o->launch.preset, c));
     if (!*c->model && is_model_name(t, o->model.model))
-        keep(c->model, o->model.model);
+        copy_part(c->model, o->model.model);
     if (!*c->platform && o->launch.platform)
-        keep(c->platform, o->launch.platform);
+        copy_part(c->platform, o->launch.platform);
     if (!*c->mode && o->launch.mode)
-        keep(c->mode, o->launch.mode);
+        copy_part(c->mode, o->launch.mode);
     if (!*c->precision)
-        keep(c->precision, precision_word(&o->amp));
+        copy_part(c->precision, precision_word(&o->amp));
     if (strcmp(c->precision, "FP16") == 0 && !has(td_yaml_get(edition(t, c), "precision"), "FP16"))
-        keep(c->precision, "AMP");
+        copy_part(c->precision, "AMP");
     return TD_OK;
 }
 
@@ -461,11 +461,11 @@ static td_status merge_parts(settings *s, const td_yaml *detector, const char *p
         snprintf(part, sizeof part, "%.*s", (int)n, parts);
         parts += n;
         if (has(td_yaml_get(s->table->doc, "precision"), part)) {
-            TD_TRY(keep_one(c->precision, part, "precisions"));
+            TD_TRY(set_part(c->precision, part, "precisions"));
             continue;
         }
         TD_TRY(pick(s->table, detector, "configuration", part, "", &config));
-        TD_TRY(keep_one(c->platform, part, "configurations"));
+        TD_TRY(set_part(c->platform, part, "configurations"));
         TD_TRY(merge(s, config));
     }
     return TD_OK;

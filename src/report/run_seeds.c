@@ -228,7 +228,7 @@ static int64_t last_epoch(const td_run_log *run)
  * Leave out runs that have not ended, or that ended early, for example by a signal; with early
  * stopping, any length is valid.
  */
-static void leave_out(const td_seeds *s, td_seed_group *g)
+static void mark_left_out(const td_seeds *s, td_seed_group *g)
 {
     const char *patience = td_run_log_setting(&s->runs[g->runs[0]], "early_stopping_patience");
     const bool any_length = patience && strcmp(patience, "-1") != 0 && *patience;
@@ -356,7 +356,7 @@ td_status td_seeds_find(const td_run_log *runs, int n, td_seeds *out)
     for (int i = 0; i < n; i++)
         TD_TRY(add_run(out, i, n));
     for (int i = 0; i < out->n_groups; i++) {
-        leave_out(out, &out->groups[i]);
+        mark_left_out(out, &out->groups[i]);
         measure(out, &out->groups[i]);
     }
     choose_shown(out);

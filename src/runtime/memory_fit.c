@@ -36,8 +36,8 @@ static td_status find_scratch(td_program *p, const td_graph *full, size_t **scra
 }
 
 /* *least: the smallest plan so far */
-static td_status lower(td_program *p, const td_graph *full, const size_t *scratch, int64_t limit,
-                       int64_t *least)
+static td_status reduce_memory(td_program *p, const td_graph *full, const size_t *scratch,
+                               int64_t limit, int64_t *least)
 {
     int64_t goal = limit > p->plan.persistent_bytes ? limit - p->plan.persistent_bytes : 0;
     for (int i = 0; i < TRIES && td_program_planned_bytes(p) > limit; i++) {
@@ -69,7 +69,7 @@ td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_o
     if (full) {
         st = find_scratch(p, full, &scratch);
         if (st == TD_OK)
-            st = lower(p, full, scratch, o->memory_limit, &least);
+            st = reduce_memory(p, full, scratch, o->memory_limit, &least);
         td_free(scratch);
     }
     if (st != TD_OK)

@@ -32,7 +32,7 @@ static td_status make_args(td_program *p, const td_node *n)
     return TD_OK;
 }
 
-static td_status take_slab(td_program *p)
+static td_status allocate_slab(td_program *p)
 {
     p->slab_bytes = (size_t)(p->plan.persistent_bytes + p->plan.transient_bytes) + TD_HOST_ALIGN;
     p->slab = td_pages_alloc(p->slab_bytes);
@@ -93,7 +93,7 @@ static td_status list_params(td_program *p)
 static td_status set_up_memory(td_program *p)
 {
     TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
-    TD_TRY(take_slab(p));
+    TD_TRY(allocate_slab(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
     TD_TRY(list_params(p));

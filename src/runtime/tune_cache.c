@@ -116,7 +116,7 @@ static td_status parse(td_tune_cache *c, char *text)
     return TD_OK;
 }
 
-static void forget(td_tune_cache *c)
+static void clear_cache(td_tune_cache *c)
 {
     td_map_release(&c->map);
     td_arena_release(&c->arena);
@@ -133,7 +133,7 @@ static td_status read_file(td_tune_cache *c)
     td_free(text);
     if (st == TD_OK || st == TD_ENOTFOUND)
         return TD_OK;
-    forget(c);
+    clear_cache(c);
     if (st == TD_ENOMEM)
         return st;
     td_log(TD_LOG_WARN, "tune", "ignoring saved measurements: %s", td_error_message());
@@ -162,7 +162,7 @@ void td_tune_cache_free(td_tune_cache *c)
 {
     if (!c)
         return;
-    forget(c);
+    clear_cache(c);
     td_free(c->path);
     td_free(c->machine);
     td_free(c);

@@ -210,14 +210,14 @@ static int gather(td_batcher *b, td_job *first, int *rows)
     return n;
 }
 
-static td_status take(void *ctx, int from, int n, const float *const results[2])
+static td_status store_results(void *ctx, int from, int n, const float *const results[2])
 {
     const td_batcher *b = ctx;
-    return b->o.service->kind->take(b->o.service, b->rows + from, n, results);
+    return b->o.service->kind->store_results(b->o.service, b->rows + from, n, results);
 }
 
 /* gathers the images of n jobs; a single job's images are used in place */
-static const float *lay_out(td_batcher *b, int n)
+static const float *join_images(td_batcher *b, int n)
 {
     const float *from = NULL;
     size_t at = 0;
@@ -261,9 +261,9 @@ void td_batcher_run_batch(td_batcher *b, int64_t wait_ns)
     const int64_t begin_ns = td_now_ns();
     for (int i = 0; i < n; i++)
         b->jobs[i]->spans.queue_ns += begin_ns - b->jobs[i]->since_ns;
-    const float *images = lay_out(b, n);
+    const float *images = join_images(b, n);
     td_spans spans = { .input_ns = td_now_ns() - begin_ns };
-    td_status st = td_predictor_each(b->o.predictor, images, rows, take, b);
+    td_status st = td_predictor_each(b->o.predictor, images, rows, store_results, b);
     const int64_t computed_ns = td_now_ns();
     spans.infer_ns = computed_ns - begin_ns - spans.input_ns;
     finish_jobs(b, n, st, spans.infer_ns);

@@ -32,7 +32,7 @@ static void *get(void *ctx, unsigned n, unsigned each)
     return td_alloc(n, each);
 }
 
-static void give_back(void *ctx, void *p)
+static void free_block(void *ctx, void *p)
 {
     (void)ctx;
     td_free(p);
@@ -79,7 +79,7 @@ static td_status inflate_all(z_stream *z, size_t max, char **out, size_t *n_out)
 
 td_status td_encoding_expand(const void *bytes, size_t n, size_t max, char **out, size_t *n_out)
 {
-    z_stream z = { .zalloc = get, .zfree = give_back };
+    z_stream z = { .zalloc = get, .zfree = free_block };
     *out = NULL;
     *n_out = 0;
     if (n > UINT_MAX)

@@ -342,7 +342,7 @@ static bool is_health(td_route route)
 }
 
 /* before the body arrives: finds the route, or sets an error reply */
-static void look_at(exchange *e, const char *method, const char *path)
+static void check_head(exchange *e, const char *method, const char *path)
 {
     const td_http_opts *o = &e->h->o;
     const char *length = header(e, "Content-Length"), *encoding = header(e, "Content-Encoding");
@@ -433,7 +433,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         *context = e;
         if (!e)
             return MHD_NO;
-        look_at(e, method, path);
+        check_head(e, method, path);
         return is_computing(e->route) || has_body(e) ? MHD_YES : answer_now(e);
     }
     if (*n_data) {

@@ -35,7 +35,8 @@ static td_status make_room(const td_service *s, td_work *w)
     return w->results ? TD_OK : TD_ENOMEM;
 }
 
-static td_status take(const td_service *s, const td_row *rows, int n, const float *const results[2])
+static td_status store_results(const td_service *s, const td_row *rows, int n,
+                               const float *const results[2])
 {
     const size_t k = (size_t)s->n_classes, bytes = k * sizeof(float);
     for (int i = 0; i < n; i++) {
@@ -107,7 +108,7 @@ const td_kind td_kind_classifier = {
     .options = options,
     .read_row = read_row,
     .make_room = make_room,
-    .take = take,
+    .store_results = store_results,
     .is_finite = is_finite,
     .write = write_classes,
     .dims = dims,

@@ -94,7 +94,8 @@ static void keep_wanted(const td_service *s, td_work *w, int row, int n)
     w->n_found[row] = n_kept;
 }
 
-static td_status take(const td_service *s, const td_row *rows, int n, const float *const results[2])
+static td_status store_results(const td_service *s, const td_row *rows, int n,
+                               const float *const results[2])
 {
     td_nms_pool_row *images = td_alloc((size_t)n, sizeof *images);
     if (!images)
@@ -223,7 +224,7 @@ const td_kind td_kind_detector = {
     .options = options,
     .read_row = read_row,
     .make_room = make_room,
-    .take = take,
+    .store_results = store_results,
     .is_finite = is_finite,
     .write = write_boxes,
     .dims = dims,

@@ -258,7 +258,7 @@ static td_status open_server(server *s)
     return td_http_open(&ho, &s->http);
 }
 
-static void take_turns(server *s)
+static void run_batches(server *s)
 {
     while (!td_signal_caught())
         td_batcher_run_batch(s->batcher, TICK_NS);
@@ -308,7 +308,7 @@ td_status td_serve(const td_serve_opts *opts,
     TD_OUT(log_reach(opts));
     st = ready(ctx, &at);
     if (st == TD_OK)
-        take_turns(&s);
+        run_batches(&s);
     drain(&s);
     td_log(TD_LOG_INFO, "serve", "done");
 out:

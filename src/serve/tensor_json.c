@@ -41,7 +41,7 @@ static void skip_blanks(walk *w)
         w->at++;
 }
 
-static td_status keep(walk *w, size_t from)
+static td_status append_rest(walk *w, size_t from)
 {
     if (w->rest->len + (w->at - from) > TD_JSON_BYTES)
         return td_error(TD_ELIMIT, "the JSON has more than %d bytes besides the tensor's data",
@@ -142,14 +142,14 @@ static td_status read_string(walk *w, int depth, bool *in_inputs)
     if (is_key && depth == 1)
         *in_inputs = is_text(w, from, "inputs");
     bool is_data = is_key && depth == 3 && *in_inputs && is_text(w, from, "data");
-    TD_TRY(keep(w, from));
+    TD_TRY(append_rest(w, from));
     if (!is_data)
         return TD_OK;
     from = w->at;
     skip_blanks(w);
     w->at++; /* skips the colon */
     skip_blanks(w);
-    TD_TRY(keep(w, from));
+    TD_TRY(append_rest(w, from));
     if (w->at >= w->n || w->text[w->at] != '[')
         return wrong(w, "an array of numbers");
     TD_TRY(read_numbers(w));
@@ -170,7 +170,7 @@ static td_status walk_text(walk *w)
         }
         depth += (c == '{' || c == '[') - (c == '}' || c == ']');
         w->at++;
-        TD_TRY(keep(w, from));
+        TD_TRY(append_rest(w, from));
     }
     return TD_OK;
 }

@@ -67,7 +67,7 @@ static td_status skips_failed(job *j)
 }
 
 /* Log that the last step, which ended at iteration j->s.iteration, was skipped; check the limit. */
-static td_status after_skip(job *j)
+static td_status handle_skipped_step(job *j)
 {
     const td_scaler *s = &j->s.scaler;
     long long epoch = j->s.epoch, iteration = j->s.iteration;
@@ -220,7 +220,7 @@ static td_status observe(job *j, const td_batch *batch, const batch_step *b)
 static td_status log_step(job *j, const batch_step *b)
 {
     if (b->is_skipped)
-        TD_TRY(after_skip(j));
+        TD_TRY(handle_skipped_step(j));
     return td_train_report_step(j, b->loss, b->data_s, b->compute_s);
 }
 
@@ -406,7 +406,7 @@ static td_status end_epoch(job *j)
     return td_loader_start_epoch(j->data.train_loader, j->s.epoch);
 }
 
-static bool runs_out(job *j)
+static bool is_training_over(job *j)
 {
     const td_train_opts *o = &j->o;
     if (o->validation.patience > 0 && j->eval.epochs_without_best >= o->validation.patience) {
@@ -419,7 +419,7 @@ static bool runs_out(job *j)
 }
 
 /* A step limit or a signal ended the run inside the epoch: save the position. */
-static td_status leave_epoch(job *j)
+static td_status save_inside_epoch(job *j)
 {
     const double seconds = j->run.data_s + j->run.compute_s;
     if (j->s.iteration) /* 0: the previous epoch's loss stays */
@@ -433,10 +433,10 @@ static td_status leave_epoch(job *j)
 static td_status run_epochs(job *j)
 {
     bool is_whole;
-    while (!runs_out(j)) {
+    while (!is_training_over(j)) {
         TD_TRY(train_epoch(j, &is_whole));
         if (!is_whole)
-            return leave_epoch(j);
+            return save_inside_epoch(j);
         TD_TRY(end_epoch(j));
         j->run.epochs++;
     }

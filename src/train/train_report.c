@@ -39,7 +39,7 @@ static int n_warm(const td_train_job *j)
 
 /* --- the beginning ---------------------------------------------------------------------------- */
 
-static void say_decay_groups(td_train_job *j)
+static void log_decay_groups(td_train_job *j)
 {
     td_report_log(j->log.report, " ! Weight decay NOT applied to BN parameters ");
     td_report_log(j->log.report, "%d", j->compiled.groups.n_undecayed);
@@ -62,7 +62,7 @@ static void log_begin(td_train_job *j)
     }
     td_report_log(j->log.report, "BSM: %lld", (long long)j->plan.batches_per_step);
     if (!o->optimizer.decays_bn && td_report_has_text(j->log.report))
-        say_decay_groups(j);
+        log_decay_groups(j);
     td_report_log(j->log.report, "RUNNING EPOCHS FROM %lld TO %lld", (long long)from,
                   (long long)to);
 }

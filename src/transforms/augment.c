@@ -141,7 +141,7 @@ static td_status size_legacy(td_transformer *w, const td_transform *t, const td_
     return TD_OK;
 }
 
-static bool turns_on_its_side(int orientation)
+static bool swaps_sides(int orientation)
 {
     return orientation >= 5;
 }
@@ -201,7 +201,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n_bytes, &info));
-    bool turns = !t->stored_orientation && turns_on_its_side(info.orientation);
+    bool turns = !t->stored_orientation && swaps_sides(info.orientation);
     int width = turns ? info.height : info.width, height = turns ? info.width : info.height;
     td_box crop = td_random_crop(t->rules, random->crop, width, height);
     bool flip = td_rng_uniform(random->crop) < 0.5;

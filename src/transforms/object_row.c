@@ -30,7 +30,7 @@ typedef struct {
     int n; /* ground truths in w->ground_truths */
 } row;
 
-static td_status look_at(row *r)
+static td_status probe_row(row *r)
 {
     td_image_info info;
     const td_scene *s = &r->from->scene;
@@ -177,7 +177,7 @@ td_status td_object_row(td_transformer *w, const td_transform *t, const td_objec
               .place = td_rng_make(t->seed, TD_RNG_CROP, e, s),
               .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
     bool is_ssd300 = t->detector == TD_DETECTOR_SSD300;
-    TD_TRY(look_at(&r));
+    TD_TRY(probe_row(&r));
     if (t->is_training) {
         TD_TRY(is_ssd300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
     } else {

@@ -120,7 +120,7 @@ static void compute(const td_service *s, td_work *w)
             first[i < n[0] ? i : 0] = x;
             second[i < n[1] ? i : 0] = (float)((i * 7) % 11) / 11;
         }
-        TD_CHECK(s->kind->take(s, &(td_row){ w, r }, 1, results) == TD_OK);
+        TD_CHECK(s->kind->store_results(s, &(td_row){ w, r }, 1, results) == TD_OK);
     }
 }
 

@@ -79,7 +79,7 @@ static dnnl_format_tag_t tag_of(const char *text)
     return dnnl_format_tag_undef;
 }
 
-static const char *letters(const char *layout)
+static const char *layout_letters(const char *layout)
 {
     size_t digits = strspn(layout, "0123456789");
     return digits && layout[digits] == 'g' ? layout + digits + 1 : layout;
@@ -102,7 +102,7 @@ td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t 
     }
     dnnl_format_tag_t tag = any ? dnnl_format_tag_any : plain_tag(rank);
     if (!any && t->layout[0])
-        tag = tag_of(letters(t->layout));
+        tag = tag_of(layout_letters(t->layout));
     if (tag == dnnl_format_tag_undef)
         return td_error(TD_ENOKERNEL, "oneDNN does not know layout '%s'", t->layout);
     DNNL_TRY(dnnl_memory_desc_create_with_tag(out, rank, dims, dtype, tag));
@@ -146,7 +146,7 @@ static bool info_of(const_dnnl_memory_desc_t md, md_info *f)
     return f->rank >= 1 && f->rank <= TD_RANK_MAX + 1;
 }
 
-static bool tag_means(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memory_desc_t md)
+static bool tag_matches(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memory_desc_t md)
 {
     dnnl_memory_desc_t other;
     if (dnnl_memory_desc_create_with_tag(&other, f->rank, f->dims, f->dtype, tag) != dnnl_success)
@@ -190,11 +190,11 @@ bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_
     if (!info_of(md, &f))
         return false;
     memset(out, 0, TD_LAYOUT_BYTES);
-    if (tag_means(&f, plain_tag(f.rank), md))
+    if (tag_matches(&f, plain_tag(f.rank), md))
         return true;
     compose(&f, text, sizeof text);
     dnnl_format_tag_t tag = tag_of(text);
-    if (tag == dnnl_format_tag_undef || !tag_means(&f, tag, md))
+    if (tag == dnnl_format_tag_undef || !tag_matches(&f, tag, md))
         return false;
     int n = groups > 1 ? snprintf(out, TD_LAYOUT_BYTES, "%dg%s", groups, text)
                        : snprintf(out, TD_LAYOUT_BYTES, "%s", text);

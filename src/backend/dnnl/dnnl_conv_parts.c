@@ -46,7 +46,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return td_dnnl_slices_prepare(n, gradient_bytes(n) * (size_t)(td_threads() - 1), out);
 }
 
-static void add_up(int n_parts, int64_t count, float *dw, const float *others, int64_t stride)
+static void sum_parts(int n_parts, int64_t count, float *dw, const float *others, int64_t stride)
 {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
@@ -77,8 +77,8 @@ static td_status run(const td_prepared *p, void *const *args)
     }
     if (failed != TD_OK)
         return td_error((td_status)failed, "oneDNN could not run a part of a filter's gradient");
-    add_up(s->n, td_type_padded_count(dw), args[DW], (const float *)scratch,
-           (int64_t)(dw_bytes / sizeof(float)));
+    sum_parts(s->n, td_type_padded_count(dw), args[DW], (const float *)scratch,
+              (int64_t)(dw_bytes / sizeof(float)));
     return TD_OK;
 }
 

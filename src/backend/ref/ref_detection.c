@@ -181,8 +181,8 @@ static int compare(const void *p, const void *q)
  * For one image: computes loss[A] and sets is_taken[A] to 1 for the anchors that count.  `order`
  * has room for A.  Returns the number of positives.
  */
-static int64_t mine(const double *x, const int64_t *labels, const anchors *s, int ratio,
-                    ranked *order, double *loss, double *is_taken)
+static int64_t select_negatives(const double *x, const int64_t *labels, const anchors *s, int ratio,
+                                ranked *order, double *loss, double *is_taken)
 {
     int64_t positives = 0;
     for (int64_t i = 0; i < s->A; i++) {
@@ -212,8 +212,8 @@ static void multibox_class_loss(const td_node *n, void *const *a)
     double *loss = a[2], *each = (double *)a[3] + 2 * s.A, *is_taken = each + s.A;
     *loss = 0;
     for (int64_t i = 0; i < s.N; i++) {
-        const int64_t positives =
-            mine(x + i * s.A * s.width, s.labels + i * s.A, &s, at->ratio, a[3], each, is_taken);
+        const int64_t positives = select_negatives(x + i * s.A * s.width, s.labels + i * s.A, &s,
+                                                   at->ratio, a[3], each, is_taken);
         double sum = 0;
         for (int64_t k = 0; k < s.A; k++)
             sum += is_taken[k] != 0 ? each[k] : 0;
@@ -230,7 +230,7 @@ static void multibox_class_loss_grad(const td_node *n, void *const *a)
         const int64_t *labels = s.labels + i * s.A;
         const double *x = (double *)a[1] + i * s.A * s.width;
         double *dx = (double *)a[3] + i * s.A * s.width;
-        const int64_t positives = mine(x, labels, &s, at->ratio, a[4], each, is_taken);
+        const int64_t positives = select_negatives(x, labels, &s, at->ratio, a[4], each, is_taken);
         const double by = positives > 0 ? *(double *)a[0] / (double)positives / (double)s.N : 0;
         for (int64_t k = 0; k < s.A; k++) {
             const int64_t label = column(labels[k], s.width);

@@ -28,15 +28,15 @@ static void nothing_set_says_nothing(void **state)
 {
     (void)state;
     td_amp_env e = READ("HOME", "/");
-    assert_int_equal(e.amp, TD_AMP_UNSAID);
-    assert_int_equal(e.loss_scaling, TD_AMP_UNSAID);
+    assert_int_equal(e.amp, TD_AMP_UNSET);
+    assert_int_equal(e.loss_scaling, TD_AMP_UNSET);
     assert_int_equal(e.half, TD_DT_NONE);
     assert_false(e.has_level);
     assert_false(e.has_rule);
     assert_null(e.log_path);
     assert_null(e.allow.add[0]);
     e = READ("TANDEM_AMP", "", "TANDEM_AMP_LEVEL", "", TF "LOG_PATH", "");
-    assert_int_equal(e.amp, TD_AMP_UNSAID);
+    assert_int_equal(e.amp, TD_AMP_UNSET);
     assert_false(e.has_level);
     assert_null(e.log_path);
 }
@@ -68,7 +68,7 @@ static void tensorflows_switches_are_aliases(void **state)
              "0");
     assert_int_equal(e.amp, TD_AMP_ON);
     assert_int_equal(e.loss_scaling, TD_AMP_OFF);
-    assert_int_equal(READ("TF_ENABLE_AUTO_MIXED_PRECISION", "yes").amp, TD_AMP_UNSAID);
+    assert_int_equal(READ("TF_ENABLE_AUTO_MIXED_PRECISION", "yes").amp, TD_AMP_UNSET);
     assert_int_equal(READ(TF "EMULATE_FP16", "0").emulate, TD_AMP_OFF);
 }
 
@@ -126,7 +126,7 @@ static void expect_bad(const char *name, const char *value, const char *part)
     td_amp_env e;
     const char *rows[] = { name, value, NULL };
     expect_error(td_amp_env_read(look_up, rows, &e), TD_EUSAGE, part);
-    assert_int_equal(e.amp, TD_AMP_UNSAID);
+    assert_int_equal(e.amp, TD_AMP_UNSET);
 }
 
 static void malformed_values_of_ours_are_errors(void **state)

@@ -390,7 +390,7 @@ static void find(const td_service *s, td_route route, const td_request *rq, td_r
     td_transformer buffers = { 0 };
     *reply = (td_reply){ 0 };
     if (td_api_read(s, rq, &buffers, &w, reply)) {
-        td_status st = s->kind->take(s, &(td_row){ &w, 0 }, 1, results);
+        td_status st = s->kind->store_results(s, &(td_row){ &w, 0 }, 1, results);
         if (st == TD_OK)
             td_api_write(s, &w, reply);
         else
