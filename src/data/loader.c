@@ -330,7 +330,7 @@ static td_status set_up_order(td_loader *ld)
                                      .world = o->world,
                                      .order_kind = o->order,
                                      .shuffles = o->is_training && td_dataset_decodes(ld->plan.ds),
-                                     .drops = o->is_training,
+                                     .drops_last = o->is_training,
                                      .seed = o->seed };
     TD_TRY(td_sampler_init(&ld->plan.sampler));
     ld->plan.n_batches = td_sampler_batches(&ld->plan.sampler);

@@ -36,7 +36,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
 {
     const td_load_plan *p = w->ring->plan;
     td_transform t = p->transform;
-    t.size = r->home->size;
+    t.size = r->slot->size;
     const void *bytes;
     size_t n_bytes;
     TD_TRY(td_sample_read(p->ds, sample, &w->buffers, &bytes, &n_bytes));
@@ -45,20 +45,20 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
         const td_object_source from = { .bytes = bytes,
                                         .n_bytes = n_bytes,
                                         .scene = td_dataset_scene(p->ds, sample),
-                                        .epoch = r->home->epoch,
+                                        .epoch = r->slot->epoch,
                                         .sample = sample };
         TD_TRY(td_object_row(&w->buffers, &t, &from, dst, &n));
-        return td_anchor_rows_fill(&r->home->anchors, r->i, p->anchors, &w->buffers,
+        return td_anchor_rows_fill(&r->slot->anchors, r->i, p->anchors, &w->buffers,
                                    w->buffers.ground_truths, n);
     }
-    return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->home->epoch, sample, dst);
+    return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->slot->epoch, sample, dst);
 }
 
 /* Fill the row with its sample or, in training, with the next good one. */
 static td_status make_row(worker *w, td_row *r)
 {
     const td_load_plan *p = w->ring->plan;
-    float *dst = r->home->images + td_slot_row_floats(r->home) * (size_t)r->i;
+    float *dst = r->slot->images + td_slot_row_floats(r->slot) * (size_t)r->i;
     r->used_sample = -1;
     for (int64_t k = 0; k < p->n_tries && k < p->ds->n; k++) {
         int64_t sample = (r->sample + k) % p->ds->n;
@@ -93,8 +93,8 @@ static void work(void *ctx)
         r->st = make_row(w, r);
         if (r->st != TD_OK)
             r->error = td_copy_text(td_error_message());
-        atomic_fetch_add_explicit(&r->home->work_ns, td_now_ns() - start_ns, memory_order_relaxed);
-        finish_row(r->home);
+        atomic_fetch_add_explicit(&r->slot->work_ns, td_now_ns() - start_ns, memory_order_relaxed);
+        finish_row(r->slot);
     }
 }
 
@@ -176,7 +176,7 @@ static void cancel(td_ring *ring)
     td_ring_release_slot(ring);
     td_row *r;
     while ((r = td_queue_try_pop(ring->work)))
-        finish_row(r->home);
+        finish_row(r->slot);
     for (; ring->n_released < ring->n_queued; ring->n_released++) {
         td_slot *s = td_queue_pop(slot_at(ring, ring->n_released)->done);
         TD_CHECK(s == slot_at(ring, ring->n_released));
@@ -205,7 +205,7 @@ static td_status set_up_slot(const td_load_plan *p, td_slot *s)
     if (!s->images)
         return TD_ENOMEM;
     for (size_t i = 0; i < batch; i++)
-        s->rows[i] = (td_row){ .home = s, .i = (int)i };
+        s->rows[i] = (td_row){ .slot = s, .i = (int)i };
     if (p->anchors)
         TD_TRY(td_anchor_rows_init(&s->anchors, p->anchors, p->opts.batch_size));
     return td_queue_new(1, &s->done);

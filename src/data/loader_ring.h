@@ -46,7 +46,7 @@ typedef struct {
 typedef struct td_slot td_slot;
 
 typedef struct {
-    td_slot *home;
+    td_slot *slot;
     int i;               /* index of the row in the batch */
     int64_t sample;      /* the sample that belongs in the row */
     int64_t next_sample; /* the sample of this row in the next batch; -1: none */

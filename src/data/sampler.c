@@ -108,10 +108,10 @@ int64_t td_sampler_batches(const td_sampler *s)
     if (s->order_kind == TD_ORDER_PERMUTATION) {
         step *= s->world;
         n = s->n;
-    } else if (s->order_kind == TD_ORDER_BUFFER && s->drops) {
+    } else if (s->order_kind == TD_ORDER_BUFFER && s->drops_last) {
         n = range_shortest(s); /* so that every rank has full batches in every epoch */
     }
-    return s->drops ? n / step : (n + step - 1) / step;
+    return s->drops_last ? n / step : (n + step - 1) / step;
 }
 
 static void make_order(td_sampler *s, int64_t epoch)

@@ -31,8 +31,8 @@ typedef struct {
     int batch; /* rows of one rank's batch */
     int rank, world;
     td_order order_kind;
-    bool shuffles; /* a new order every epoch */
-    bool drops;    /* omit the last batch if it is smaller */
+    bool shuffles;   /* a new order every epoch */
+    bool drops_last; /* omit the last batch if it is smaller */
     uint64_t seed;
     int64_t epoch;  /* the epoch of `order`; -1: none yet */
     int64_t *order; /* [n]; NULL without shuffling; buffer: [share], this rank's */

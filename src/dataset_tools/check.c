@@ -35,7 +35,7 @@ typedef struct {
 } check;
 
 struct report {
-    td_dataset_report pub; /* must be first: the user has a pointer to it */
+    td_dataset_report report; /* must be first: the user has a pointer to it */
     int64_t *class_good, *class_bad, *class_boxes;
     td_bad_image *bad, *other_size;
 };
@@ -144,7 +144,7 @@ static td_status measure(const check *c, td_dataset_report *r)
 
 static void add_good(struct report *r, const finding *f, int64_t label)
 {
-    td_dataset_report *p = &r->pub;
+    td_dataset_report *p = &r->report;
     p->n_good++;
     p->n_jpeg += f->is_jpeg;
     p->n_png += !f->is_jpeg;
@@ -160,7 +160,7 @@ static void add_good(struct report *r, const finding *f, int64_t label)
 
 static void add_box(struct report *r, const td_annotation *a)
 {
-    td_dataset_report *p = &r->pub;
+    td_dataset_report *p = &r->report;
     int i = 0;
     double side = sqrt(a->width * a->height);
     while (i + 1 < TD_BOX_SIDES && side >= (double)(2 << i))
@@ -173,7 +173,7 @@ static void add_box(struct report *r, const td_annotation *a)
 
 static td_status sum_up_boxes(check *c, struct report *r)
 {
-    td_dataset_report *p = &r->pub;
+    td_dataset_report *p = &r->report;
     size_t cap = 0;
     TD_TRY(TD_ALLOC(r->class_boxes, (size_t)p->n_classes + 1));
     p->class_boxes = r->class_boxes;
@@ -198,7 +198,7 @@ static td_status sum_up_boxes(check *c, struct report *r)
 /* Sum the findings; the report takes ownership of their texts. */
 static td_status sum_up(check *c, struct report *r)
 {
-    td_dataset_report *p = &r->pub;
+    td_dataset_report *p = &r->report;
     p->n_images = c->ds->n;
     p->n_classes = c->ds->n_classes;
     TD_TRY(TD_ALLOC(r->class_good, (size_t)p->n_classes + 1));
@@ -223,14 +223,14 @@ static td_status sum_up(check *c, struct report *r)
     return c->ds->objects ? sum_up_boxes(c, r) : TD_OK;
 }
 
-void td_dataset_report_free(td_dataset_report *pub)
+void td_dataset_report_free(td_dataset_report *report)
 {
-    struct report *r = (struct report *)pub;
+    struct report *r = (struct report *)report;
     if (!r)
         return;
-    for (int64_t i = 0; i < pub->n_bad; i++)
+    for (int64_t i = 0; i < report->n_bad; i++)
         td_free((char *)(uintptr_t)r->bad[i].reason);
-    for (int64_t i = 0; i < pub->n_other_size; i++)
+    for (int64_t i = 0; i < report->n_other_size; i++)
         td_free((char *)(uintptr_t)r->other_size[i].reason);
     td_free(r->bad);
     td_free(r->other_size);
@@ -387,11 +387,11 @@ td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts, td_d
     if (opts->dump_tensors)
         TD_OUT(dump(&c, opts->dump_tensors));
     TD_OUT(sum_up(&c, r));
-    r->pub.seconds = (double)(td_now_ns() - start_ns) * 1e-9;
-    *out = &r->pub;
+    r->report.seconds = (double)(td_now_ns() - start_ns) * 1e-9;
+    *out = &r->report;
     r = NULL;
 out:
-    td_dataset_report_free(r ? &r->pub : NULL);
+    td_dataset_report_free(r ? &r->report : NULL);
     release(&c, threads);
     return st;
 }

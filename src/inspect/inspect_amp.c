@@ -83,8 +83,8 @@ static void add_reason(const td_amp_row *r, td_text *out)
         td_text_add(out, r->class == TD_AMP_NONE ? "in no list" : "not between ops that are half");
     else
         td_text_add(out, "%s", td_amp_step_name(r->step));
-    if (r->because && r->because != r->node)
-        td_text_add(out, ": %s (%s)", td_node_label(r->because), r->because->op->name);
+    if (r->cause && r->cause != r->node)
+        td_text_add(out, ": %s (%s)", td_node_label(r->cause), r->cause->op->name);
 }
 
 static void add_casts(const td_amp_row *r, const char *half, td_text *out)

@@ -290,7 +290,7 @@ static void draw_axes(const drawing *d)
         words(d, LEFT - 8, y + 4, "end", grey, text);
     }
     td_svg_text(d->out, 22, TOP + PLOT / 2.0,
-                &(td_svg_font){ .size = 12, .anchor = "middle", .turn = -90 }, "address, MB");
+                &(td_svg_font){ .size = 12, .anchor = "middle", .rotation = -90 }, "address, MB");
     const int n_kernels = d->kernel_index[d->g->n_nodes], by = (int)step_of(n_kernels);
     for (int i = 0; i <= n_kernels; i += by ? by : 1) {
         const double x = at_kernel(d, i);

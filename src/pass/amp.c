@@ -426,7 +426,7 @@ static void fill_row(const propagation *p, const td_graph *g, int i, td_amp_row 
     row->colour = r->colour[v];
     row->is_half = r->is_half[v];
     row->step = r->step[v];
-    row->because = node_of(p, g, r->source[v]);
+    row->cause = node_of(p, g, r->source[v]);
 }
 
 static void count_casts(const propagation *p, td_amp_explanation *e)

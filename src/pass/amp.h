@@ -16,11 +16,11 @@ const char *td_autocast_rule(const td_amp_opts *o, const td_op *op);
 typedef struct {
     const td_node *node;
     td_amp class;
-    char colour;            /* colour of its T vertex (td_amp_propagate_result); ' ': none */
-    bool is_half;           /* is T half after the rewrite? */
-    bool is_gradient_sum;   /* gradients of a weight used several times: always float32 */
-    td_amp_step step;       /* the step that decided its type */
-    const td_node *because; /* the node that caused it, or NULL */
+    char colour;          /* colour of its T vertex (td_amp_propagate_result); ' ': none */
+    bool is_half;         /* is T half after the rewrite? */
+    bool is_gradient_sum; /* gradients of a weight used several times: always float32 */
+    td_amp_step step;     /* the step that decided its type */
+    const td_node *cause; /* the node that caused it, or NULL */
     int casts_to_half, casts_to_wide; /* casts of its results */
 } td_amp_row;
 

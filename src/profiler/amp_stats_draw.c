@@ -183,7 +183,7 @@ static void bars(const drawing *d, const td_stats_gradients *g)
         words(d, LEFT - 8, y + 4, "end", grey, text);
     }
     td_svg_text(d->out, LEFT - 70, d->y + BARS / 2.0,
-                &(td_svg_font){ .size = 11, .anchor = "middle", .turn = -90 },
+                &(td_svg_font){ .size = 11, .anchor = "middle", .rotation = -90 },
                 "share of elements that are not zero");
     for (int e = d->lowest; e < d->end; e++) {
         const int64_t n = columns[e - d->lowest];

@@ -109,8 +109,8 @@ void td_svg_text(td_text *out, double x, double y, const td_svg_font *font, cons
         td_text_add(out, " text-anchor=\"%s\"", font->anchor);
     if (font->is_bold)
         td_text_add(out, " font-weight=\"bold\"");
-    if (font->turn != 0)
-        td_text_add(out, " transform=\"rotate(%g %.6g %.6g)\"", font->turn, x, y);
+    if (font->rotation != 0)
+        td_text_add(out, " transform=\"rotate(%g %.6g %.6g)\"", font->rotation, x, y);
     td_text_add(out, ">");
     add_escaped(out, words);
     td_text_add(out, "</text>\n");

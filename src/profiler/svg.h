@@ -18,7 +18,7 @@ typedef struct {
     double size;
     const char *fill;   /* NULL: black */
     const char *anchor; /* the part of the text at x: "start" (NULL), "middle", "end" */
-    double turn;        /* degrees, clockwise, around (x, y) */
+    double rotation;    /* degrees, clockwise, around (x, y) */
     bool is_bold;
 } td_svg_font;
 

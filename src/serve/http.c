@@ -491,7 +491,7 @@ static void on_log(void *cls, const char *format, va_list args)
 /* --- opening and closing ---------------------------------------------------------------------- */
 
 /* on the listener's thread */
-static bool take_connection(void *ctx, int fd, const struct sockaddr *address, socklen_t n)
+static bool add_connection(void *ctx, int fd, const struct sockaddr *address, socklen_t n)
 {
     td_http *h = ctx;
     return MHD_add_connection(h->daemon, fd, address, n) == MHD_YES;
@@ -540,7 +540,7 @@ td_status td_http_open(const td_http_opts *opts, td_http **out)
                                   .port = opts->port,
                                   .max_connections = opts->max_connections,
                                   .timeout_s = opts->timeout_s,
-                                  .take = take_connection,
+                                  .add_connection = add_connection,
                                   .ctx = h };
     td_status st = td_listener_open(&lo, &h->listener);
     if (st == TD_OK)

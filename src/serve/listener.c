@@ -301,7 +301,7 @@ static bool accept_one(td_listener *l)
         return false;
     wait_for_pending(l);
     atomic_fetch_add(&l->n_pending, 1);
-    if (!l->o.take(l->o.ctx, fd, (struct sockaddr *)&address, n))
+    if (!l->o.add_connection(l->o.ctx, fd, (struct sockaddr *)&address, n))
         atomic_fetch_sub(&l->n_pending, 1);
     return true;
 }

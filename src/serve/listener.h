@@ -37,7 +37,7 @@ typedef struct {
 
     /* Receives a connection's socket; td_listener_add_peer must be called for it, on any thread.
        False: the socket was closed. */
-    bool (*take)(void *ctx, int fd, const struct sockaddr *address, socklen_t n_address);
+    bool (*add_connection)(void *ctx, int fd, const struct sockaddr *address, socklen_t n_address);
     void *ctx;
 } td_listener_opts;
 

@@ -52,7 +52,9 @@ static void ranks_see_what_one_sees(void **state)
     (void)state;
     enum { N = 50, B = 3, W = 4 };
     for (int drops = 0; drops < 2; drops++) {
-        td_sampler one = { .n = N, .batch = B * W, .world = 1, .shuffles = true, .drops = drops };
+        td_sampler one = {
+            .n = N, .batch = B * W, .world = 1, .shuffles = true, .drops_last = drops
+        };
         expect_ok(td_sampler_init(&one));
         assert_int_equal(td_sampler_batches(&one), drops ? 4 : 5);
         for (int64_t i = 0; i < td_sampler_batches(&one); i++) {
@@ -79,10 +81,10 @@ static void small_sets(void **state)
 {
     (void)state;
     int64_t rows[8];
-    td_sampler s = { .n = 5, .batch = 8, .world = 1, .drops = true };
+    td_sampler s = { .n = 5, .batch = 8, .world = 1, .drops_last = true };
     expect_ok(td_sampler_init(&s));
     assert_int_equal(td_sampler_batches(&s), 0);
-    s.drops = false;
+    s.drops_last = false;
     assert_int_equal(td_sampler_batches(&s), 1);
     assert_int_equal(td_sampler_rows(&s, 0, 0, rows), 5);
     for (int i = 0; i < 5; i++)
@@ -129,7 +131,7 @@ static void padded_shares_are_pytorchs(void **state)
                 seen[rows[j]]++;
             }
         }
-        s.drops = true;
+        s.drops_last = true;
         assert_int_equal(td_sampler_batches(&s), 2);
         td_sampler_release(&s);
     }
@@ -213,7 +215,7 @@ static void buffered_ranks_have_as_many_batches(void **state)
                          .rank = rank,
                          .world = 3,
                          .shuffles = true,
-                         .drops = true,
+                         .drops_last = true,
                          .order_kind = TD_ORDER_BUFFER };
         int64_t rows[6];
         expect_ok(td_sampler_init(&s));

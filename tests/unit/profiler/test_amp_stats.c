@@ -340,7 +340,7 @@ static void words_are_escaped(void **state)
                         "<text x=\"1\" y=\"2\" font-size=\"3\">a&lt;b &amp; &quot;c&quot; &gt; "
                         "d???\xc3\xa9</text>\n");
     td_text_release(&t);
-    td_svg_text(&t, 1, 2, &(td_svg_font){ .size = 3, .anchor = "end", .turn = -90 }, "\xff<");
+    td_svg_text(&t, 1, 2, &(td_svg_font){ .size = 3, .anchor = "end", .rotation = -90 }, "\xff<");
     assert_string_equal(td_text_get(&t), "<text x=\"1\" y=\"2\" font-size=\"3\" "
                                          "text-anchor=\"end\" transform=\"rotate(-90 1 2)\">?"
                                          "</text>\n");

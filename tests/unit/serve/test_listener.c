@@ -35,9 +35,10 @@ static bool take(void *ctx, int fd, const struct sockaddr *address, socklen_t n)
 
 static void open_listener(int max_connections)
 {
-    const td_listener_opts o = {
-        .host = "127.0.0.1", .max_connections = max_connections, .timeout_s = 3600, .take = take
-    };
+    const td_listener_opts o = { .host = "127.0.0.1",
+                                 .max_connections = max_connections,
+                                 .timeout_s = 3600,
+                                 .add_connection = take };
     atomic_store(&taken.n, 0);
     expect_ok(td_listener_open(&o, &taken.l));
 }
