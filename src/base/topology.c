@@ -3,8 +3,7 @@
  */
 #include "base/topology.h"
 
-#include <errno.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include <hwloc.h>
 
@@ -25,6 +24,7 @@ static td_status no_bitmap(void)
 static td_status load(struct hwloc_topology **out)
 {
     hwloc_topology_t h = NULL;
+    (void)setenv("HWLOC_HIDE_ERRORS", "2", 0); /* hwloc would print to stderr, without /sys */
     const unsigned long flags =
         HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
     if (hwloc_topology_init(&h) != 0)

@@ -51,7 +51,8 @@ typedef struct {
 
 /**
  * The processors that the calling thread may run on: those of its control group and its affinity
- * mask, at most TD_CPUS_MAX.  TD_EIO: hwloc cannot read the topology, or none is left.
+ * mask, at most TD_CPUS_MAX.  Without /sys they form one socket and one NUMA node.  TD_EIO: hwloc
+ * cannot read the topology, or none is left.
  */
 TD_CHECKED td_status td_topology_here(td_topology *out);
 
