@@ -6,6 +6,7 @@
 #include "base/machine.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -123,6 +124,15 @@ int td_cpu_count(void)
     int64_t count = affinity_count();
     each_group("cpu.max", lower_to_quota, &count);
     return (int)count;
+}
+
+int td_cpu_share(int n_sharing, int n_all)
+{
+    int64_t quota = INT_MAX;
+    each_group("cpu.max", lower_to_quota, &quota);
+    const int64_t own = affinity_count() / n_sharing, of_quota = quota / n_all;
+    const int64_t share = own < of_quota ? own : of_quota;
+    return share > 0 ? (int)share : 1;
 }
 
 static char cpu_name[128] = "unknown"; /* written once, by find_cpu_name */

@@ -461,13 +461,14 @@ static int ranks_per_machine(const whereabouts *all, int size)
 static td_status find_neighbours(td_comm *c)
 {
     whereabouts own, *all;
-    int n_sharing = 0;
+    int n_sharing = 0, n_here = 0;
     TD_TRY(TD_ALLOC(all, (size_t)c->size));
     find_whereabouts(c->rank, &own);
     td_status st = td_comm_gather(c, &own, sizeof own, all);
     for (int r = 0; st == TD_OK && r < c->size; r++) {
-        n_sharing += memcmp(all[r].boot, own.boot, sizeof own.boot) == 0 &&
-                     memcmp(all[r].cpus, own.cpus, sizeof own.cpus) == 0;
+        const bool is_here = memcmp(all[r].boot, own.boot, sizeof own.boot) == 0;
+        n_here += is_here;
+        n_sharing += is_here && memcmp(all[r].cpus, own.cpus, sizeof own.cpus) == 0;
         if (!is_neighbour(&all[r], &own))
             continue;
         c->local_size++;
@@ -480,8 +481,7 @@ static td_status find_neighbours(td_comm *c)
                                           .index = n ? c->rank / n : 0 };
     }
     td_free(all);
-    c->threads = td_cpu_count() / (n_sharing > 0 ? n_sharing : 1);
-    c->threads = c->threads > 0 ? c->threads : 1;
+    c->threads = st == TD_OK ? td_cpu_share(n_sharing, n_here) : 1;
     return st;
 }
 

@@ -68,7 +68,8 @@ static int count_in_a_group(void)
         return 90;
     int free_count = td_cpu_count();
     int64_t free_bytes = td_memory_total_bytes();
-    if (free_count < 1 || free_bytes <= 64 << 20)
+    if (free_count < 1 || free_bytes <= 64 << 20 || td_cpu_share(1, 9) != free_count ||
+        td_cpu_share(1 << 20, 1 << 20) != 1)
         return 91;
     if (td_file_write("/sys/fs/cgroup/outer/cpu.max", "50000 100000\n", 13) != TD_OK ||
         td_file_write("/sys/fs/cgroup/outer/memory.max", "67108864\n", 9) != TD_OK)
@@ -77,7 +78,12 @@ static int count_in_a_group(void)
         return 93;
     if (td_file_write("/sys/fs/cgroup/outer/cpu.max", "150000 100000\n", 14) != TD_OK)
         return 94;
-    return td_cpu_count() == (free_count < 2 ? free_count : 2) ? 0 : 95;
+    const int count = free_count < 2 ? free_count : 2;
+    if (td_cpu_count() != count)
+        return 95;
+    /* two ranks with processors of their own have one of the quota's two each */
+    return td_cpu_share(1, 1) == count && td_cpu_share(1, 2) == 1 && td_cpu_share(1, 9) == 1 ? 0
+                                                                                             : 96;
 }
 
 static void control_groups_are_honoured(void **state)
