@@ -86,10 +86,20 @@ static td_status find_allowed(const td_topology *t, hwloc_bitmap_t set)
     return TD_OK;
 }
 
+static int count_allowed(hwloc_topology_t h)
+{
+    hwloc_const_bitmap_t set = hwloc_topology_get_allowed_cpuset(h);
+    int n = 0;
+    for (hwloc_obj_t pu = NULL; (pu = hwloc_get_next_obj_by_type(h, HWLOC_OBJ_PU, pu)) != NULL;)
+        n += hwloc_bitmap_isset(set, pu->os_index) != 0;
+    return n;
+}
+
 static td_status list_processors(td_topology *t, hwloc_const_bitmap_t allowed)
 {
     const int n_all = hwloc_get_nbobjs_by_type(t->handle, HWLOC_OBJ_PU);
     TD_TRY(TD_ALLOC(t->cpus, (size_t)(n_all > 0 ? n_all : 1)));
+    t->n_allowed = count_allowed(t->handle);
     t->is_whole = hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(t->handle), allowed);
     for (hwloc_obj_t pu = NULL; t->n < TD_CPUS_MAX && (pu = hwloc_get_next_obj_by_type(
                                                            t->handle, HWLOC_OBJ_PU, pu)) != NULL;)

@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     int n;
     td_processor *cpus; /* [n] in the order of the topology: those of a core are neighbors */
+    int n_allowed;      /* processors of the control group; n is less if the process is bound */
     bool is_here;       /* describes this machine */
     bool is_whole;      /* this process may run on all processors of the machine */
     struct hwloc_topology *handle;

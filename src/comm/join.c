@@ -24,17 +24,32 @@ static td_status find_mode(const char *option, td_affinity *mode)
     return TD_OK;
 }
 
+/* Open MPI binds up to two ranks to a core each, unless an option forbids it */
+static void warn_if_narrow(const td_topology *t, const td_rank_place *place)
+{
+    if (place->local_rank == 0 && 2LL * t->n * place->local_size <= t->n_allowed)
+        td_log(TD_LOG_WARN, "ranks",
+               "mpirun or srun has bound each rank to %d of %d processors, and at least half are "
+               "idle; 'mpirun --bind-to none' and 'srun --cpu-bind=none' leave the binding to "
+               "tandem",
+               t->n, t->n_allowed);
+}
+
 /* TD_EARG, TD_EDEVICE, TD_EIO: not bound, or not entirely, with the reason */
 static td_status bind_in(const td_topology *t, td_affinity mode, const td_rank_place *place)
 {
     td_binding b;
     char list[TD_CPU_LIST_BYTES];
     td_affinity resolved;
-    if (!t->is_whole && mode == TD_AFFINITY_AUTO)
-        return TD_OK; /* mpirun or srun has bound this process */
+    if (!t->is_whole && mode == TD_AFFINITY_AUTO) {
+        warn_if_narrow(t, place);
+        return TD_OK;
+    }
     if (!t->is_whole)
         return td_error(TD_EARG, "mpirun or srun has already bound the ranks");
     TD_TRY(td_affinity_resolve(t, mode, place->local_size, &resolved));
+    if (resolved == TD_AFFINITY_NONE && place->local_size == 1)
+        return TD_OK;
     if (resolved == TD_AFFINITY_NONE)
         return td_error(TD_EARG, "%d ranks share %d processors", place->local_size, t->n);
     TD_TRY(td_topology_require_here(t));
@@ -61,7 +76,7 @@ static td_status choose_processors(const char *option, const td_rank_place *plac
     td_affinity mode;
     TD_TRY(find_mode(option, &mode));
     if (getenv(TD_ENV_AFFINITY_DONE) || mode == TD_AFFINITY_NONE ||
-        (mode == TD_AFFINITY_AUTO && place->local_size <= 1))
+        (mode == TD_AFFINITY_AUTO && place->local_size == 0))
         return TD_OK;
     td_status st = TD_OK;
     if (place->local_size == 0 || place->local_rank >= place->local_size)

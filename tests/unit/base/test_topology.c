@@ -100,6 +100,7 @@ static void this_machine_is_bound(void **state)
 
     expect_ok(td_topology_here(&t)); /* what is not allowed is not counted */
     assert_int_equal(t.n, 1);
+    assert_in_range(t.n_allowed, CPU_COUNT(&all), sysconf(_SC_NPROCESSORS_CONF));
     assert_int_equal(t.is_whole, CPU_COUNT(&all) == 1 && sysconf(_SC_NPROCESSORS_ONLN) == 1);
     td_topology_release(&t);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
