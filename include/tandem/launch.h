@@ -31,6 +31,8 @@ typedef struct {
     const char *log_dir;          /* folder for the output of all ranks but 0; NULL: none */
     const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
     const char *mpirun;           /* for hosts; NULL: the one that is found */
+    int restarts;                 /* at most so many after a lost rank */
+    int min_ranks;                /* fewest ranks of a restart; 0: as many as at the start */
     int nnodes, node_rank, master_port; /* refused: mpirun and srun start several machines */
     const char *master_addr;
     const char *log;
@@ -41,7 +43,10 @@ TD_API const struct td_field *td_ranks_fields(void);
 /**
  * Start this program `nproc` times with the arguments `args`, and wait for all. If one fails, the
  * others are ended; signals are forwarded. *code: 0, or the exit code of the first that failed, 128
- * + signal if it was killed; the log then names its rank.
+ * + signal if it was killed; the log then names its rank. With `restarts`, all are started again
+ * if a rank was killed or stopped responding, or if a machine is lost; a training then resumes from
+ * its last checkpoint, with the same images per optimizer step. A rank that exits by itself, with
+ * an error or without, ends the run.
  *   TD_EUSAGE  an option contradicts another
  *   TD_EARG    fewer cores than ranks that need separate cores
  *   TD_EIO     a process or file cannot be created

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "comm/mpi_plugin.h"
+#include "comm/restart.h"
 
 #define SECOND INT64_C(1000000000)
 enum {
@@ -53,7 +54,15 @@ typedef struct {
 /* the world of this process, between opening and td_mpi_finalize */
 static const td_mpi_plugin *opened;
 
+static atomic_bool has_lost; /* a rank, or the connection to it */
+
 /* --- ending all ranks ------------------------------------------------------------------------- */
+
+/* a launcher that may start the ranks again must know why they end: it has only this code */
+static int abort_code(int code)
+{
+    return atomic_load(&has_lost) && td_restart_is_possible() ? TD_EXIT_LOST : code ? code : 1;
+}
 
 /* a process that exits without MPI_Finalize has failed: MPI ends the other ranks; srun would not */
 static void abort_at_exit(int code, void *ctx)
@@ -65,14 +74,15 @@ static void abort_at_exit(int code, void *ctx)
     /* MPICH's mpirun drops output that it has not read when a rank aborts */
     const struct timespec moment = { .tv_nsec = OUTPUT_NS };
     (void)nanosleep(&moment, NULL);
-    mpi->abort(code ? code : 1);
+    mpi->abort(abort_code(code));
 }
 
 /* by the watchdog: the thread that calls MPI does not come back */
 static _Noreturn void end_now(const ranks *m)
 {
+    atomic_store(&has_lost, true);
     if (m->world.is_concurrent)
-        m->mpi->abort(1);
+        m->mpi->abort(abort_code(1));
     (void)raise(SIGKILL); /* mpirun ends the others */
     _exit(1);
 }
@@ -101,6 +111,7 @@ static void watch(void *ctx)
 static void fail_with(ranks *m, const char *wrong)
 {
     char what[TD_WHY_BYTES];
+    atomic_store(&has_lost, true);
     snprintf(what, sizeof what, ": MPI: %s", wrong);
     td_transport_fail(&m->base, m->base.names[m->base.rank], what);
 }
@@ -122,6 +133,7 @@ static void check_beats(ranks *m, int64_t now)
     if (m->before_has_left || now - m->heard_ns < t->stall_ns)
         return;
     char what[80];
+    atomic_store(&has_lost, true);
     snprintf(what, sizeof what, " has stopped responding: no message for %.0f s",
              (double)(now - m->heard_ns) / (double)SECOND);
     td_transport_fail(&m->base, t->names[(t->rank + t->size - 1) % t->size], what);
@@ -206,7 +218,7 @@ static void leave(td_transport *t, const char *why)
         leave_in_peace(m);
     if (!why && t->st != TD_OK) {
         td_log(TD_LOG_ERROR, "ranks", "%s", t->message);
-        m->mpi->abort(1);
+        m->mpi->abort(abort_code(1));
     }
     atomic_store(&m->alive_ns, 0);
 }

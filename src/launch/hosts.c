@@ -2,28 +2,41 @@
  * hosts.c -- `tandem launch --hosts`: the mpirun of Open MPI or MPICH starts the ranks
  *
  * The two have different options.  mpirun replaces this process, so that signals and the exit code
- * are its own.
+ * are its own; only with --restarts it is a child, which is watched.
  */
 #include "launch/hosts.h"
 
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/affinity.h"
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "comm/mpi_plugin.h"
 #include "comm/rank_env.h"
+#include "comm/restart.h"
+#include "launch/restarts.h"
 
-enum { FILE_MAX = 1 << 20, RANKS_MAX = 4096 };
+enum {
+    FILE_MAX = 1 << 20,
+    RANKS_MAX = 4096,
+    TRIES = 32, /* machines tried at a time, and for how long */
+    TRY_S = 20,
+    TRY_TURN_MS = 10
+};
 
 typedef struct {
     const char **words; /* [cap], the last one NULL */
@@ -228,19 +241,30 @@ static void add(command *c, const char *word)
         c->words[c->n++] = word;
 }
 
-static td_status describe_hosts(const td_hosts *h, int nproc, td_text *out, int *n_ranks)
+static int slots_of(const td_host *h, int nproc)
+{
+    return h->slots ? h->slots : nproc;
+}
+
+static td_status check_hosts(const td_hosts *h, int nproc, int *n_ranks)
 {
     *n_ranks = 0;
     for (int i = 0; i < h->n; i++) {
-        const int slots = h->at[i].slots ? h->at[i].slots : nproc;
         if (h->at[i].slots && nproc != 1 && nproc != h->at[i].slots)
             return td_error(TD_EUSAGE, "machine '%s' has %d ranks, but --nproc is %d",
-                            h->at[i].name, slots, nproc);
-        td_text_add(out, "%s%s:%d", i ? "," : "", h->at[i].name, slots);
-        *n_ranks += slots;
+                            h->at[i].name, h->at[i].slots, nproc);
+        *n_ranks += slots_of(&h->at[i], nproc);
     }
     if (*n_ranks > RANKS_MAX)
         return td_error(TD_EUSAGE, "%d ranks, wanted at most %d", *n_ranks, RANKS_MAX);
+    return TD_OK;
+}
+
+/* "a:2,b:2" */
+static td_status list_hosts(const td_hosts *h, int nproc, td_text *out)
+{
+    for (int i = 0; i < h->n; i++)
+        td_text_add(out, "%s%s:%d", i ? "," : "", h->at[i].name, slots_of(&h->at[i], nproc));
     return td_text_status(out);
 }
 
@@ -308,45 +332,241 @@ static td_status pass_affinity(td_affinity mode)
     return st;
 }
 
-td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args)
+/* all that the command line is made of */
+typedef struct {
+    const td_ranks_opts *o;
+    int n_args;
+    const char *const *args;
+    td_hosts hosts; /* those that can be reached, as far as known */
+    mpirun mpi;
+    char program[PATH_MAX], folder[PATH_MAX];
+    bool is_tried; /* before the first start */
+} launch;
+
+static td_status find_here(launch *l)
+{
+    const ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
+    if (n <= 0 || !getcwd(l->folder, sizeof l->folder))
+        return td_error_errno(TD_EIO, "cannot find the path of this program or the working folder");
+    l->program[n] = '\0';
+    return TD_OK;
+}
+
+/* Become mpirun; returns only after a failure. */
+static td_status become_mpirun(const launch *l, int ranks)
 {
     td_status st = TD_OK;
-    td_hosts hosts = { 0 };
     td_text list = { 0 }, settings = { 0 };
     command c = { 0 };
-    char program[PATH_MAX], folder[PATH_MAX], count[16];
-    mpirun mpi;
-    int n_ranks;
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0 || !getcwd(folder, sizeof folder))
-        return td_error_errno(TD_EIO, "cannot find the path of this program or the working folder");
-    program[n] = '\0';
-    if (opts->log_dir)
-        return td_error(TD_EUSAGE, "--log-dir and --hosts exclude each other: mpirun has options "
-                                   "for the output of ranks");
-    TD_OUT(read_hosts(opts, &hosts));
-    TD_OUT(describe_hosts(&hosts, opts->nproc, &list, &n_ranks));
-    TD_OUT(find_mpirun(opts->mpirun, &mpi));
-    TD_OUT(pass_affinity(opts->cpu_affinity));
-    TD_OUT(list_settings(mpi.kind == MPICH, &settings));
-    snprintf(count, sizeof count, "%d", n_ranks);
-    c.cap = (size_t)n_args + settings.len + 32; /* a setting has more bytes than words */
+    char count[16];
+    TD_OUT(list_hosts(&l->hosts, l->o->nproc, &list));
+    TD_OUT(list_settings(l->mpi.kind == MPICH, &settings));
+    snprintf(count, sizeof count, "%d", ranks);
+    c.cap = (size_t)l->n_args + settings.len + 32; /* a setting has more bytes than words */
     c.words = td_alloc(c.cap, sizeof *c.words);
     TD_OUT(c.words ? TD_OK : TD_ENOMEM);
-    add(&c, mpi.program);
-    add_places(&c, mpi.kind, td_text_get(&list), count, folder);
-    add_settings(&c, mpi.kind, &settings);
-    add(&c, program);
-    for (int i = 0; i < n_args; i++)
-        add(&c, args[i]);
-    td_log(TD_LOG_INFO, "launch", "%d ranks on %d machines by '%s'", n_ranks, hosts.n, mpi.program);
+    add(&c, l->mpi.program);
+    add_places(&c, l->mpi.kind, td_text_get(&list), count, l->folder);
+    add_settings(&c, l->mpi.kind, &settings);
+    add(&c, l->program);
+    for (int i = 0; i < l->n_args; i++)
+        add(&c, l->args[i]);
+    td_log(TD_LOG_INFO, "launch", "%d ranks on %d machines by '%s'", ranks, l->hosts.n,
+           l->mpi.program);
     (void)fflush(NULL);
-    execv(mpi.program, (char *const *)(uintptr_t)c.words);
-    st = td_error_errno(TD_EIO, "cannot start '%s'", mpi.program);
+    execv(l->mpi.program, (char *const *)(uintptr_t)c.words);
+    st = td_error_errno(TD_EIO, "cannot start '%s'", l->mpi.program);
 out:
     td_text_release(&settings);
     td_text_release(&list);
     td_free(c.words);
-    td_free(hosts.at);
+    return st;
+}
+
+/* --- machines that can be reached ------------------------------------------------------------- */
+
+/* in a new session: ssh must not ask for a password */
+static _Noreturn void try_host(const launch *l, const td_host *h)
+{
+    char place[sizeof h->name + 4];
+    snprintf(place, sizeof place, "%s:1", h->name);
+    const char *words[32];
+    command c = { .words = words, .cap = sizeof words / sizeof *words };
+    const int none = open("/dev/null", O_RDWR);
+    if (setsid() < 0 || none < 0 || dup2(none, 0) < 0 || dup2(none, 1) < 0 || dup2(none, 2) < 0)
+        _exit(127);
+    add(&c, l->mpi.program);
+    add_places(&c, l->mpi.kind, place, "1", l->folder);
+    add(&c, l->program);
+    add(&c, "--version");
+    words[c.n] = NULL;
+    execv(l->mpi.program, (char *const *)(uintptr_t)words);
+    _exit(127);
+}
+
+/* does a process that was started by try_host end with success?  Kills what takes too long. */
+static bool has_succeeded(pid_t pid, int64_t until)
+{
+    int how = -1;
+    pid_t ended = 0;
+    while (pid > 0 && (ended = waitpid(pid, &how, WNOHANG)) == 0 && td_now_ns() < until &&
+           !td_signal_caught())
+        (void)poll(NULL, 0, TRY_TURN_MS);
+    if (pid > 0 && ended == 0) {
+        kill(-pid, SIGKILL);
+        kill(pid, SIGKILL); /* it may not have its session yet */
+        (void)waitpid(pid, &how, 0);
+        return false;
+    }
+    return ended == pid && WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}
+
+/*
+ * Start a process on each machine, TRIES at a time, and sort those where it fails to the end of the
+ * list.  Messages of mpirun would not do: MPICH's waits without an end for a machine that is not
+ * there.  Returns how many succeed.
+ */
+static int try_hosts(const launch *l)
+{
+    int n_good = 0;
+    for (int from = 0; from < l->hosts.n; from += TRIES) {
+        pid_t pids[TRIES];
+        const int n = l->hosts.n - from < TRIES ? l->hosts.n - from : TRIES;
+        const int64_t until = td_now_ns() + TRY_S * INT64_C(1000000000);
+        for (int i = 0; i < n; i++) {
+            pids[i] = fork();
+            if (pids[i] == 0)
+                try_host(l, &l->hosts.at[from + i]);
+        }
+        for (int i = 0; i < n; i++)
+            if (has_succeeded(pids[i], until)) {
+                const td_host good = l->hosts.at[from + i];
+                memmove(&l->hosts.at[n_good + 1], &l->hosts.at[n_good],
+                        (size_t)(from + i - n_good) * sizeof good);
+                l->hosts.at[n_good++] = good;
+            }
+    }
+    return n_good;
+}
+
+/*
+ * Remove the machines that cannot be reached, and describe them in *out.  With one machine, or if
+ * none can be reached, the fault is not a machine's, and nothing is removed.
+ */
+static void drop_hosts(launch *l, td_attempt *out)
+{
+    const int n = l->hosts.n;
+    const int n_good = n > 1 ? try_hosts(l) : n;
+    if (n_good == n || td_signal_caught())
+        return;
+    if (n_good == 0) {
+        snprintf(out->cause, sizeof out->cause,
+                 "mpirun cannot start a process on any of the %d machines", n);
+        out->is_lost = false;
+        out->code = out->code ? out->code : 1;
+        return;
+    }
+    snprintf(out->cause, sizeof out->cause, "machine '%s'%s cannot be reached",
+             l->hosts.at[n_good].name, n - n_good > 1 ? " and others" : "");
+    l->hosts.n = n_good;
+    out->is_lost = true;
+    out->code = out->code ? out->code : 1;
+    int n_slots = 0;
+    for (int i = 0; i < n_good; i++)
+        n_slots += slots_of(&l->hosts.at[i], l->o->nproc);
+    out->n_left = n_slots < out->n_left ? n_slots : out->n_left;
+}
+
+/* --- mpirun as a child ------------------------------------------------------------------------ */
+
+/* in the new process */
+static _Noreturn void be_mpirun(const launch *l, int ranks)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends the ranks */
+    if (become_mpirun(l, ranks) != TD_OK)
+        fprintf(stderr, "tandem: error: %s\n", td_error_message());
+    _exit(1);
+}
+
+/* 128 + signal, as a shell has it; MPICH's mpirun exits with the signal that killed a rank */
+static int shell_code(mpi_kind kind, int code)
+{
+    static const int signals[] = { SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM };
+    for (size_t i = 0; kind == MPICH && i < sizeof signals / sizeof *signals; i++)
+        if (code == signals[i])
+            return 128 + code;
+    return code;
+}
+
+static void judge(launch *l, const td_children *c, td_attempt *out)
+{
+    const int code = shell_code(l->mpi.kind, out->code);
+    const bool is_own = code == 0 || code == 2 || td_child_is_quiet(code); /* of the run */
+    if (is_own || td_signal_caught())
+        return;
+    out->is_lost = code >= 128 || code == TD_EXIT_LOST;
+    out->code = code == TD_EXIT_LOST ? 1 : code;
+    if (out->is_lost && code == TD_EXIT_LOST)
+        snprintf(out->cause, sizeof out->cause, "a rank was lost");
+    else if (out->is_lost && !c->at[0].by_signal)
+        snprintf(out->cause, sizeof out->cause, "a rank was killed by signal %d (%s)", code - 128,
+                 strsignal(code - 128));
+    else if (!out->is_lost && l->hosts.n > 1)
+        snprintf(out->cause, sizeof out->cause,
+                 "mpirun exited with code %d, and all %d machines can be reached; no restart", code,
+                 l->hosts.n);
+    drop_hosts(l, out);
+}
+
+/* a td_attempt_run */
+static td_status run_once(void *ctx, int ranks, td_attempt *out)
+{
+    launch *l = ctx;
+    td_status st = TD_OK;
+    td_children c;
+    bool is_child;
+    if (!l->is_tried) {
+        l->is_tried = true;
+        drop_hosts(l, out);
+        if (out->code)
+            return TD_OK;
+    }
+    TD_TRY(td_children_make(1, &c));
+    snprintf(c.at[0].name, sizeof c.at[0].name, "mpirun");
+    TD_OUT(td_child_fork(&c, 0, false, &is_child));
+    if (is_child)
+        be_mpirun(l, ranks);
+    TD_OUT(td_children_watch(&c));
+    out->code = td_children_tell(&c, false, out->cause);
+    judge(l, &c, out);
+out:
+    td_children_release(&c);
+    return st;
+}
+
+td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
+{
+    td_status st = TD_OK;
+    int n_ranks;
+    if (opts->log_dir)
+        return td_error(TD_EUSAGE, "--log-dir and --hosts exclude each other: mpirun has options "
+                                   "for the output of ranks");
+    launch *l = TD_NEW(launch);
+    if (!l)
+        return TD_ENOMEM;
+    *l = (launch){ .o = opts, .n_args = n_args, .args = args };
+    TD_OUT(find_here(l));
+    TD_OUT(read_hosts(opts, &l->hosts));
+    TD_OUT(check_hosts(&l->hosts, opts->nproc, &n_ranks));
+    TD_OUT(find_mpirun(opts->mpirun, &l->mpi));
+    TD_OUT(pass_affinity(opts->cpu_affinity));
+    const td_restart_plan plan = { .ranks = n_ranks,
+                                   .restarts = opts->restarts,
+                                   .min_ranks = opts->min_ranks };
+    st = opts->restarts || opts->min_ranks ? td_restarts_run(&plan, run_once, l, code)
+                                           : become_mpirun(l, n_ranks);
+out:
+    td_free(l->hosts.at);
+    td_free(l);
     return st;
 }

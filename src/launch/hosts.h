@@ -33,9 +33,11 @@ TD_CHECKED td_status td_hosts_parse(const char *text, bool is_file, const char *
                                     td_hosts *out);
 
 /**
- * td_ranks_run for opts->hosts or opts->hostfile.  Becomes mpirun: returns only after a failure.
- * TD_ENOTFOUND: no mpirun, or no plug-in for its MPI.
+ * td_ranks_run for opts->hosts or opts->hostfile.  Without opts->restarts it becomes mpirun and
+ * returns only after a failure; with it, mpirun is a child, and machines on which mpirun cannot
+ * start a process are left out of a restart.  TD_ENOTFOUND: no mpirun, or no plug-in for its MPI.
  */
-TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args);
+TD_CHECKED td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const *args,
+                                  int *code);
 
 #endif

@@ -17,11 +17,11 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/paths.h"
-#include "base/signals.h"
 #include "base/text.h"
 #include "comm/local_links.h"
 #include "comm/rank_env.h"
 #include "launch/hosts.h"
+#include "launch/restarts.h"
 #include "launch/supervisor.h"
 #include "options/field.h"
 #include "tandem/launch.h"
@@ -44,6 +44,12 @@ static const td_field fields[] = {
                "file of machines for --hosts, one per line: NAME [slots=N]"),
     TD_TEXT   (td_ranks_opts, mpirun, NULL, "PATH",
                "mpirun of Open MPI or MPICH for --hosts; default: the one in PATH"),
+    TD_INT    (td_ranks_opts, restarts, 0, 0, 1000,
+               "start the ranks again, at most this many times, after a rank was killed or stopped "
+               "responding or a machine was lost; a training resumes from its last checkpoint"),
+    TD_INT    (td_ranks_opts, min_ranks, 0, 0, 4096,
+               "fewest ranks of a restart: without a killed rank or a lost machine, if at least so "
+               "many remain; 0: always as many as at the start"),
     TD_INT    (td_ranks_opts, nnodes, 1, 1, 4096,
                "refused above 1; use --hosts, mpirun or srun"),
     TD_INT    (td_ranks_opts, node_rank, 0, 0, 4095, "refused, as --nnodes"),
@@ -69,7 +75,16 @@ typedef struct {
     td_affinity affinity;
     td_topology cpus;
     td_binding binding; /* of the rank that is being started */
+    bool is_restart;    /* log files are continued */
 } launch;
+
+/* the launch with all its restarts */
+typedef struct {
+    const td_ranks_opts *o;
+    int n_args;
+    const char *const *args;
+    int n_starts;
+} job;
 
 /* --- before the fork -------------------------------------------------------------------------- */
 
@@ -160,7 +175,8 @@ static td_status open_log(const launch *l, int rank, td_child *c)
     char *path = td_path_join(l->o->log_dir, name);
     if (!path)
         return TD_ENOMEM;
-    c->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    c->file =
+        open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (l->is_restart ? O_APPEND : O_TRUNC), 0666);
     td_status st = c->file < 0 ? td_error_errno(TD_EIO, "cannot write '%s'", path) : TD_OK;
     td_free(path);
     return st;
@@ -232,40 +248,65 @@ static bool is_shown(const td_children *c)
     return cause && cause != zero && !(cause->code == 2 && zero->code == 2);
 }
 
-td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
+static td_status start_all(launch *l)
+{
+    const int n = l->o->nproc;
+    TD_TRY(td_children_make(n, &l->children));
+    if (l->o->log_dir)
+        TD_TRY(td_make_folder(l->o->log_dir));
+    TD_TRY(choose_affinity(l));
+    TD_TRY(open_blame(l));
+    if (n > 1)
+        TD_TRY(td_local_links_make(n, &l->links));
+    td_status st = TD_OK;
+    for (int i = 0; st == TD_OK && i < n; i++)
+        st = start_one(l, i);
+    if (st != TD_OK)
+        td_children_signal(&l->children, SIGKILL);
+    return st;
+}
+
+/* a td_attempt_run */
+static td_status run_once(void *ctx, int ranks, td_attempt *out)
 {
     td_status st = TD_OK;
+    job *j = ctx;
+    td_ranks_opts o = *j->o;
+    o.nproc = ranks;
+    launch *l = TD_NEW(launch);
+    if (!l)
+        return TD_ENOMEM;
+    *l = (launch){ .o = &o,
+                   .n_args = j->n_args,
+                   .args = j->args,
+                   .blame = { -1, -1 },
+                   .is_restart = j->n_starts++ > 0 };
+    TD_OUT(start_all(l));
+    td_local_links_close(
+        &l->links); /* a rank that ends closes its sockets, and the others see it */
+    TD_OUT(td_children_watch(&l->children));
+    l->children.blamed = read_blame(l);
+    out->code = td_children_tell(&l->children, is_shown(&l->children), out->cause);
+    out->is_lost = td_children_lost_one(&l->children);
+    out->n_suspect = out->is_lost && !td_children_cause(&l->children)->is_ended;
+out:
+    release(l);
+    return st;
+}
+
+td_status td_ranks_run(const td_ranks_opts *opts, int n_args, const char *const *args, int *code)
+{
     *code = 0;
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(refuse_nodes(opts));
     if (opts->hosts && opts->hostfile)
         return td_error(TD_EUSAGE, "--hosts and --hostfile exclude each other");
     if (opts->hosts || opts->hostfile)
-        return td_hosts_run(opts, n_args, args);
-    launch *l = TD_NEW(launch);
-    if (!l)
-        return TD_ENOMEM;
-    *l = (launch){ .o = opts, .n_args = n_args, .args = args, .blame = { -1, -1 } };
-    TD_OUT(td_children_make(opts->nproc, &l->children));
-    if (opts->log_dir)
-        TD_OUT(td_make_folder(opts->log_dir));
-    TD_OUT(choose_affinity(l));
-    TD_OUT(open_blame(l));
-    if (opts->nproc > 1)
-        TD_OUT(td_local_links_make(opts->nproc, &l->links));
-    td_signals_catch();
-    for (int i = 0; st == TD_OK && i < opts->nproc; i++)
-        st = start_one(l, i);
-    if (st != TD_OK) {
-        td_children_signal(&l->children, SIGKILL);
-        goto out;
-    }
-    td_local_links_close(
-        &l->links); /* a rank that ends closes its sockets, and the others see it */
-    TD_OUT(td_children_watch(&l->children));
-    l->children.blamed = read_blame(l);
-    *code = td_children_tell(&l->children, is_shown(&l->children));
-out:
-    release(l);
-    return st;
+        return td_hosts_run(opts, n_args, args, code);
+    job j = { .o = opts, .n_args = n_args, .args = args };
+    const td_restart_plan plan = { .ranks = opts->nproc,
+                                   .restarts = opts->restarts,
+                                   .min_ranks = opts->min_ranks,
+                                   .is_here = true };
+    return td_restarts_run(&plan, run_once, &j, code);
 }

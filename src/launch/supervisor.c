@@ -311,27 +311,34 @@ const td_child *td_children_cause(const td_children *l)
     return l->blamed;
 }
 
-/* Print the last line of a failed launch, which names the cause. */
-static void name_cause(const td_child *c)
+static void name_cause(const td_child *c, char out[TD_CAUSE_BYTES])
 {
     if (c->is_ended)
-        td_log(TD_LOG_ERROR, "launch", "%s stopped responding and was killed", c->name);
+        snprintf(out, TD_CAUSE_BYTES, "%s stopped responding and was killed", c->name);
     else if (c->by_signal)
-        td_log(TD_LOG_ERROR, "launch", "%s was killed by signal %d (%s)", c->name, c->code - 128,
-               strsignal(c->code - 128));
+        snprintf(out, TD_CAUSE_BYTES, "%s was killed by signal %d (%s)", c->name, c->code - 128,
+                 strsignal(c->code - 128));
     else
-        td_log(TD_LOG_ERROR, "launch", "%s exited with code %d", c->name, c->code);
+        snprintf(out, TD_CAUSE_BYTES, "%s exited with code %d", c->name, c->code);
 }
 
-int td_children_tell(const td_children *l, bool is_shown)
+bool td_children_lost_one(const td_children *l)
+{
+    const td_child *c = td_children_cause(l);
+    return c && !td_child_is_quiet(l->first_failed->code) &&
+           (c->is_ended || c->by_signal || c->code >= 128);
+}
+
+int td_children_tell(const td_children *l, bool is_shown, char cause[TD_CAUSE_BYTES])
 {
     const td_child *first = l->first_failed, *c = td_children_cause(l);
+    *cause = '\0';
     if (!c)
         return 0;
     if (td_child_is_quiet(first->code)) /* the rank has logged it */
         return first->code;
     if (is_shown)
         show_tail(c);
-    name_cause(c);
+    name_cause(c, cause);
     return c->is_ended || !c->code ? first->code : c->code;
 }

@@ -16,7 +16,10 @@
 
 #include "base/status.h"
 
-enum { TD_CHILD_TAIL = 4096 }; /* the last bytes of its output are kept */
+enum {
+    TD_CHILD_TAIL = 4096, /* the last bytes of its output are kept */
+    TD_CAUSE_BYTES = 400
+};
 
 typedef struct {
     char name[96]; /* "rank 1" */
@@ -68,10 +71,14 @@ TD_CHECKED td_status td_children_watch(td_children *c);
 const td_child *td_children_cause(const td_children *c);
 
 /**
- * Log the cause and, with `is_shown`, the end of its output.  Returns its exit code,
- * 0 for none.
+ * Describe the failure in `cause`, "rank 1 was killed by signal 9 (Killed)", and print the end of
+ * the child's output with `is_shown`.  Returns its exit code, 0 for none.  `cause` is "" if there
+ * is none, and for a quiet exit code.
  */
-int td_children_tell(const td_children *c, bool is_shown);
+int td_children_tell(const td_children *c, bool is_shown, char cause[TD_CAUSE_BYTES]);
+
+/** Was the child that caused the failure killed, or did it stop responding, rather than exit? */
+bool td_children_lost_one(const td_children *c);
 
 /**
  * Is it 3 (stopped after saving) or 4 (below --require)?  All ranks end with it and log it

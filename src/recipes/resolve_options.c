@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "boxes/anchors.h"
 #include "comm/rank_env.h"
+#include "comm/restart.h"
 #include "options/field.h"
 #include "recipes/preset.h"
 #include "recipes/train_options.h"
@@ -124,10 +125,23 @@ static td_status check_checkpoint(const td_train_opts *o)
                     name);
 }
 
+/* The launcher starts a run again: the checkpoint is the run's own, not that of the options. */
+static td_status take_restart(td_train_opts *o)
+{
+    td_restart r;
+    TD_TRY(td_restart_here(&r));
+    if (!r.checkpoint)
+        return TD_OK;
+    o->start.resume = r.checkpoint;
+    o->start.pretrained_weights = NULL;
+    return TD_OK;
+}
+
 td_status td_train_resolve(td_train_opts *o)
 {
     const td_launch_opts *l = &o->launch;
     const double batch = td_train_step_images(o);
+    TD_TRY(take_restart(o));
     if (td_train_is_preset_model(o))
         o->model.model = NULL;
     if (l->to_predict && !is_mode(o, "predict"))
@@ -175,6 +189,7 @@ td_status td_train_find_checkpoint(td_train_opts *o, td_arena *arena)
                                          "inference_benchmark" };
     const char *const folder = folder_of_checkpoint(o);
     bool is_wanted = o->validation.evaluate_only;
+    TD_TRY(take_restart(o));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         is_wanted = is_wanted || is_mode(o, modes[i]);
     if (!is_wanted || !folder || o->start.resume || o->start.pretrained_weights)

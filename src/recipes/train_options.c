@@ -9,6 +9,7 @@
 #include "amp/amp_opts.h"
 #include "base/status.h"
 #include "comm/rank_env.h"
+#include "comm/restart.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
 #include "loggers/run_logger.h"
@@ -293,13 +294,14 @@ td_status td_train_config_yaml(const td_train_opts *opts, char **yaml)
 double td_train_step_images(const td_train_opts *o)
 {
     td_rank_place here;
+    td_restart restart;
     if (o->batch.step_size > 0)
         return o->batch.step_size;
-    if (td_ranks_here(&here) != TD_OK) { /* the job reports this */
-        td_error_clear();
-        here.size = 1;
+    if (td_ranks_here(&here) != TD_OK || td_restart_here(&restart) != TD_OK) {
+        td_error_clear(); /* the job reports this */
+        return (double)o->batch.size;
     }
-    return (double)o->batch.size * here.size;
+    return (double)o->batch.size * (restart.ranks ? restart.ranks : here.size);
 }
 
 td_amp_opts td_train_amp(const td_train_opts *opts)

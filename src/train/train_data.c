@@ -11,7 +11,8 @@ int64_t td_train_synthetic_images(const td_train_job *j)
     int64_t batches = o->profile.iterations > 0 ? o->profile.iterations
                       : o->length.run_steps > 0 ? o->length.run_steps
                                                 : 100;
-    return batches * o->batch.size * j->ranks.n;
+    const int n = j->restart.ranks ? j->restart.ranks : j->ranks.n; /* as many after a restart */
+    return batches * o->batch.size * n;
 }
 
 td_status td_train_list_classes(td_train_job *j)

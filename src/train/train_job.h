@@ -6,6 +6,7 @@
  *     train_job.h, task.h                        the state; the interface of the two tasks
  *     train_rate, train_data, train_ranks        learning rate; loaders; exchanges between ranks
  *     workspace, train_settings, train_report    files; options; log lines and records
+ *     train_restart                              the position of a run that is started again
  *     train_start, train_program, train_save     parameters: from a file, in the program, to a file
  *     task_classify, task_detect                 the two tasks
  *     train_open                                 opens all of these, in phases
@@ -18,6 +19,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weights.h"
 #include "comm/comm.h"
+#include "comm/restart.h"
 #include "data/bad_list.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
@@ -177,6 +179,7 @@ typedef struct {
     td_train_files files;
     td_train_ranks ranks;
     td_train_counts run;
+    td_restart restart; /* the start by a launcher that restarts; train_restart.h */
     td_train_result *out;
 } td_train_job;
 

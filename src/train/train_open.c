@@ -25,6 +25,7 @@
 #include "train/train_ranks.h"
 #include "train/train_rate.h"
 #include "train/train_report.h"
+#include "train/train_restart.h"
 #include "train/train_settings.h"
 #include "train/train_start.h"
 #include "train/workspace.h"
@@ -47,7 +48,7 @@ static td_status open_ranks(job *j)
     td_signals_catch();
     TD_TRY(td_train_join(j));
     td_set_threads(j->o.device.threads ? j->o.device.threads : td_comm_threads(j->ranks.comm));
-    return TD_OK;
+    return td_train_restart_open(j);
 }
 
 static void choose_seed(job *j)
@@ -287,6 +288,8 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(open_agreement(j));
     TD_TRY(open_files(j)); /* from here on files are written */
     TD_TRY(open_report(j));
+    td_train_restart_shorten(j);
+    td_train_restart_record(j, false);
     TD_TRY(open_observers(j));
     td_train_settings_log(j);
     return TD_OK;

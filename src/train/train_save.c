@@ -14,6 +14,7 @@
 #include "checkpoint/weights.h"
 #include "train/train_ranks.h"
 #include "train/train_report.h"
+#include "train/train_restart.h"
 
 typedef td_train_job job;
 
@@ -51,6 +52,7 @@ td_status td_train_save(td_train_job *j)
                                          td_text_get(&j->files.config))));
     snprintf(j->out->checkpoint, sizeof j->out->checkpoint, "%s",
              j->files.path[TD_PATH_CHECKPOINT]);
+    td_train_restart_record(j, true);
     td_trace_span(j->observers.trace, "save the checkpoint", begin_ns);
     return TD_OK;
 }

@@ -81,6 +81,11 @@ static td_status choose_folder(td_train_job *j)
     const td_train_opts *o = &j->o;
     td_free(j->files.folder);
     j->files.folder = NULL;
+    if (j->restart.folder) { /* the folder of the first start */
+        j->files.is_folder_fresh = j->restart.is_fresh;
+        j->files.folder = td_copy_text(j->restart.folder);
+        return j->files.folder ? TD_OK : TD_ENOMEM;
+    }
     j->files.is_folder_fresh =
         !o->output.workspace && !o->start.resume && td_train_writes(j) && is_default_checkpoint(o);
     if (j->files.is_folder_fresh)
@@ -239,7 +244,7 @@ static td_status check_free(const td_train_job *j)
     bool is_continued;
     const char *weights = weights_of_run(j), *report = report_of_run(j);
     TD_TRY(find_continued(j, &is_continued));
-    if (is_continued || !(weights || report))
+    if (is_continued || j->restart.checkpoint || !(weights || report))
         return TD_OK;
     if (weights && !j->files.may_overwrite)
         return td_error(
@@ -294,7 +299,8 @@ td_status td_workspace_open(td_train_job *j)
 {
     if (j->ranks.rank > 0)
         return TD_OK;
-    TD_TRY(j->files.is_folder_fresh ? make_fresh(j) : td_make_folder(j->files.folder));
+    TD_TRY(j->files.is_folder_fresh && !j->restart.folder ? make_fresh(j)
+                                                          : td_make_folder(j->files.folder));
     TD_TRY(check_report(j));
     if (!td_train_writes(j))
         return TD_OK;

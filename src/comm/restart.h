@@ -1,0 +1,70 @@
+/*
+ * comm/restart.h -- what `tandem launch --restarts` and the run it starts again exchange
+ *
+ *     run        td_restart_write      rank 0, at the beginning and after each checkpoint
+ *     launcher   td_restart_read       after a rank was lost: the last position of the run
+ *                td_restart_export     into the environment of the next start
+ *     run        td_restart_here       the position at which it begins
+ *
+ * The launcher names the record in TANDEM_RESTART_RECORD, a file that exists already.  It outlives
+ * the ranks; on several machines it is in the current folder, as the run's own files may be.
+ */
+#ifndef TD_COMM_RESTART_H
+#define TD_COMM_RESTART_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/** The file that rank 0 writes; set by the launcher if it may start the ranks again. */
+#define TD_ENV_RESTART_RECORD "TANDEM_RESTART_RECORD"
+
+/**
+ * Exit code, under mpirun, of a rank that ends because another was lost, if the launcher may start
+ * the ranks again; it distinguishes a lost rank from an error of the run.
+ */
+#define TD_EXIT_LOST 75
+
+/** Written by rank 0. */
+typedef struct {
+    int64_t batch, images;             /* images per rank and batch; per optimizer step */
+    int64_t steps;                     /* optimizer steps at `checkpoint`, or at the beginning */
+    int64_t first_steps, first_epochs; /* where the first start began */
+    bool is_fresh;                     /* the run has created its folder itself, runs/ARCH-N */
+    char folder[PATH_MAX];
+    char checkpoint[PATH_MAX]; /* "": not written yet */
+} td_restart_record;
+
+/** The position at which a restarted run begins; the texts are the environment's. */
+typedef struct {
+    int ranks;                         /* of the first start; 0: this is the first start */
+    int64_t first_steps, first_epochs; /* -1: the earlier starts have recorded nothing */
+    bool is_fresh;
+    const char *folder;     /* NULL: not recorded */
+    const char *checkpoint; /* NULL: begin as the command line demands */
+} td_restart;
+
+/** From the environment.  TD_EUSAGE: it is malformed. */
+TD_CHECKED td_status td_restart_here(td_restart *out);
+
+/** May the launcher start this run again? */
+bool td_restart_is_possible(void);
+
+/** Write the record if a launcher has named one.  TD_EIO. */
+TD_CHECKED td_status td_restart_write(const td_restart_record *r);
+
+/** Read the record `path`; *has is false if it is empty.  TD_EIO; TD_EFORMAT. */
+TD_CHECKED td_status td_restart_read(const char *path, td_restart_record *out, bool *has);
+
+/**
+ * Set the environment of the next start; `ranks` started first.  r NULL: nothing was recorded.
+ * TD_ENOMEM.
+ */
+TD_CHECKED td_status td_restart_export(const td_restart_record *r, int ranks);
+
+/** Remove everything of an earlier launch from the environment. */
+void td_restart_clear(void);
+
+#endif
