@@ -54,7 +54,9 @@ const td_verb td_verb_launch = {
         "divide them is left out.\n\n"
         "Ranks on several machines are started by MPI, Open MPI or MPICH: run tandem without\n"
         "launch under mpirun or srun, and it detects its rank. --hosts does that with the\n"
-        "mpirun that is installed. The program, the current folder and the data must have the\n"
+        "mpirun that is installed. Ranks that nothing has bound bind themselves to equal parts\n"
+        "of their machine (--cpu-affinity). The program, the current folder and the data must have "
+        "the\n"
         "same paths on all machines; the environment variables TANDEM_* and OMP_* are passed\n"
         "on. The result does not depend on how the ranks are started.",
     .examples =
@@ -62,7 +64,7 @@ const td_verb td_verb_launch = {
         "tandem launch --nproc 4 --log-dir logs evaluate flowers --weights best.safetensors\n"
         "tandem launch --hosts node1,node2 --nproc 4 train flowers --preset resnet50/90\n"
         "tandem launch --nproc 4 --restarts 3 train flowers --checkpoint-every 500\n"
-        "mpirun -np 8 --host node1:4,node2:4 tandem train flowers --preset resnet50/90\n"
+        "mpirun -np 4 --bind-to none --host node1:2,node2:2 tandem train flowers\n"
         "srun -N 2 --ntasks-per-node 4 --mpi=pmix tandem train flowers --preset resnet50/90\n"
         "tandem launch --nproc 2 benchmark --mode allreduce",
     .n_args_min = 1,

@@ -98,11 +98,12 @@ static td_status refuse_nodes(const td_ranks_opts *o)
                                            : NULL;
     if (!given)
         return TD_OK;
-    return td_error(TD_EUSAGE,
-                    "%s: MPI starts ranks on several machines: 'mpirun -np %lld tandem VERB ...', "
-                    "'srun -N %d --ntasks-per-node %d --mpi=pmix tandem VERB ...' or "
-                    "'tandem launch --hosts LIST --nproc %d VERB ...'",
-                    given, (long long)o->nnodes * o->nproc, o->nnodes, o->nproc, o->nproc);
+    return td_error(
+        TD_EUSAGE,
+        "%s: MPI starts ranks on several machines: 'mpirun -np %lld --bind-to none "
+        "tandem VERB ...', 'srun -N %d --ntasks-per-node %d --mpi=pmix tandem VERB ...' or "
+        "'tandem launch --hosts LIST --nproc %d VERB ...'",
+        given, (long long)o->nnodes * o->nproc, o->nnodes, o->nproc, o->nproc);
 }
 
 static td_status choose_affinity(launch *l)
