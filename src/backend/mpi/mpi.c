@@ -223,8 +223,9 @@ static const char *send_beat(bool is_last)
     else if (!done)
         return NULL;
     sent = is_last ? LAST_BEAT : BEAT;
+    /* synchronous: complete when it has been taken */
     MPI_TRY(
-        MPI_Isend(&sent, 1, MPI_BYTE, (own_rank + 1) % n_ranks, TAG_BEAT, beat_comm, &beat_out));
+        MPI_Issend(&sent, 1, MPI_BYTE, (own_rank + 1) % n_ranks, TAG_BEAT, beat_comm, &beat_out));
     return NULL;
 }
 

@@ -1,0 +1,101 @@
+# ctest: timeout 300
+# ctest: processors 2
+# ranks_net.sh -- ranks on two machines, here network namespaces with host names of their own and a link between them:
+# the bytes of one rank, through `launch --hosts`; when the link is cut, all ranks end and one names a rank of the other
+# machine; skipped where namespaces or MPI cannot be had
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
+
+skip() {
+    echo "skipped: $*" >&2
+    exit 77
+}
+mpis=""
+for mpi in openmpi mpich; do
+    command -v mpirun.$mpi >/dev/null 2>&1 && [ -e "$TANDEM_BUILD/libtandem_mpi_$mpi.so" ] && mpis="$mpis $mpi"
+done
+[ -n "$mpis" ] || skip "no mpirun with its plug-in (scripts/setup --mpi brings Open MPI and MPICH)"
+command -v ip >/dev/null 2>&1 && command -v unshare >/dev/null 2>&1 || skip "no ip, or no unshare"
+a=tandem-a-$$ b=tandem-b-$$
+trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
+ip netns add $a 2>netns.err && ip netns add $b 2>>netns.err || skip "network namespaces: $(head -1 netns.err)"
+unshare --uts true 2>netns.err || skip "host names of their own: $(head -1 netns.err)"
+ip link add net0 netns $a type veth peer name net0 netns $b 2>netns.err || skip "a link: $(head -1 netns.err)"
+ip -n $a addr add 10.77.0.1/24 dev net0 && ip -n $b addr add 10.77.0.2/24 dev net0 || skip "addresses"
+for ns in $a $b; do
+    ip -n $ns link set lo up && ip -n $ns link set net0 up || skip "links that are up"
+done
+
+# what mpirun uses in ssh's place
+cat >agent <<'END'
+#!/bin/sh
+# agent [OPTIONS] HOST COMMAND...: the command in that namespace, with that host name
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
+END
+chmod +x agent
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$PWD/agent" OMPI_MCA_btl=tcp,self
+export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+export PRTE_MCA_plm_ssh_agent="$PWD/agent" PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC="$PWD/agent" HYDRA_IFACE=net0
+TMPDIR=$(mktemp -d /tmp/tandem.XXXXXX) && export TMPDIR # the paths of sockets are short
+trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; rm -rf "$TMPDIR"' EXIT
+
+# the first machine runs the command
+on_a() {
+    ip netns exec $a unshare --uts sh -c 'hostname "$0"; exec "$@"' $a "$@"
+}
+
+drawn set --classes 4 --train 96 --val 23
+plain_model plain.td 32 16 32 1 0.1
+fixed="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 --no-checkpoints"
+all="$fixed --epochs 2 --final-state"
+expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
+expect 0 train set $all -b 8 --optimizer-batch-size 16 --final-weights two.safetensors
+
+for mpi in $mpis; do
+    # --- the same bytes: two ranks on each machine, then one ---------------------------------------------
+    last="mpirun.$mpi, two machines of two ranks"
+    on_a "$TANDEM" launch --mpirun mpirun.$mpi --hosts $a:2,$b:2 train set $all -b 4 --reproducible \
+        --final-weights net.safetensors >out 2>err </dev/null || complain "exit code $?"
+    log_names train: '4 ranks' '2 of them'
+    same one.safetensors net.safetensors
+    last="mpirun.$mpi, two machines of one rank"
+    on_a "$TANDEM" launch --mpirun mpirun.$mpi --hosts $a,$b train set $all -b 8 \
+        --final-weights net.safetensors >out 2>err </dev/null || complain "exit code $?"
+    log_names train: '2 ranks' '1 of them'
+    same two.safetensors net.safetensors
+
+    # --- the link is cut ------------------------------------------------------------------------------
+    # MPICH's library finds that the two machines are one, and sends nothing over the link
+    [ $mpi = openmpi ] || continue
+    last="mpirun.$mpi, the link is cut"
+    : >cut.err
+    on_a "$TANDEM" launch --mpirun mpirun.$mpi --hosts $a:2,$b:2 train --log debug set $fixed -p 1 -b 8 --epochs 100000 \
+        >out 2>cut.err </dev/null &
+    pid=$!
+    waits cut 'epoch 2, '
+    ip -n $a link set net0 down
+    ranks=$(sed -n 's/^ranks: rank [0-9]* of 4 is process \([0-9]*\),.*/\1/p' cut.err)
+    [ "$(echo "$ranks" | wc -l)" = 4 ] || complain "$(echo "$ranks" | wc -l) ranks have begun, wanted 4"
+    for process in $ranks; do
+        n=0
+        while grep -qs '^State:.[^ZX]' "/proc/$process/status"; do
+            n=$((n + 1))
+            [ $n -gt 6000 ] && complain "process $process is left behind" && break
+            sleep 0.01
+        done
+    done
+    # mpirun may wait for the machine that it cannot reach
+    kill -KILL $(ip netns pids $a) $(ip netns pids $b) 2>/dev/null
+    wait $pid && complain "exit code 0"
+    cp cut.err err
+    log_names 'rank' "$b"
+    ip -n $a link set net0 up
+done
+finish
