@@ -9,12 +9,12 @@
 #include "benchmark/benchmark_feed.h"
 #include "benchmark/benchmark_text.h"
 #include "benchmark/problem.h"
-#include "comm/rank_env.h"
 #include "inference/inputs.h"
 #include "optim/training_graph.h"
 #include "tandem/benchmark.h"
 #include "tandem/dataset.h"
 #include "tandem/loader.h"
+#include "transport/rank_env.h"
 
 /* --- the input pipeline ----------------------------------------------------------------------- */
 

@@ -20,8 +20,8 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "comm/local_transport.h"
-#include "comm/mpi_transport.h"
+#include "transport/local_transport.h"
+#include "transport/mpi_transport.h"
 
 enum { IDLE_MS = 1000, MASK_BYTES = 128, BOOT_BYTES = 40, HOST_BYTES = 64, MESSAGE_BYTES = 800 };
 

@@ -23,8 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/transport.h"
 #include "tandem/allreduce.h"
+#include "transport/transport.h"
 
 typedef struct td_comm td_comm;
 

@@ -8,7 +8,7 @@
 #include "base/affinity.h"
 #include "base/arena.h"
 #include "base/log.h"
-#include "comm/mpi_transport.h"
+#include "transport/mpi_transport.h"
 
 /* --- processors of ranks that mpirun or srun started ------------------------------------------ */
 

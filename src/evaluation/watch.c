@@ -14,9 +14,9 @@
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
-#include "comm/rank_env.h"
 #include "io/safetensors.h"
 #include "tandem/evaluate.h"
+#include "transport/rank_env.h"
 
 enum { NAP_MS = 200 };
 

@@ -25,10 +25,10 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "comm/mpi_plugin.h"
-#include "comm/rank_env.h"
-#include "comm/restart.h"
 #include "launch/restarts.h"
+#include "transport/mpi_plugin.h"
+#include "transport/rank_env.h"
+#include "transport/restart.h"
 
 enum {
     FILE_MAX = 1 << 20,

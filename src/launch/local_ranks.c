@@ -18,13 +18,13 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/text.h"
-#include "comm/local_links.h"
-#include "comm/rank_env.h"
 #include "launch/hosts.h"
 #include "launch/restarts.h"
 #include "launch/supervisor.h"
 #include "options/field.h"
 #include "tandem/launch.h"
+#include "transport/local_links.h"
+#include "transport/rank_env.h"
 
 /* clang-format off */
 static const td_field fields[] = {

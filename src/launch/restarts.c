@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "comm/restart.h"
+#include "transport/restart.h"
 
 enum { PAUSE_MS = 1000 }; /* before all restarts but the first */
 

@@ -4,7 +4,8 @@
  *     attempt -> a rank is lost -> read its record -> environment of the next start -> attempt ...
  *
  * The caller starts the ranks and waits for them, on one machine or by mpirun; here is decided what
- * follows.  The record (comm/restart.h) names the last checkpoint of a training; other verbs write
+ * follows.  The record (transport/restart.h) names the last checkpoint of a training; other verbs
+ * write
  * none and begin again.
  */
 #ifndef TD_LAUNCH_RESTARTS_H

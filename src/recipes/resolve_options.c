@@ -11,8 +11,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "boxes/anchors.h"
-#include "comm/rank_env.h"
-#include "comm/restart.h"
 #include "options/field.h"
 #include "recipes/preset.h"
 #include "recipes/train_options.h"
@@ -23,6 +21,8 @@
 #include "tandem/model.h"
 #include "tandem/recipes.h"
 #include "tandem/train.h"
+#include "transport/rank_env.h"
+#include "transport/restart.h"
 
 #define SSD320_LR    0.02 /* for SSD320_BATCH images per step */
 #define SSD320_BATCH 32

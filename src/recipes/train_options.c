@@ -8,13 +8,13 @@
 
 #include "amp/amp_opts.h"
 #include "base/status.h"
-#include "comm/rank_env.h"
-#include "comm/restart.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
 #include "loggers/run_logger.h"
 #include "options/field.h"
 #include "options/rows.h"
+#include "transport/rank_env.h"
+#include "transport/restart.h"
 
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };

@@ -19,7 +19,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weights.h"
 #include "comm/comm.h"
-#include "comm/restart.h"
 #include "data/bad_list.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
@@ -38,6 +37,7 @@
 #include "tandem/detection.h"
 #include "tandem/loader.h"
 #include "tandem/train.h"
+#include "transport/restart.h"
 
 /* Defaults of --checkpoint-filename and --raport-file. */
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "comm/local_links.h"
+#include "transport/local_links.h"
 
 void td_test_ranks(int size, int (*body)(const td_rank_place *place, void *ctx), void *ctx,
                    int *codes)

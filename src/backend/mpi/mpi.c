@@ -2,7 +2,7 @@
  * mpi.c -- an MPI plug-in: exchanges of bytes and beats by MPI; built once for each MPI
  *
  * Exchanges and beats have communicators of their own, so that neither can match a message of the
- * other, or of a library.  See comm/mpi_plugin.h for which thread calls what.
+ * other, or of a library.  See transport/mpi_plugin.h for which thread calls what.
  */
 #include <mpi.h>
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/mpi_plugin.h"
+#include "transport/mpi_plugin.h"
 
 enum { RANKS_MAX = 4096, N_REQUESTS = 4, TAG_DATA = 1, TAG_BEAT = 2, BEAT = 1, LAST_BEAT = 2 };
 

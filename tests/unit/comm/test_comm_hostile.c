@@ -19,8 +19,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/gather.h"
-#include "comm/local_links.h"
 #include "support/ranks.h"
+#include "transport/local_links.h"
 
 /* in a rank's body: leave with the line where something is wrong */
 #define WANT(cond)                                                                                 \

@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/restart.h"
 #include "launch/restarts.h"
+#include "transport/restart.h"
 
 static td_text lines;
 

@@ -8,7 +8,7 @@
  * belong to the computation.  Calls of MPI can block, so a second thread watches whether the first
  * one comes back.
  */
-#include "comm/mpi_transport.h"
+#include "transport/mpi_transport.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "comm/mpi_plugin.h"
-#include "comm/restart.h"
+#include "transport/mpi_plugin.h"
+#include "transport/restart.h"
 
 #define SECOND INT64_C(1000000000)
 enum {

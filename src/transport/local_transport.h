@@ -1,5 +1,5 @@
 /*
- * comm/local_transport.h -- the ranks of one machine, connected by socket pairs
+ * transport/local_transport.h -- the ranks of one machine, connected by socket pairs
  *
  * A frame is a head of 16 bytes (magic, kind, length) and its body:
  *
@@ -9,10 +9,10 @@
  * A rank is lost when its connection ends without BYE, when it sends ABORT, or when nothing arrives
  * from it for `stall_s`.  A process that was itself stopped restarts its timers.
  */
-#ifndef TD_COMM_LOCAL_TRANSPORT_H
-#define TD_COMM_LOCAL_TRANSPORT_H
+#ifndef TD_TRANSPORT_LOCAL_TRANSPORT_H
+#define TD_TRANSPORT_LOCAL_TRANSPORT_H
 
-#include "comm/transport.h"
+#include "transport/transport.h"
 
 /**
  * The transport of the rank at `place`, on place->fds.  *out: free it, also after a failure.

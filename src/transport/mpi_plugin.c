@@ -1,7 +1,7 @@
 /*
  * mpi_plugin.c -- finds and loads an MPI plug-in
  */
-#include "comm/mpi_plugin.h"
+#include "transport/mpi_plugin.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/restart.h"
+#include "transport/restart.h"
 
 static td_restart_record read_back; /* two paths: large */
 

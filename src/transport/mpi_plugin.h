@@ -1,17 +1,17 @@
 /*
- * comm/mpi_plugin.h -- the interface of the MPI plug-ins, and loading them
+ * transport/mpi_plugin.h -- the interface of the MPI plug-ins, and loading them
  *
  * A plug-in is a small library linked with one MPI: libtandem_mpi_openmpi.so with Open MPI,
  * libtandem_mpi_mpich.so with MPICH, whose ABI Intel MPI and Cray MPICH share.  The one that
  * started the ranks is loaded, and only when there are several, so the program runs without MPI.
  */
-#ifndef TD_COMM_MPI_PLUGIN_H
-#define TD_COMM_MPI_PLUGIN_H
+#ifndef TD_TRANSPORT_MPI_PLUGIN_H
+#define TD_TRANSPORT_MPI_PLUGIN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "comm/transport.h"
+#include "transport/transport.h"
 
 #define TD_MPI_PLUGIN_VERSION 2
 #define TD_MPI_PLUGIN_SYMBOL  "td_mpi_plugin_v2"

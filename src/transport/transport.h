@@ -1,5 +1,5 @@
 /*
- * comm/transport.h -- moves bytes between the ranks of a run and detects lost ranks
+ * transport/transport.h -- moves bytes between the ranks of a run and detects lost ranks
  *
  *     TD_TRY(td_local_transport_open(place, NULL, &t));   or td_mpi_transport_open
  *     TD_TRY(td_transport_exchange_names(t));
@@ -15,14 +15,14 @@
  * The sums are not done here: reduction.h adds what arrives, so the result does not depend on the
  * transport.  One thread uses a transport at a time; td_transport_wake may be called by any thread.
  */
-#ifndef TD_COMM_TRANSPORT_H
-#define TD_COMM_TRANSPORT_H
+#ifndef TD_TRANSPORT_TRANSPORT_H
+#define TD_TRANSPORT_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/rank_env.h"
+#include "transport/rank_env.h"
 
 typedef struct td_transport td_transport;
 

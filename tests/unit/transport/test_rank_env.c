@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "comm/rank_env.h"
 #include "support/expect.h"
+#include "transport/rank_env.h"
 
 /* "NAME=value" texts, NULL at the end */
 static const char *from_list(void *ctx, const char *name)

@@ -1,5 +1,5 @@
 /*
- * comm/rank_env.h -- this process's rank and the number of ranks, from the environment
+ * transport/rank_env.h -- this process's rank and the number of ranks, from the environment
  *
  *     tandem launch                       TANDEM_RANK_FDS RANK WORLD_SIZE LOCAL_RANK
  *     mpirun of Open MPI                  OMPI_COMM_WORLD_RANK ...
@@ -10,8 +10,8 @@
  * Without any of them, or with a size of 1, the process is the only rank.  Several ranks that were
  * started in another way (srun without MPI, torchrun) are refused: they have no transport.
  */
-#ifndef TD_COMM_RANK_ENV_H
-#define TD_COMM_RANK_ENV_H
+#ifndef TD_TRANSPORT_RANK_ENV_H
+#define TD_TRANSPORT_RANK_ENV_H
 
 #include <stdbool.h>
 #include <stddef.h>

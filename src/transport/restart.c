@@ -6,7 +6,7 @@
  * It is written by one pwrite over the record before it, so that a process that is killed meanwhile
  * leaves one or the other; what a longer record has left behind the last NUL is not read.
  */
-#include "comm/restart.h"
+#include "transport/restart.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

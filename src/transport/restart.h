@@ -1,5 +1,5 @@
 /*
- * comm/restart.h -- what `tandem launch --restarts` and the run it starts again exchange
+ * transport/restart.h -- what `tandem launch --restarts` and the run it starts again exchange
  *
  *     run        td_restart_write      rank 0, at the beginning and after each checkpoint
  *     launcher   td_restart_read       after a rank was lost: the last position of the run
@@ -9,8 +9,8 @@
  * The launcher names the record in TANDEM_RESTART_RECORD, a file that exists already.  It outlives
  * the ranks; on several machines it is in the current folder, as the run's own files may be.
  */
-#ifndef TD_COMM_RESTART_H
-#define TD_COMM_RESTART_H
+#ifndef TD_TRANSPORT_RESTART_H
+#define TD_TRANSPORT_RESTART_H
 
 #include <limits.h>
 #include <stdbool.h>

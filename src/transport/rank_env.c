@@ -1,7 +1,7 @@
 /*
  * rank_env.c -- reads rank and size from the environment
  */
-#include "comm/rank_env.h"
+#include "transport/rank_env.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,15 +1,15 @@
 /*
- * comm/mpi_transport.h -- ranks that mpirun or srun has started
+ * transport/mpi_transport.h -- ranks that mpirun or srun has started
  *
  * Exchanges are MPI_Ialltoallv, MPI_Iallgatherv, MPI_Ibcast and MPI_Ibarrier, progressed by the
  * communication thread.  MPI notices ranks that die.  For ranks that hang, each rank sends a beat
  * to the next one every second, on a communicator of its own, and a watchdog thread ends the run
  * when a call of MPI does not return.
  */
-#ifndef TD_COMM_MPI_TRANSPORT_H
-#define TD_COMM_MPI_TRANSPORT_H
+#ifndef TD_TRANSPORT_MPI_TRANSPORT_H
+#define TD_TRANSPORT_MPI_TRANSPORT_H
 
-#include "comm/transport.h"
+#include "transport/transport.h"
 
 /**
  * Initialize MPI.  *out: free it, also after a failure.  TD_ENOTFOUND: no plug-in for this MPI;

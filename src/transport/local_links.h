@@ -1,5 +1,5 @@
 /*
- * comm/local_links.h -- socket pairs between the ranks of one machine, made by the launcher
+ * transport/local_links.h -- socket pairs between the ranks of one machine, made by the launcher
  *
  *     launcher:   td_local_links links;
  *                 TD_TRY(td_local_links_make(size, &links));
@@ -10,10 +10,10 @@
  * Each pair of ranks has a socket pair.  There is no port, and no other process can join: a rank is
  * a process that has inherited the descriptors.
  */
-#ifndef TD_COMM_LOCAL_LINKS_H
-#define TD_COMM_LOCAL_LINKS_H
+#ifndef TD_TRANSPORT_LOCAL_LINKS_H
+#define TD_TRANSPORT_LOCAL_LINKS_H
 
-#include "comm/rank_env.h"
+#include "transport/rank_env.h"
 
 /** The descriptors of all socket pairs: fds[a][b] is rank a's end of its connection to rank b. */
 typedef struct {

@@ -1,7 +1,7 @@
 /*
  * transport.c -- what all transports have in common
  */
-#include "comm/transport.h"
+#include "transport/transport.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * local_links.c -- makes socket pairs and passes them on through the environment
  */
-#include "comm/local_links.h"
+#include "transport/local_links.h"
 
 #include <errno.h>
 #include <fcntl.h>

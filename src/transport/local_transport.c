@@ -5,7 +5,7 @@
  * is expected stays in the socket: the sender is ahead, and waits.  Bodies are transferred directly
  * from and to the caller's memory.
  */
-#include "comm/local_transport.h"
+#include "transport/local_transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "comm/local_links.h"
+#include "transport/local_links.h"
 
 #define SECOND INT64_C(1000000000)
 #define MAGIC  0x4d44u
