@@ -5,8 +5,7 @@
  *
  * The caller starts the ranks and waits for them, on one machine or by mpirun; here is decided what
  * follows.  The record (transport/restart.h) names the last checkpoint of a training; other verbs
- * write
- * none and begin again.
+ * write none and begin again.
  */
 #ifndef TD_LAUNCH_RESTARTS_H
 #define TD_LAUNCH_RESTARTS_H
