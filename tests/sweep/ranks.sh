@@ -103,7 +103,7 @@ go_on() {
 }
 
 for np; do
-    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs $ends --final-state --workspace straight \
+    "$TANDEM" launch --nproc "$np" --cpu-affinity none $fixed --epochs $ends --final-state --workspace straight --overwrite \
         --final-weights "straight$np.safetensors" >out 2>err </dev/null || complain "$np ranks: no run at all"
     i=0
     while [ $i -lt "$kills" ]; do
