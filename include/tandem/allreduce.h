@@ -4,6 +4,8 @@
 #ifndef TD_ALLREDUCE_H
 #define TD_ALLREDUCE_H
 
+#include <stdint.h>
+
 #include "tandem/status.h"
 
 #ifdef __cplusplus
