@@ -9,6 +9,7 @@
  */
 #include "tandem/serve.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -28,6 +29,7 @@
 #define TICK_NS INT64_C(100000000) /* between two checks for signals */
 
 enum {
+    NAME_BYTES = 101,
     MAX_SCANS = 32, /* limit for a JPEG; real encoders write about 10 */
     PEM_BYTES_MAX = 1 << 20
 };
@@ -104,6 +106,7 @@ typedef struct {
     td_batcher *batcher;
     td_http *http;
     char *token, *tls_cert, *tls_key;
+    char file_name[NAME_BYTES]; /* a name made from that of the weight file */
 } server;
 
 static const char *class_name(const void *ctx, int i, char room[24])
@@ -111,14 +114,34 @@ static const char *class_name(const void *ctx, int i, char room[24])
     return td_predictor_class_name(ctx, i, room);
 }
 
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+static bool is_name(const char *name)
+{
+    return *name && !name[strspn(name, NAME_CHARS)] && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
 static td_status check_name(const char *name)
 {
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
-    if (*name && !name[n] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+    if (is_name(name))
         return TD_OK;
     return td_error(
         TD_EUSAGE, "'%.100s' is not a valid model name, wanted letters, digits, - _ . (see --name)",
         name);
+}
+
+/* the architecture; for a network of the user's own the weight file without its ending */
+static const char *choose_name(server *s)
+{
+    const char *name = s->o->name ? s->o->name : td_path_base(td_predictor_name(s->predictor));
+    if (s->o->name || is_name(name))
+        return name;
+    name = td_path_base(s->o->weights);
+    snprintf(s->file_name, sizeof s->file_name, "%.*s", (int)strcspn(name, "."), name);
+    for (char *c = s->file_name; *(c += strspn(c, NAME_CHARS)); c++)
+        *c = '_';
+    return *s->file_name ? s->file_name : "model";
 }
 
 static bool is_given(const td_serve_opts *o, const char *name)
@@ -171,17 +194,16 @@ static td_status open_predictor(server *s)
         return td_error(TD_EUSAGE, "serve requires --weights FILE");
     TD_TRY(td_predictor_open(&po, &s->predictor));
     const bool is_detector = td_predictor_detector(s->predictor) != TD_DETECTOR_NONE;
-    s->service =
-        (td_service){ .kind = is_detector ? &td_kind_detector : &td_kind_classifier,
-                      .name = o->name ? o->name : td_path_base(td_predictor_name(s->predictor)),
-                      .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
-                      .topk = o->topk,
-                      .transform = *td_predictor_transform(s->predictor),
-                      .max_batch = o->max_batch,
-                      .max_delay_ms = o->max_delay_ms,
-                      .metrics = &s->metrics,
-                      .class_name = class_name,
-                      .ctx = s->predictor };
+    s->service = (td_service){ .kind = is_detector ? &td_kind_detector : &td_kind_classifier,
+                               .name = choose_name(s),
+                               .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
+                               .topk = o->topk,
+                               .transform = *td_predictor_transform(s->predictor),
+                               .max_batch = o->max_batch,
+                               .max_delay_ms = o->max_delay_ms,
+                               .metrics = &s->metrics,
+                               .class_name = class_name,
+                               .ctx = s->predictor };
     s->service.transform.max_pixels = o->max_pixels;
     s->service.transform.max_scans = MAX_SCANS;
     s->service.transform.by_library = true;

@@ -44,8 +44,9 @@ listening() {
 }
 # the check finds a server
 expect 0 init --model small.td --seed 3 -o small.safetensors
-starts server serve --weights small.safetensors --name small --port 0 --threads 1
+starts server serve --weights small.safetensors --port 0 --threads 1
 waits server 127.0.0.1
+grep -q "^serving small at" out || complain "a network of the user's own is not served under the name of its file: $(cat out)"
 [ -n "$(listening $pid)" ] || complain "a server does not listen"
 kill -TERM $pid
 wait $pid
