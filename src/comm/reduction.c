@@ -237,30 +237,31 @@ static td_status reduce_sent(td_reduction *r, const bucket *b)
     return TD_OK;
 }
 
-static void add_bf16(const uint16_t *x, uint16_t *sum, size_t n)
+typedef void widen(const uint16_t *src, size_t n, float *dst);
+typedef void narrow(const float *src, size_t n, uint16_t *dst);
+
+/* sum += x in half precision, rounded after the addition in float32 */
+static void add_halves(const uint16_t *x, uint16_t *sum, size_t n, widen *to_f32, narrow *from_f32)
 {
     float a[BLOCK], b[BLOCK];
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t m = n - at < BLOCK ? n - at : BLOCK;
-        td_bf16_to_f32_n(x + at, m, a);
-        td_bf16_to_f32_n(sum + at, m, b);
+        to_f32(x + at, m, a);
+        to_f32(sum + at, m, b);
         for (size_t i = 0; i < m; i++)
             b[i] += a[i];
-        td_f32_to_bf16_n(b, m, sum + at);
+        from_f32(b, m, sum + at);
     }
+}
+
+static void add_bf16(const uint16_t *x, uint16_t *sum, size_t n)
+{
+    add_halves(x, sum, n, td_bf16_to_f32_n, td_f32_to_bf16_n);
 }
 
 static void add_fp16(const uint16_t *x, uint16_t *sum, size_t n)
 {
-    float a[BLOCK], b[BLOCK];
-    for (size_t at = 0; at < n; at += BLOCK) {
-        const size_t m = n - at < BLOCK ? n - at : BLOCK;
-        td_f16_to_f32_n(x + at, m, a);
-        td_f16_to_f32_n(sum + at, m, b);
-        for (size_t i = 0; i < m; i++)
-            b[i] += a[i];
-        td_f32_to_f16_n(b, m, sum + at);
-    }
+    add_halves(x, sum, n, td_f16_to_f32_n, td_f32_to_f16_n);
 }
 
 /* n numbers at `first`, by the transport's own sum */
