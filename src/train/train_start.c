@@ -65,13 +65,20 @@ static td_status check_place(job *j, const char *path)
     return TD_OK;
 }
 
-/* Refuse --arch on the command line for a checkpoint of a network from a graph file. */
+/* Refuse --arch on the command line for a checkpoint of another network. */
 static td_status check_network(const job *j, const char *path)
 {
+    const char *own = td_tensors_meta(j->start.tensors, "tandem.arch");
+    const td_arch *is = own ? td_arch_known(own) : NULL, *wanted = td_arch_known(j->o.model.arch);
     if (td_tensors_meta(j->start.tensors, "tandem.graph") &&
         td_options_chosen(td_model_fields(), &j->o.model, "arch"))
         return td_error(TD_EARG, "'%s' contains a custom network, which --arch %s cannot continue",
                         path, j->o.model.arch);
+    if (is && wanted && is != wanted && !j->o.model.model && !j->o.model.model_text)
+        return td_error(TD_EARG,
+                        "'%s' is a checkpoint of %s, which --arch %s cannot continue: leave out "
+                        "--arch",
+                        path, is->name, wanted->name);
     return TD_OK;
 }
 
@@ -107,13 +114,13 @@ static td_status read_checkpoint(job *j, const char *path)
     td_train_opts *o = &j->o;
     td_weight_metadata_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
     TD_TRY(td_weight_metadata_check(j->start.tensors, path, &o->model));
+    TD_TRY(check_network(j, path));
     TD_TRY(keep_graph_text(j));
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
     TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));
     TD_TRY(check_place(j, path));
     TD_TRY(
         td_freeze_resume(j->start.tensors, path, o, j->s.step.done > 0, &j->start.frozen_before));
-    TD_TRY(check_network(j, path));
     j->start.has_seed = !td_checkpoint_is_torch(j->start.tensors);
     if (td_checkpoint_is_torch(j->start.tensors))
         td_torch_checkpoint_log(j->start.tensors, path, o);

@@ -15,6 +15,8 @@ all() {
 expect 0 train set --arch resnet18 --image-size 32 $common --epochs 1
 log_names train: "'runs/resnet18-1'"
 prints '^checkpoint    runs/resnet18-1/checkpoint.safetensors$'
+expect 1 train set --arch resnet34 --resume runs/resnet18-1/checkpoint.safetensors
+error_names "'runs/resnet18-1/checkpoint.safetensors'" 'of resnet18' resnet34 --arch
 for file in checkpoint.safetensors model_best.safetensors experiment_raport.json config.yaml; do
     [ -f runs/resnet18-1/$file ] || complain "no $file"
     [ ! -e $file ] || complain "$file in the current folder"
