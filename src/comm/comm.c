@@ -219,33 +219,22 @@ td_status td_comm_broadcast(td_comm *c, void *data, size_t n)
     return c && n ? run_now(c, exchange, &e) : TD_OK;
 }
 
-/* offsets and sizes of n bytes of each rank: at[size], sizes[size]; NULL: no memory */
-static size_t *equal_parts(const td_comm *c, size_t n)
+typedef struct {
+    void *all; /* [size][n] */
+    size_t n;
+} blocks;
+
+static td_status gather(td_comm *c, void *ctx)
 {
-    const size_t size = (size_t)c->size;
-    size_t *at = td_alloc(2 * size, sizeof *at);
-    for (size_t r = 0; at && r < size; r++) {
-        at[r] = r * n;
-        at[size + r] = n;
-    }
-    return at;
+    const blocks *b = ctx;
+    return td_transport_gather(c->transport, b->all, b->n);
 }
 
 td_status td_comm_gather(td_comm *c, const void *mine, size_t n, void *all)
 {
     if (n)
         memcpy((char *)all + (size_t)td_comm_rank(c) * n, mine, n);
-    if (!c || !n)
-        return TD_OK;
-    size_t *at = equal_parts(c, n);
-    if (!at)
-        return TD_ENOMEM;
-    td_exchange e = {
-        .kind = TD_EXCHANGE_ALL_GATHER, .in = all, .in_at = at, .in_n = at + c->size
-    };
-    td_status st = run_now(c, exchange, &e);
-    td_free(at);
-    return st;
+    return c && n ? run_now(c, gather, &(blocks){ all, n }) : TD_OK;
 }
 
 /* n bytes from rank `from` to rank 0, in messages of limited size */

@@ -61,6 +61,22 @@ td_status td_transport_exchange(td_transport *t, const td_exchange *e)
     return outcome(t);
 }
 
+td_status td_transport_gather(td_transport *t, void *all, size_t n)
+{
+    const size_t size = (size_t)t->size;
+    size_t *at; /* [size] offsets, [size] sizes */
+    TD_TRY(TD_ALLOC(at, 2 * size));
+    for (size_t r = 0; r < size; r++) {
+        at[r] = r * n;
+        at[size + r] = n;
+    }
+    td_status st = td_transport_exchange(
+        t, &(td_exchange){
+               .kind = TD_EXCHANGE_ALL_GATHER, .in = all, .in_at = at, .in_n = at + size });
+    td_free(at);
+    return st;
+}
+
 td_status td_transport_progress(td_transport *t, int ms)
 {
     if (t->st == TD_OK)
@@ -128,24 +144,12 @@ static td_status take_names(td_transport *t, identity *all)
 
 td_status td_transport_exchange_names(td_transport *t)
 {
-    const size_t n = (size_t)t->size;
-    identity *all = td_alloc(n, sizeof *all);
-    size_t *at = td_alloc(2 * n, sizeof *at);
-    td_status st = all && at ? TD_OK : TD_ENOMEM;
-    for (size_t r = 0; st == TD_OK && r < n; r++) {
-        at[r] = r * sizeof *all;
-        at[n + r] = sizeof *all;
-    }
-    if (st == TD_OK) {
-        describe_self(t, &all[t->rank]);
-        st = td_transport_exchange(t, &(td_exchange){ .kind = TD_EXCHANGE_ALL_GATHER,
-                                                      .in = (char *)all,
-                                                      .in_at = at,
-                                                      .in_n = at + n });
-    }
+    identity *all;
+    TD_TRY(TD_ALLOC(all, (size_t)t->size));
+    describe_self(t, &all[t->rank]);
+    td_status st = td_transport_gather(t, all, sizeof *all);
     if (st == TD_OK)
         st = take_names(t, all);
-    td_free(at);
     td_free(all);
     return st;
 }

@@ -106,6 +106,12 @@ const char *td_transport_name(const td_transport *t, int rank);
 /** TD_EDEVICE: a rank was lost; names it; every later call fails the same way. */
 TD_CHECKED td_status td_transport_exchange(td_transport *t, const td_exchange *e);
 
+/**
+ * Gather n bytes of every rank into all[size][n]; the own ones are there already.  Errors as above;
+ * TD_ENOMEM.
+ */
+TD_CHECKED td_status td_transport_gather(td_transport *t, void *all, size_t n);
+
 /** Work for up to `ms` milliseconds without an exchange; earlier when woken.  Errors as above. */
 TD_CHECKED td_status td_transport_progress(td_transport *t, int ms);
 void td_transport_wake(td_transport *t);
