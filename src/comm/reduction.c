@@ -54,14 +54,12 @@ struct td_reduction {
     bool starts;
     bool is_shared; /* base, among the ranks of this machine; else this rank's own */
     td_allreduce_opts allreduce;
-    uint16_t *wire; /* [PART] numbers as --allreduce-dtype sends them; NULL: float32 */
     td_comm_machines machines;
     int local;   /* this rank's index in base; 0 when it is not shared */
     float *base; /* as drawn above */
     size_t n_bytes;
     float *sums;         /* inside base, [total] */
-    float *incoming;     /* inside base; [size][longest slice], not shared; a chain: [CHUNK], own */
-    float *chain_room;   /* [CHUNK]; NULL: no chain */
+    float *incoming;     /* [size][longest slice] inside base, if not shared; of a chain [CHUNK] */
     int64_t slice;       /* the longest slice of any bucket */
     float *start;        /* [total] */
     const float **parts; /* [size] */
@@ -112,6 +110,12 @@ static void sum_parts(float *y, const float *start, const float *const *parts, i
             for (int64_t i = at; i < at + m; i++)
                 y[i] += parts[k][i];
     }
+}
+
+/* are sums passed along machines? */
+static bool is_chain(const td_reduction *r)
+{
+    return r->is_shared && r->machines.n > 1;
 }
 
 static td_status all_are_here(td_reduction *r)
@@ -230,13 +234,6 @@ static td_status reduce_sent_part(td_reduction *r, int64_t first, int64_t n)
             .kind = TD_EXCHANGE_ALL_GATHER, .in = (char *)sums, .in_at = r->at, .in_n = r->bytes });
 }
 
-static td_status reduce_sent(td_reduction *r, const bucket *b)
-{
-    for (int64_t at = 0; at < b->n; at += PART)
-        TD_TRY(reduce_sent_part(r, b->first + at, b->n - at < PART ? b->n - at : PART));
-    return TD_OK;
-}
-
 typedef void widen(const uint16_t *src, size_t n, float *dst);
 typedef void narrow(const float *src, size_t n, uint16_t *dst);
 
@@ -267,28 +264,32 @@ static void add_fp16(const uint16_t *x, uint16_t *sum, size_t n)
 /* n numbers at `first`, by the transport's own sum */
 static td_status reduce_fast_part(td_reduction *r, int64_t first, int64_t n)
 {
+    const bool is_half = r->allreduce.dtype != TD_WIRE_FLOAT32;
     const bool is_bf16 = r->allreduce.dtype == TD_WIRE_BF16;
     const float *own = own_of(r, 0) + first;
     float *sums = r->sums + first;
     const size_t count = (size_t)n;
+    uint16_t *wire = (uint16_t *)r->incoming; /* has room for a part */
     td_exchange e = { .kind = TD_EXCHANGE_SUM, .in = (char *)sums, .n = count };
-    if (r->wire) {
-        (is_bf16 ? td_f32_to_bf16_n : td_f32_to_f16_n)(own, count, r->wire);
-        e.in = (char *)r->wire;
+    if (is_half) {
+        (is_bf16 ? td_f32_to_bf16_n : td_f32_to_f16_n)(own, count, wire);
+        e.in = (char *)wire;
         e.add = is_bf16 ? add_bf16 : add_fp16;
     } else {
         memcpy(sums, own, count * sizeof *sums);
     }
     TD_TRY(td_transport_exchange(td_comm_transport(r->c), &e));
-    if (r->wire)
-        (is_bf16 ? td_bf16_to_f32_n : td_f16_to_f32_n)(r->wire, count, sums);
+    if (is_half)
+        (is_bf16 ? td_bf16_to_f32_n : td_f16_to_f32_n)(wire, count, sums);
     return TD_OK;
 }
 
-static td_status reduce_fast(td_reduction *r, const bucket *b)
+/* a bucket, PART numbers at a time */
+static td_status reduce_parts(td_reduction *r, const bucket *b,
+                              td_status (*reduce_part)(td_reduction *r, int64_t first, int64_t n))
 {
     for (int64_t at = 0; at < b->n; at += PART)
-        TD_TRY(reduce_fast_part(r, b->first + at, b->n - at < PART ? b->n - at : PART));
+        TD_TRY(reduce_part(r, b->first + at, b->n - at < PART ? b->n - at : PART));
     return TD_OK;
 }
 
@@ -298,10 +299,10 @@ static td_status reduce(td_comm *c, void *ctx)
     (void)c;
     td_reduction *r = b->of;
     if (r->allreduce.mode == TD_ALLREDUCE_FAST)
-        return reduce_fast(r, b);
+        return reduce_parts(r, b, reduce_fast_part);
     if (!r->is_shared)
-        return reduce_sent(r, b);
-    return r->machines.n == 1 ? reduce_shared(r, b) : reduce_along_machines(r, b);
+        return reduce_parts(r, b, reduce_sent_part);
+    return is_chain(r) ? reduce_along_machines(r, b) : reduce_shared(r, b);
 }
 
 void td_reduction_begin(td_reduction *r, int i)
@@ -413,20 +414,14 @@ static td_status share(td_reduction *r)
 
 static td_status take_memory(td_reduction *r)
 {
-    const bool is_fast = r->allreduce.mode == TD_ALLREDUCE_FAST;
-    if (is_fast && r->allreduce.dtype != TD_WIRE_FLOAT32) {
-        r->wire = td_pages_alloc(PART * sizeof *r->wire);
-        if (!r->wire)
-            return TD_ENOMEM;
-    }
-    if (r->c && !is_fast && r->machines.n_ranks > 1)
+    if (r->c && r->allreduce.mode == TD_ALLREDUCE_EXACT && r->machines.n_ranks > 1)
         TD_TRY(share(r));
     if (r->base) {
         r->local = r->rank - r->machines.index * r->machines.n_ranks;
         r->sums = r->base + r->total * r->machines.n_ranks;
-        if (r->machines.n > 1)
-            r->incoming = r->chain_room = td_pages_alloc(CHUNK * sizeof(float));
-        return r->machines.n == 1 || r->incoming ? TD_OK : TD_ENOMEM;
+        if (is_chain(r))
+            r->incoming = td_pages_alloc(CHUNK * sizeof(float));
+        return !is_chain(r) || r->incoming ? TD_OK : TD_ENOMEM;
     }
     r->n_bytes = (size_t)(2 * r->total + r->size * r->slice) * sizeof(float);
     r->base = td_pages_alloc(r->n_bytes);
@@ -494,8 +489,8 @@ void td_reduction_free(td_reduction *r)
         munmap(r->base, r->n_bytes);
     else
         td_pages_free(r->base, r->n_bytes);
-    td_pages_free(r->wire, PART * sizeof *r->wire);
-    td_pages_free(r->chain_room, CHUNK * sizeof(float));
+    if (is_chain(r))
+        td_pages_free(r->incoming, CHUNK * sizeof(float));
     td_pages_free(r->start, (size_t)r->total * sizeof(float));
     td_free(r->buckets);
     td_free(r->parts);
