@@ -15,8 +15,8 @@
 
 enum { PATH_BYTES = 600 };
 
-static const char *const openmpi = "libtandem_mpi_openmpi.so", *const mpich =
-                                                                   "libtandem_mpi_mpich.so";
+static const char *const openmpi = "libtandem_mpi_openmpi.so";
+static const char *const mpich = "libtandem_mpi_mpich.so";
 
 /* searches the program's folder, the installed folder, then the system's path */
 static void *open_library(const char *name, char *path)

@@ -18,9 +18,8 @@
 
 typedef struct {
     int rank, size;
-    int local_rank, local_size; /* on this machine (MPI_COMM_TYPE_SHARED) */
-    bool is_concurrent;         /* MPI_THREAD_MULTIPLE was granted: abort may be called any time */
-    const char *library;        /* "Open MPI v4.1.4, ..." */
+    bool is_concurrent;  /* MPI_THREAD_MULTIPLE was granted: abort may be called any time */
+    const char *library; /* "Open MPI v4.1.4, ..." */
 } td_mpi_world;
 
 /**

@@ -43,7 +43,7 @@ typedef struct {
     const td_mpi_plugin *mpi;
     td_mpi_world world;
     bool is_in_flight;
-    int n_tests; /* of the exchange in flight */
+    int n_tests; /* since the exchange in flight began */
     bool before_has_left;
     int64_t beat_ns, heard_ns, progress_ns;
     _Atomic int64_t alive_ns; /* when the thread was last outside MPI; 0: not watched */
@@ -108,12 +108,17 @@ static void watch(void *ctx)
 
 /* --- beats ------------------------------------------------------------------------------------ */
 
+static void fail(ranks *m, int rank, const char *what)
+{
+    atomic_store(&has_lost, true);
+    td_transport_fail(&m->base, m->base.names[rank], what);
+}
+
 static void fail_with(ranks *m, const char *wrong)
 {
     char what[TD_WHY_BYTES];
-    atomic_store(&has_lost, true);
     snprintf(what, sizeof what, ": MPI: %s", wrong);
-    td_transport_fail(&m->base, m->base.names[m->base.rank], what);
+    fail(m, m->base.rank, what);
 }
 
 static void check_beats(ranks *m, int64_t now)
@@ -133,10 +138,9 @@ static void check_beats(ranks *m, int64_t now)
     if (m->before_has_left || now - m->heard_ns < t->stall_ns)
         return;
     char what[80];
-    atomic_store(&has_lost, true);
     snprintf(what, sizeof what, " has stopped responding: no message for %.0f s",
              (double)(now - m->heard_ns) / (double)SECOND);
-    td_transport_fail(&m->base, t->names[(t->rank + t->size - 1) % t->size], what);
+    fail(m, (t->rank + t->size - 1) % t->size, what);
 }
 
 /* --- exchanges -------------------------------------------------------------------------------- */

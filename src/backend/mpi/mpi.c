@@ -20,11 +20,11 @@ static char library[MPI_MAX_LIBRARY_VERSION_STRING];
 static MPI_Comm data_comm, beat_comm;
 static int own_rank, n_ranks;
 static MPI_Request
-    data[N_REQUESTS]; /* of the exchange in flight; the others are MPI_REQUEST_NULL */
+    data[N_REQUESTS]; /* the exchange in flight uses them; the others are MPI_REQUEST_NULL */
 static MPI_Request beat_out = MPI_REQUEST_NULL, beat_in = MPI_REQUEST_NULL;
 static MPI_Op half_sum = MPI_OP_NULL;
 static char sent, received;
-static int counts[4][RANKS_MAX]; /* of the exchange in flight */
+static int counts[4][RANKS_MAX]; /* sizes and offsets of the exchange in flight */
 
 /* NULL for success, or MPI's error text */
 static const char *error_of(int code)
@@ -50,17 +50,6 @@ static const char *duplicate(MPI_Comm *out)
 {
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, out));
     MPI_TRY(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN));
-    return NULL;
-}
-
-static const char *find_neighbours(td_mpi_world *out)
-{
-    MPI_Comm local;
-    MPI_TRY(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, own_rank, MPI_INFO_NULL, &local));
-    MPI_TRY(MPI_Comm_rank(local, &out->local_rank));
-    MPI_TRY(MPI_Comm_size(local, &out->local_size));
-    MPI_TRY(MPI_Comm_free(&local));
     return NULL;
 }
 
@@ -96,8 +85,6 @@ static const char *open_world(td_mpi_world *out)
     wrong = duplicate(&data_comm);
     if (!wrong)
         wrong = duplicate(&beat_comm);
-    if (!wrong)
-        wrong = find_neighbours(out);
     return wrong ? wrong : receive_beat();
 }
 
