@@ -3,8 +3,8 @@
  */
 #include "base/signals.h"
 
-#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -24,18 +24,40 @@ static void ignore(int sig)
     sigaction(sig, &action, NULL);
 }
 
+/* signals that end a job */
+static const int stops[] = { SIGINT, SIGTERM, SIGUSR1, SIGHUP };
+
+static bool is_ignored(int sig)
+{
+    struct sigaction now;
+    return sigaction(sig, NULL, &now) != 0 || now.sa_handler == SIG_IGN;
+}
+
 void td_signals_catch(void)
 {
     struct sigaction catch = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&catch.sa_mask);
-    sigaction(SIGINT, &catch, NULL);
-    sigaction(SIGTERM, &catch, NULL);
-    sigaction(SIGUSR1, &catch, NULL);
-    struct sigaction hangup;
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* not under nohup */
-        sigaction(SIGHUP, &catch, NULL);
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (stops[i] != SIGHUP || !is_ignored(SIGHUP)) /* ignored under nohup */
+            sigaction(stops[i], &catch, NULL);
     ignore(SIGPIPE);
     td_signals_ignore_file_limit();
+}
+
+void td_signals_default(void)
+{
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (!is_ignored(stops[i]))
+            signal(stops[i], SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+void td_signals_block(sigset_t *before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
 void td_signals_ignore_file_limit(void)

@@ -4,6 +4,8 @@
 #ifndef TD_BASE_SIGNALS_H
 #define TD_BASE_SIGNALS_H
 
+#include <signal.h>
+
 /**
  * SIGINT, SIGTERM, SIGHUP and SIGUSR1 set a flag; a second one ends the process at once with 128 +
  * signal.  (Batch systems send SIGUSR1 when the time limit is near, for example Slurm with
@@ -16,6 +18,15 @@ void td_signals_catch(void);
 /** Make a write beyond the file size limit (ulimit -f) fail with EFBIG instead of ending the
     process. */
 void td_signals_ignore_file_limit(void);
+
+/**
+ * For a new process, before exec: the default actions, also of SIGPIPE and SIGXFSZ.  SIGINT,
+ * SIGTERM, SIGHUP and SIGUSR1 stay ignored if they are.
+ */
+void td_signals_default(void);
+
+/** Block all signals in this thread; pthread_sigmask(SIG_SETMASK, before, NULL) ends that. */
+void td_signals_block(sigset_t *before);
 
 /** The signal received, or 0. */
 int td_signal_caught(void);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/signals.h"
 
 #define NAME_BYTES 16 /* the kernel's limit, with the NUL */
 
@@ -40,9 +41,8 @@ td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *), v
     s->ctx = ctx;
     strncpy(s->name, name, NAME_BYTES - 1);
 
-    sigset_t all, before; /* the new thread inherits the mask */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before; /* the new thread inherits the mask */
+    td_signals_block(&before);
     int failed = pthread_create(&t->id, NULL, thread_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {

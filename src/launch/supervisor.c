@@ -57,22 +57,6 @@ void td_children_release(td_children *c)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-/* signals that end a job */
-static const int stops[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
-
-/*
- * From the fork until the new process has the default actions no signal is delivered to it: the
- * handler of this program would note it, and exec forgets what was noted.
- */
-static void block_stops(sigset_t *before)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
-        sigaddset(&set, stops[i]);
-    (void)pthread_sigmask(SIG_BLOCK, &set, before);
-}
-
 /* in the new process: sets up descriptors 0, 1, 2, or exits */
 static void become(pid_t parent, int out)
 {
@@ -83,13 +67,7 @@ static void become(pid_t parent, int out)
     const int in = open("/dev/null", O_RDONLY);
     if (in < 0 || dup2(in, 0) < 0 || (out >= 0 && (dup2(out, 1) < 0 || dup2(out, 2) < 0)))
         _exit(1);
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        struct sigaction now;
-        if (sigaction(stops[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            signal(stops[i], SIG_DFL);
-    }
+    td_signals_default();
 }
 
 td_status td_child_fork(td_children *c, int i, bool is_heard, bool *is_child)
@@ -102,7 +80,9 @@ td_status td_child_fork(td_children *c, int i, bool is_heard, bool *is_child)
     *is_child = false;
     if (is_heard && pipe2(out, O_CLOEXEC) != 0)
         TD_OUT(td_error_errno(TD_EIO, "%s: cannot create a pipe", x->name));
-    block_stops(&before);
+    /* until the new process has the default actions: the handler of this program would note a
+       signal there, and exec forgets what was noted */
+    td_signals_block(&before);
     const pid_t pid = fork();
     if (pid == 0)
         become(parent, out[1]);
