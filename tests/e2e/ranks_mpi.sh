@@ -6,18 +6,12 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_mpi.sh"
 
-mpis=""
-for mpi in openmpi mpich; do
-    command -v mpirun.$mpi >/dev/null 2>&1 && [ -e "$TANDEM_BUILD/libtandem_mpi_$mpi.so" ] && mpis="$mpis $mpi"
-done
 if [ -z "$mpis" ]; then
-    echo "skipped: no mpirun with its plug-in (scripts/setup --mpi brings Open MPI and MPICH)" >&2
+    echo "$mpis_missing" >&2
     exit 77
 fi
-# a container's root; more ranks than cores
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 # mpi CODE RANKS ARGUMENTS...
 mpi() {
@@ -232,7 +226,7 @@ error_names ./none.so 'Open MPI' --mpi "'tandem launch'"
 expect 2 launch --mpirun sh --hosts localhost train set
 error_names --mpirun "'sh'"
 # the variables of one MPI and the library of the other
-if [ "$mpis" = " openmpi mpich" ]; then
+if [ "$mpis" = "openmpi mpich" ]; then
     export TANDEM_MPI_PLUGIN="$TANDEM_BUILD/libtandem_mpi_mpich.so"
     mpi=openmpi
     mpi 1 2 train set $all

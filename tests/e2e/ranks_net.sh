@@ -7,16 +7,13 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_mpi.sh"
 
 skip() {
     echo "skipped: $*" >&2
     exit 77
 }
-mpis=""
-for mpi in openmpi mpich; do
-    command -v mpirun.$mpi >/dev/null 2>&1 && [ -e "$TANDEM_BUILD/libtandem_mpi_$mpi.so" ] && mpis="$mpis $mpi"
-done
-[ -n "$mpis" ] || skip "no mpirun with its plug-in (scripts/setup --mpi brings Open MPI and MPICH)"
+[ -n "$mpis" ] || skip "${mpis_missing#skipped: }"
 command -v ip >/dev/null 2>&1 && command -v unshare >/dev/null 2>&1 || skip "no ip, or no unshare"
 a=tandem-a-$$ b=tandem-b-$$
 trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
@@ -38,10 +35,9 @@ shift
 exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
 END
 chmod +x agent
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$PWD/agent" OMPI_MCA_btl=tcp,self
 export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
-export PRTE_MCA_plm_ssh_agent="$PWD/agent" PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export PRTE_MCA_plm_ssh_agent="$PWD/agent"
 export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC="$PWD/agent" HYDRA_IFACE=net0
 TMPDIR=$(mktemp -d /tmp/tandem.XXXXXX) && export TMPDIR # the paths of sockets are short
 trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; rm -rf "$TMPDIR"' EXIT

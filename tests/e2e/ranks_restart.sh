@@ -6,6 +6,7 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_mpi.sh"
 
 # not_restarted: the last run was started once
 not_restarted() {
@@ -140,11 +141,8 @@ TANDEM_RESTART='2 x 0 0' "$TANDEM" train set $all >out 2>err </dev/null || code=
 error_names TANDEM_RESTART "'2 x 0 0'"
 
 # --- under mpirun -----------------------------------------------------------------------------------
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 is_tried=""
-for mpi in openmpi mpich; do
-    command -v mpirun.$mpi >/dev/null 2>&1 && [ -e "$TANDEM_BUILD/libtandem_mpi_$mpi.so" ] || continue
+for mpi in $mpis; do
     hosts="launch --log debug --mpirun mpirun.$mpi --hosts localhost --nproc 2"
     rm -rf mpi again.safetensors
     killing 0 30 $hosts --restarts 4 train set $short --workspace mpi
