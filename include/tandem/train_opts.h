@@ -214,7 +214,7 @@ typedef struct {
 /* --- all of them ------------------------------------------------------------------------------ */
 
 typedef struct {
-    td_given given; /* of the options below; what td_train_preset sets does not count */
+    td_given given; /* which options below were given; those set by td_train_preset are not */
     td_model_opts model;
     td_input_opts input;
     td_batch_opts batch;

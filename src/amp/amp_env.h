@@ -16,7 +16,7 @@
  *   TANDEM_AMP_LOG_PATH              folder for graphs and lists
  *
  * TensorFlow's variables, used if Tandem's is not set (an empty variable counts as not set).  P
- * stands for TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE:
+ * is short for TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE:
  *
  *   TF_ENABLE_AUTO_MIXED_PRECISION                 rewrite and loss scaling: 0, 1, false, true
  *   TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE   the rewrite alone; overrides the one above

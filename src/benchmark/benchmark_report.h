@@ -25,7 +25,7 @@ typedef struct {
     bool is_training;
     td_detector detector;
     double batch;             /* images per iteration, on all ranks */
-    double lr, scale;         /* of the measured step */
+    double lr, scale;         /* used in the measured step */
     td_step_sums steps[2];    /* training: since the last record, and in total */
     td_eval_result passes[2]; /* inference: likewise */
     double *compute_s;        /* [iters] seconds without the wait for data */

@@ -88,7 +88,7 @@ static void add_classes_text(const td_evaluate_result *r, td_text *out)
     for (int i = 0; i < r->n_classes; i++) {
         int64_t n = images_of(r, i), right = confusion_at(r, i, i);
         if (!n && r->n_classes > TABLE_CLASSES)
-            continue; /* of many classes, omit those without images */
+            continue; /* if there are many classes, omit those without images */
         td_text_add(out, "%-24s %10lld %10lld", r->class_names[i], (long long)n, (long long)right);
         td_text_add(out, n ? " %6.2f %%\n" : "        -\n", 100 * (double)right / (double)n);
     }

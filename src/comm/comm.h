@@ -48,7 +48,7 @@ int td_comm_local_size(const td_comm *c);
 /** How the ranks are spread over machines. */
 typedef struct {
     int n, n_ranks; /* n machines of n_ranks consecutive ranks each; 0: in another way */
-    int index;      /* of this rank's machine */
+    int index;      /* this rank's machine: 0 .. n - 1 */
 } td_comm_machines;
 
 td_comm_machines td_comm_machines_of(const td_comm *c);
