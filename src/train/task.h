@@ -27,8 +27,11 @@ struct td_task {
     void (*note_step)(const td_train_job *j, td_step_metadata *f);
 
     /* One pass over the validation set; `prefix`: "" for the trained weights, "ema." for the
-       averaged ones. */
+       averaged ones.  Changes none of the job's results: the pass may have been interrupted. */
     td_status (*evaluate)(td_train_job *j, const char *prefix, td_eval_result *v);
+
+    /* Make a complete evaluation of the trained weights the job's last validation. */
+    void (*keep_scores)(td_train_job *j, const td_eval_result *v);
 
     /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation's part of the log line of an
        epoch. */

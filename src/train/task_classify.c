@@ -133,14 +133,15 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
         TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
     TD_TRY(td_weights_copy(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
-    TD_TRY(td_evaluator_run(j->eval.evaluator, j->data.val_loader, &jo, v));
-    if (*prefix)
-        return TD_OK;
+    return td_evaluator_run(j->eval.evaluator, j->data.val_loader, &jo, v);
+}
+
+static void keep_scores(job *j, const td_eval_result *v)
+{
     j->eval.outcomes_epoch = j->s.epoch;
     j->s.last = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
     j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
-    return TD_OK;
 }
 
 static void format_scores(const job *j, char *out, size_t n)
@@ -172,5 +173,6 @@ const td_task td_task_classify = { .metric = "top1",
                                    .open_data = open_data,
                                    .bind = bind,
                                    .evaluate = evaluate,
+                                   .keep_scores = keep_scores,
                                    .format_scores = format_scores,
                                    .require = require };

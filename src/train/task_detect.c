@@ -147,13 +147,16 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     TD_TRY(td_loader_start_epoch(j->data.val_loader, 0));
     TD_TRY(td_detector_evaluator_run(j->eval.detector_evaluator, j->data.val_set,
                                      j->data.val_loader, &jo, v));
-    if (*prefix)
-        return TD_OK;
+    if (!*prefix)
+        note_classes(j);
+    return TD_OK;
+}
+
+static void keep_scores(job *j, const td_eval_result *v)
+{
     memcpy(j->eval.boxes, v->boxes, sizeof j->eval.boxes);
-    note_classes(j);
     j->s.last = v->boxes[TD_BOX_AP];
     j->s.last_second = v->boxes[TD_BOX_AP50];
-    return TD_OK;
 }
 
 static void format_scores(const job *j, char *out, size_t n)
@@ -194,6 +197,7 @@ const td_task td_task_detect = { .metric = "AP",
                                  .bind = bind,
                                  .note_step = note_step,
                                  .evaluate = evaluate,
+                                 .keep_scores = keep_scores,
                                  .format_scores = format_scores,
                                  .require = require,
                                  .release = release };

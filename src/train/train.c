@@ -327,6 +327,15 @@ static void warn_nonfinite(int64_t epoch, const char *whose, const td_eval_resul
                (long long)epoch, whose, (long long)v->counts.n_nonfinite, (long long)v->counts.n);
 }
 
+/* An interrupted validation has no result; the job's last one is that of an earlier epoch. */
+static void discard_validation(job *j)
+{
+    td_gather_clear(&j->eval.outcomes);
+    td_log(TD_LOG_INFO, "train",
+           "epoch %lld: the validation was interrupted, its metrics are discarded",
+           (long long)j->s.epoch);
+}
+
 /* The validation of an epoch. */
 typedef struct {
     bool is_due, is_best, has_averages;
@@ -341,8 +350,11 @@ static td_status validate(job *j, validation *v)
         TD_TRY(evaluate(j, TD_EMA_PREFIX, &v->averages));
         v->trained.was_stopped = v->averages.was_stopped;
     }
-    if (v->trained.was_stopped)
+    if (v->trained.was_stopped) {
+        discard_validation(j);
         return TD_OK;
+    }
+    j->task->keep_scores(j, &v->trained);
     warn_nonfinite(j->s.epoch, "", &v->trained); /* such weights are never the best */
     if (v->has_averages)
         warn_nonfinite(j->s.epoch, " of the averages", &v->averages);
