@@ -63,7 +63,11 @@ typedef struct {
     int n_lines, n_lines_kept; /* all and those; 0: not a line was whole, and the mean is NaN */
     bool was_stopped;          /* by a signal, after saving */
     char checkpoint[512];      /* path written last, or "" */
-    char arch[64];             /* the network's, or the graph file's name, cut */
+    char best[512];            /* path of the run's best weights, or "" */
+    bool has_ema;              /* this run validated averaged weights; their last validation: */
+    double ema_top1, ema_topk, ema_loss; /* percent, percent, true mean */
+    double ema_boxes[TD_BOX_METRICS];    /* of a detector, 0 .. 1; -1: nothing to find */
+    char arch[64];                       /* the network's, or the graph file's name, cut */
     char *profile; /* with opts->prof: where the steps' time went (td_text_free); or NULL */
 } td_train_result;
 

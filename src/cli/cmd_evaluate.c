@@ -194,6 +194,13 @@ static td_status add_boxes_text(const td_evaluate_result *r, td_text *out)
     return TD_OK;
 }
 
+void td_cli_add_averages(td_text *out, double top1, double topk, double loss)
+{
+    td_json_add(out, "ema_top1", top1);
+    td_json_add(out, "ema_topk", topk);
+    td_json_add(out, "ema_loss", loss);
+}
+
 static void add_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -205,11 +212,8 @@ static void add_json(const td_evaluate_result *r, td_text *out)
     td_json_add(out, "k", r->topk_k);
     td_cli_add_accuracy(out, r->top1, r->topk, r->topk_k);
     td_json_add(out, "loss", r->loss);
-    if (r->has_ema) {
-        td_json_add(out, "ema_top1", r->ema_top1);
-        td_json_add(out, "ema_topk", r->ema_topk);
-        td_json_add(out, "ema_loss", r->ema_loss);
-    }
+    if (r->has_ema)
+        td_cli_add_averages(out, r->ema_top1, r->ema_topk, r->ema_loss);
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "latency_ms", r->latency_ms);
     if (r->n_classes)

@@ -94,17 +94,22 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     if (r->detects) {
         td_cli_add_boxes(out, "", r->boxes);
         td_json_add(out, "best_AP", r->best_ap);
+        if (r->has_ema)
+            td_cli_add_boxes(out, "ema_", r->ema_boxes);
     } else {
         td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
         td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk,
                             o->validation.topk);
         td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     }
+    if (r->has_ema && !r->detects)
+        td_cli_add_averages(out, r->ema_top1, r->ema_topk, r->ema_loss);
     td_json_add(out, "images_per_s", r->images_per_s);
     if (r->detects)
         td_json_add(out, "last_quarter_images_per_s", r->last_quarter_ips);
     td_json_add(out, "skipped_steps", (double)r->skipped);
     td_json_add(out, "loss_scale", r->loss_scale);
+    td_json_add_text(out, "best_weights", *r->best ? r->best : NULL);
     td_text_add(out, ", \"was_stopped\": %s", r->was_stopped ? "true" : "false");
     td_json_add_text(out, "checkpoint", *r->checkpoint ? r->checkpoint : NULL);
     if (r->profile)
@@ -132,6 +137,18 @@ static void add_smoothing(const td_train_opts *o, td_text *out)
                          "evaluate' prints");
 }
 
+/* The averages' scores, as tandem evaluate prints them. */
+static void add_averages(const td_train_opts *o, const td_train_result *r, td_text *out)
+{
+    char word[TD_REAL_WORD];
+    if (r->has_ema && r->detects)
+        td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
+                    r->ema_boxes[TD_BOX_AP50]);
+    else if (r->has_ema)
+        td_text_add(out, "averages      top1 %.2f %%, top%d %.2f %%, loss %s\n", r->ema_top1,
+                    o->validation.topk, r->ema_topk, td_real_word(r->ema_loss, 5, word));
+}
+
 static void add_text(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
     char word[TD_REAL_WORD];
@@ -154,6 +171,7 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "\n");
         td_text_add(out, "top%-10d %.2f %%\n", o->validation.topk, r->topk);
     }
+    add_averages(o, r, out);
     if (r->images_per_s > 0) /* 0: there was nothing left to train */
         td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     if (!o->validation.is_enabled && r->n_lines > 0)
@@ -161,6 +179,8 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
                     r->last_quarter_ips, r->n_lines_kept, r->n_lines);
     if (*r->checkpoint)
         td_text_add(out, "checkpoint    %s\n", r->checkpoint);
+    if (*r->best)
+        td_text_add(out, "best weights  %s\n", r->best);
     if (r->profile)
         td_text_add(out, "\n%s", r->profile);
 }

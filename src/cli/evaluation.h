@@ -30,6 +30,9 @@ td_status td_cli_evaluate(const td_evaluate_opts *opts, const td_call *call) TD_
 /** Members "top1" and "top5" (by k) of a JSON object. */
 void td_cli_add_accuracy(td_text *out, double top1, double topk, int k);
 
+/** Members "ema_top1", "ema_topk" and "ema_loss": percent, percent and mean of the averages. */
+void td_cli_add_averages(td_text *out, double top1, double topk, double loss);
+
 /** Members PREFIX + "AP", "AP50" ... of a JSON object. */
 void td_cli_add_boxes(td_text *out, const char *prefix, const double *boxes);
 

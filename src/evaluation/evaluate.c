@@ -161,7 +161,7 @@ static void note(const evaluation *e, const td_eval_result *v, const td_eval_res
     r->n_topk = v->counts.n_topk;
     r->top1 = td_percent(r->n_top1, r->n);
     r->topk = td_percent(r->n_topk, r->n);
-    r->loss = r->n ? v->counts.loss_sum / (double)r->n : 0;
+    r->loss = td_mean_loss(&v->counts);
     r->images_per_s = v->seconds > 0 ? (double)r->n / v->seconds : 0;
     r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
@@ -172,7 +172,7 @@ static void note(const evaluation *e, const td_eval_result *v, const td_eval_res
     const td_counts *c = &ema->counts;
     r->ema_top1 = td_percent(c->n_top1, c->n);
     r->ema_topk = td_percent(c->n_topk, c->n);
-    r->ema_loss = c->n ? c->loss_sum / (double)c->n : 0;
+    r->ema_loss = td_mean_loss(c);
 }
 
 static td_status open_evaluator(evaluation *e)

@@ -229,7 +229,7 @@ void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk
 {
     const td_counts *c = &v->counts;
     const td_eval_result_scores scores = { td_percent(c->n_top1, c->n), td_percent(c->n_topk, c->n),
-                                           c->n ? c->loss_sum / (double)c->n : 0 };
+                                           td_mean_loss(c) };
     td_eval_result_report_as(v, &scores, prefix, topk, r);
 }
 

@@ -36,3 +36,8 @@ double td_percent(int64_t part, int64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0;
 }
+
+double td_mean_loss(const td_counts *c)
+{
+    return c->n ? c->loss_sum / (double)c->n : 0;
+}

@@ -22,5 +22,6 @@ void td_count_batch(td_counts *c, const float *logits, const int64_t *labels, co
                     int n, int classes, int k);
 
 double td_percent(int64_t part, int64_t whole);
+double td_mean_loss(const td_counts *c); /* 0 without images */
 
 #endif

@@ -33,9 +33,8 @@ struct td_task {
     /* Make a complete evaluation of the trained weights the job's last validation. */
     void (*keep_scores)(td_train_job *j, const td_eval_result *v);
 
-    /* "top1 81.25 %, top5 97.00 %, loss 0.7": the last validation's part of the log line of an
-       epoch. */
-    void (*format_scores)(const td_train_job *j, char *out, size_t n);
+    /* "top1 81.25 %, top5 97.00 %, loss 0.7": a validation's part of the log line of an epoch. */
+    void (*format_scores)(const td_train_job *j, const td_eval_result *v, char *out, size_t n);
 
     /* Check the last validation against --require.  TD_EUSAGE, TD_EREQUIRED. */
     td_status (*require)(const td_train_job *j, const char *rule);

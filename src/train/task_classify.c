@@ -141,14 +141,16 @@ static void keep_scores(job *j, const td_eval_result *v)
     j->eval.outcomes_epoch = j->s.epoch;
     j->s.last = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
-    j->s.last_val_loss = v->counts.n ? v->counts.loss_sum / (double)v->counts.n : 0;
+    j->s.last_val_loss = td_mean_loss(&v->counts);
 }
 
-static void format_scores(const job *j, char *out, size_t n)
+static void format_scores(const job *j, const td_eval_result *v, char *out, size_t n)
 {
     char loss[TD_REAL_WORD];
-    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", j->s.last, j->o.validation.topk,
-             j->s.last_second, td_real_word(j->s.last_val_loss, 4, loss));
+    const td_counts *c = &v->counts;
+    snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", td_percent(c->n_top1, c->n),
+             j->o.validation.topk, td_percent(c->n_topk, c->n),
+             td_real_word(td_mean_loss(c), 4, loss));
 }
 
 static td_status require(const job *j, const char *rule)

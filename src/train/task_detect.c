@@ -159,10 +159,11 @@ static void keep_scores(job *j, const td_eval_result *v)
     j->s.last_second = v->boxes[TD_BOX_AP50];
 }
 
-static void format_scores(const job *j, char *out, size_t n)
+static void format_scores(const job *j, const td_eval_result *v, char *out, size_t n)
 {
-    snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", j->eval.boxes[TD_BOX_AP],
-             j->eval.boxes[TD_BOX_AP50], j->eval.boxes[TD_BOX_AP75], j->eval.boxes[TD_BOX_AR100]);
+    (void)j;
+    snprintf(out, n, "AP %.4f, AP50 %.4f, AP75 %.4f, AR100 %.4f", v->boxes[TD_BOX_AP],
+             v->boxes[TD_BOX_AP50], v->boxes[TD_BOX_AP75], v->boxes[TD_BOX_AR100]);
 }
 
 static td_status require(const job *j, const char *rule)

@@ -10,10 +10,12 @@
  * epoch.  td_run_state and the parameters determine the next step bit by bit.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "comm/join.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
@@ -396,6 +398,16 @@ static td_status save_epoch(job *j, int64_t epoch, bool is_best)
     return td_train_save(j);
 }
 
+/* The averages' scores of the last validation of this run, for its result. */
+static void keep_averages(const td_eval_result *v, td_train_result *out)
+{
+    out->has_ema = true;
+    out->ema_top1 = td_percent(v->counts.n_top1, v->counts.n);
+    out->ema_topk = td_percent(v->counts.n_topk, v->counts.n);
+    out->ema_loss = td_mean_loss(&v->counts);
+    memcpy(out->ema_boxes, v->boxes, sizeof out->ema_boxes);
+}
+
 static td_status end_epoch(job *j)
 {
     const int64_t epoch = j->s.epoch;
@@ -412,6 +424,8 @@ static td_status end_epoch(job *j)
     TD_TRY(
         td_bad_list_gather(&j->files.bad, j->ranks.comm, j->data.train_loader, j->data.val_loader));
     count_epoch(j, v.is_best);
+    if (v.has_averages)
+        keep_averages(&v.averages, j->out);
     TD_TRY(td_train_report_epoch(j, v.is_due ? &v.trained : NULL,
                                  v.has_averages ? &v.averages : NULL, n_skipped));
     TD_TRY(save_epoch(j, epoch, v.is_best));
@@ -527,6 +541,8 @@ static void fill_result(const job *j, td_train_result *out)
     out->train_loss = j->s.last_train_loss;
     out->val_loss = j->s.last_val_loss;
     out->detects = j->s.detects;
+    if (td_train_writes(j) && j->s.best >= 0 && td_path_is_file(j->files.path[TD_PATH_BEST]))
+        snprintf(out->best, sizeof out->best, "%s", j->files.path[TD_PATH_BEST]);
     if (j->s.detects) {
         memcpy(out->boxes, j->eval.boxes, sizeof j->eval.boxes);
         out->best_ap = j->s.best;

@@ -232,15 +232,20 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
-static void log_epoch(const td_train_job *j, int64_t epoch, bool has_eval_result)
+/* `v`, `ema`: the validations of the trained and of the averaged weights; NULL: none */
+static void log_epoch(const td_train_job *j, int64_t epoch, const td_eval_result *v,
+                      const td_eval_result *ema)
 {
-    char scores[160], loss[TD_REAL_WORD];
+    char scores[160] = "", averages[160] = "", loss[TD_REAL_WORD];
     if (!is_plain(j))
         return;
-    j->task->format_scores(j, scores, sizeof scores);
-    td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s", (long long)epoch,
-           td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s,
-           has_eval_result ? "; val " : "", has_eval_result ? scores : "");
+    if (v)
+        j->task->format_scores(j, v, scores, sizeof scores);
+    if (ema)
+        j->task->format_scores(j, ema, averages, sizeof averages);
+    td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s%s%s", (long long)epoch,
+           td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s, v ? "; val " : "",
+           scores, ema ? "; val of the averages " : "", averages);
 }
 
 static void note_loss(td_run_sums *s, double loss, bool is_compat)
@@ -277,7 +282,7 @@ td_status td_train_report_epoch(td_train_job *j, const td_eval_result *v, const 
     if (v && td_report_has_tf_names(j->log.report))
         TD_TRY(td_tf_eval_report(v, j->o.validation.topk, n_warm(j), j->log.report));
     s->window = s->epoch = (td_step_sums){ 0 };
-    log_epoch(j, epoch, v != NULL);
+    log_epoch(j, epoch, v, ema);
     return td_report_end(j->log.report);
 }
 

@@ -35,4 +35,20 @@ holds json '^DLL .*Epoch: 0 .*Validation Iteration: 2 ' train set $whole --works
 kill -INT $pid
 ends json 3
 prints '"val_loss": null, "top1": null, .*"was_stopped": true'
+
+# --- averages, best weights -----------------------------------------------------------------------
+# of the epoch and of the run: as in the report, and as evaluate prints them
+expect 0 train set $net --epochs 1 --use-ema 0.5 --workspace averages
+report=averages/experiment_raport.json
+top1=$(printf %.2f "$(metric $report 0 val_ema.top1)")
+ema="top1 $top1 %, top5 100.00 %, loss [0-9]+.[0-9]+"
+says "^train: epoch 0: .*$(printf %.2f "$(metric $report 0 val.top1)") .* $ema$"
+prints "^averages +$ema$"
+prints '^best weights +averages/model_best.safetensors$'
+expect 0 evaluate set --weights averages/checkpoint.safetensors --use-ema -b 8
+prints "^top1 +$top1 %"
+expect 0 train set $net --epochs 1 --use-ema 0.5 --workspace averages --overwrite --json
+prints '"ema_top1": [0-9.]+, "ema_topk": 100, "ema_loss": [0-9.]+, .*"best_weights": "averages/model_best.safetensors", '
+expect 0 train set $net --epochs 1 --training-only --workspace trained
+if grep -q 'averages\|best' out err; then complain "averages or best weights without a validation"; fi
 finish
