@@ -6,6 +6,7 @@
  */
 #include "train/train_start.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -17,6 +18,7 @@
 #include "model/arch.h"
 #include "model/own_graph.h"
 #include "optim/freeze.h"
+#include "options/field.h"
 #include "recipes/stored_options.h"
 #include "train/train_ranks.h"
 
@@ -33,19 +35,92 @@ static td_status keep_graph_text(job *j)
     return text && !j->files.graph_text ? TD_ENOMEM : TD_OK;
 }
 
-/* A position inside an epoch is counted in batches: their size must not have changed. */
-static td_status check_place(job *j, const char *path)
+enum { BATCH_MAX = 1 << 20, STEP_SIZE_MAX = 1 << 24 }; /* as for the options */
+
+/* Images per optimizer step of all ranks. */
+static int64_t step_images(int64_t batch, int64_t n_ranks, int64_t step_size)
+{
+    const int64_t n = batch * n_ranks;
+    return step_size > n ? step_size / n * n : n;
+}
+
+/* Batches of the run that wrote the checkpoint; all 0: the file does not contain them. */
+typedef struct {
+    int64_t batch;       /* images per batch of one rank */
+    int64_t step_images; /* images per optimizer step of all ranks */
+} saved_batches;
+
+static td_status read_int(const td_json *doc, const char *key, int64_t min, int64_t max,
+                          int64_t *out)
+{
+    TD_TRY(td_json_int(doc, key, out));
+    if (*out < min || *out > max)
+        return td_error(TD_EFORMAT, "%s is %lld, wanted %lld to %lld", key, (long long)*out,
+                        (long long)min, (long long)max);
+    return TD_OK;
+}
+
+static bool is_inside_epoch(const job *j)
+{
+    return j->s.iteration > 0 || j->s.step.done > 0;
+}
+
+/* The file of another program has no batch size; a position inside an epoch requires one. */
+static td_status read_batches(const job *j, const char *path, saved_batches *out)
 {
     const char *config = td_tensors_meta(j->start.tensors, "tandem.config");
+    td_status st = TD_OK;
     td_json *doc;
-    int64_t batch;
-    if ((j->s.iteration == 0 && j->s.step.done == 0) || !config)
+    int64_t of = -1;
+    *out = (saved_batches){ 0 };
+    if (!config)
         return TD_OK;
     TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
-    td_status st = td_json_int(doc, "batch_size", &batch);
+    if (td_json_get(doc, "batch_size") || is_inside_epoch(j))
+        st = read_int(doc, "batch_size", 1, BATCH_MAX, &out->batch);
+    if (st == TD_OK && td_json_get(doc, "optimizer_batch_size"))
+        st = read_int(doc, "optimizer_batch_size", -1, STEP_SIZE_MAX, &of);
     td_json_free(doc);
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
+    if (out->batch)
+        out->step_images = step_images(out->batch, j->s.ranks, of);
+    return TD_OK;
+}
+
+/*
+ * Another number of ranks changes the images per optimizer step unless an option keeps them; the
+ * learning rate is the same.
+ */
+static void warn_step_images(const job *j, const char *path, const saved_batches *saved)
+{
+    const td_batch_opts *o = &j->o.batch;
+    const int64_t n = (int64_t)o->size * j->ranks.n;
+    const long long then = saved->step_images, now = step_images(o->size, j->ranks.n, o->step_size);
+    char advice[96] = "";
+    if (!then || then == now || j->s.ranks == j->ranks.n || j->ranks.rank > 0 ||
+        td_options_given_on_line(td_train_fields(), &j->o, "optimizer_batch_size"))
+        return;
+    if (then > STEP_SIZE_MAX)
+        ; /* more than --optimizer-batch-size accepts */
+    else if (then % n == 0)
+        snprintf(advice, sizeof advice, ": use --optimizer-batch-size %lld to keep them", then);
+    else if (then % j->ranks.n == 0)
+        snprintf(advice, sizeof advice,
+                 ": use --batch-size %lld --optimizer-batch-size %lld to keep them",
+                 then / j->ranks.n, then);
+    td_log(TD_LOG_WARN, "train",
+           "an optimizer step has %lld images on %d rank%s, but '%s' was trained with %lld on %lld "
+           "rank%s%s",
+           now, j->ranks.n, j->ranks.n > 1 ? "s" : "", path, then, (long long)j->s.ranks,
+           j->s.ranks > 1 ? "s" : "", advice);
+}
+
+/* A position inside an epoch is counted in batches: their size must not have changed. */
+static td_status check_place(job *j, const char *path, int64_t batch)
+{
+    if (!is_inside_epoch(j) || !batch)
+        return TD_OK;
     const int64_t of = j->o.batch.step_size > 0
                            ? j->o.batch.step_size / (j->o.batch.size * (int64_t)j->ranks.n)
                            : 1;
@@ -112,13 +187,15 @@ static td_status check_epoch(const job *j, const char *path)
 static td_status read_checkpoint(job *j, const char *path)
 {
     td_train_opts *o = &j->o;
+    saved_batches saved;
     td_weight_metadata_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
     TD_TRY(td_weight_metadata_check(j->start.tensors, path, &o->model));
     TD_TRY(check_network(j, path));
     TD_TRY(keep_graph_text(j));
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
     TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));
-    TD_TRY(check_place(j, path));
+    TD_TRY(read_batches(j, path, &saved));
+    TD_TRY(check_place(j, path, saved.batch));
     TD_TRY(
         td_freeze_resume(j->start.tensors, path, o, j->s.step.done > 0, &j->start.frozen_before));
     j->start.has_seed = !td_checkpoint_is_torch(j->start.tensors);
@@ -126,7 +203,10 @@ static td_status read_checkpoint(job *j, const char *path)
         td_torch_checkpoint_log(j->start.tensors, path, o);
     if (j->s.best >= 0)
         j->eval.epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
-    return check_epoch(j, path);
+    TD_TRY(check_epoch(j, path));
+    if (j->s.epoch < o->length.epochs)
+        warn_step_images(j, path, &saved);
+    return TD_OK;
 }
 
 static td_status read_weights(job *j, const char *path)

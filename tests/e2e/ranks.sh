@@ -174,6 +174,30 @@ expect 0 train set $accumulated --workspace term --resume term/checkpoint.safete
 straight $((steps + 9))
 rm -rf int term
 
+# --- resuming by hand on another number of ranks: the images of a step change unless an option keeps them ------
+quiet() {
+    if grep '^tandem: warning: ' err >&2; then complain "warned"; fi
+}
+hand="--threads 1 --workers 1 --no-checkpoints --workspace hand"
+expect 0 launch --nproc 2 train set --model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -b 8 --epochs 2 --run-epochs 1 \
+    --workspace two
+expect 0 launch --nproc 2 train set --resume two/checkpoint.safetensors $hand --final-state --final-weights two.safetensors
+quiet
+expect 0 train set --resume two/checkpoint.safetensors $hand --optimizer-batch-size 16 --final-state --final-weights one.safetensors
+quiet
+same one.safetensors two.safetensors
+expect 0 train set --resume two/checkpoint.safetensors $hand -b 16
+quiet
+expect 0 train set --resume two/checkpoint.safetensors $hand
+warning_names train: '8 images' '1 rank' "'two/checkpoint.safetensors'" 16 '2 ranks' '--optimizer-batch-size 16'
+expect 0 launch --nproc 4 --cpu-affinity none train set --resume two/checkpoint.safetensors $hand
+warning_names train: '32 images' '4 ranks' 16 '2 ranks' '--batch-size 4 --optimizer-batch-size 16'
+[ "$(grep -c '^tandem: warning: ' err)" = 1 ] || complain "every rank warns"
+expect 0 launch --nproc 4 --cpu-affinity none train set --resume two/checkpoint.safetensors $hand --batch-size 4 \
+    --optimizer-batch-size 16
+quiet
+rm -rf two hand
+
 # --- a rank that dies, hangs, or is not alike ------------------------------------------------------
 endless="--model small.td $long --workspace run --overwrite"
 starts kill launch --log debug --nproc 3 train set $endless

@@ -97,6 +97,7 @@ held() {
     restarts 1
     log_names 'restart 1 of 1' 'rank 1' "$wanted_line" "'held/checkpoint.safetensors'"
     same wanted.safetensors again.safetensors
+    grep -q '^tandem: warning: .*--optimizer-batch-size' err && complain "warns of the images per step, which are the same"
     gone held
 }
 held KILL '2 ranks continue'
