@@ -49,7 +49,7 @@ static td_status with_program(const td_inspection *q, td_text *out,
                                           .skip = q->opts->device.skip_passes,
                                           .memory_limit = q->opts->memory_limit },
                       &p));
-    td_log_recomputed(p);
+    td_log_recomputed(p, q->opts->memory_limit, 0);
     st = show(q, p, out);
 out:
     td_program_free(p);

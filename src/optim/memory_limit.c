@@ -11,6 +11,7 @@
 #include "optim/memory_limit.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -26,19 +27,26 @@
 /* allowance for larger kernel buffers with more images, and for partly used huge pages */
 enum { ALLOWANCE = 8 << 20 };
 
-void td_log_recomputed(const td_program *p)
+void td_log_recomputed(const td_program *p, int64_t limit, int64_t others)
 {
+    char rest[64] = "";
     const td_memory_report m = td_program_memory(p);
     int64_t macs = -m.recomputed_macs;
     for (int i = 0; i < td_program_node_count(p); i++)
         macs += td_program_node(p, i).macs;
+    if (others)
+        snprintf(rest, sizeof rest, " and the rest of the process %.1f MB", 1e-6 * (double)others);
     if (m.n_recomputed)
         td_log(TD_LOG_INFO, "memory",
-               "recomputing %d results, %.2f GFLOP (%.1f %%) more per step: %.1f MB instead of "
-               "%.1f MB",
-               m.n_recomputed, 2e-9 * (double)m.recomputed_macs,
+               "--memory-limit %.1f MB: the step needs %.1f MB%s; recomputing %d results, %.2f "
+               "GFLOP (%.1f %%) more per step, lowers the step to %.1f MB",
+               1e-6 * (double)limit, 1e-6 * (double)m.unlimited_bytes, rest, m.n_recomputed,
+               2e-9 * (double)m.recomputed_macs,
                100.0 * (double)m.recomputed_macs / (double)(macs ? macs : 1),
-               (double)(m.param_bytes + m.activation_bytes) / 1e6, (double)m.unlimited_bytes / 1e6);
+               1e-6 * (double)(m.param_bytes + m.activation_bytes));
+    else if (limit)
+        td_log(TD_LOG_DEBUG, "memory", "--memory-limit %.1f MB: the step needs %.1f MB%s",
+               1e-6 * (double)limit, 1e-6 * (double)(m.param_bytes + m.activation_bytes), rest);
 }
 
 /* --- memory outside the step ------------------------------------------------------------------ */
@@ -255,13 +263,11 @@ td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_co
     TD_TRY(plan_rest(m, g, m->batch, &rest));
     c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;
     c->least_bytes = &least;
-    td_log(TD_LOG_DEBUG, "memory", "limit %.1f MB, %.1f MB used outside the step: %.1f MB left",
-           (double)process / 1e6, (double)rest / 1e6, (double)c->memory_limit / 1e6);
     const td_status st = td_compile(g, m->dev, c, out);
     c->least_bytes = NULL;
     if (st != TD_OK && least)
         return too_little(m, least, rest, process);
     if (st == TD_OK)
-        td_log_recomputed(*out);
+        td_log_recomputed(*out, m->limit, process + rest);
     return st;
 }

@@ -30,12 +30,16 @@ typedef struct {
  * Compile `g`, a training step, so that the process stays within m->limit: sets c->memory_limit to
  * the bytes left for the step, after measuring (with a step of one image) and planning everything
  * else.  TD_ENOMEM: it does not fit; the message gives the bytes needed and the largest batch that
- * fits.
+ * fits.  Logs what the limit changes, if it does.
  */
 td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_compile_opts *c,
                             td_program **out) TD_CHECKED;
 
-/** Log how much a step recomputes because of the limit, if it does. */
-void td_log_recomputed(const td_program *p);
+/**
+ * Log what a step within `limit` bytes recomputes, if it does: the bytes that it would need
+ * without, and those it needs.  `others`: bytes of the process outside the step, which the limit
+ * includes; 0: the limit is for the step alone.
+ */
+void td_log_recomputed(const td_program *p, int64_t limit, int64_t others);
 
 #endif

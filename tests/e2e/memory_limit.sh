@@ -43,7 +43,12 @@ for precision in fp32 bf16; do
     limit=$(($1 + $2 + 8))
     expect 0 $run --precision $precision --workspace tight.$precision --memory-limit ${limit}M \
         --final-weights tight.safetensors
-    says '^memory: .*[0-9]+ .*GFLOP .*%.* [0-9.]+ MB.* [0-9.]+ MB$'
+    # the line names the limit, what it is needed for, and what recomputing makes of it: the plan of the next line
+    log_names memory: --memory-limit "$limit.0 MB"
+    fits=$(sed -n 's/^memory: .* \([0-9.]*\) MB: .* \([0-9.]*\) MB .* \([0-9.]*\) MB; .*GFLOP .*%.* \([0-9.]*\) MB$/\1 \2 \3 \4/p' err)
+    plan=$(sed -n 's/^train: .*momentum \([0-9.]*\) MB, .* \([0-9.]*\) MB$/\1 \2/p' err)
+    echo $fits $plan | awk '{ exit !(NF == 6 && $2 + $3 > $1 && $4 + $3 <= $1 + 0.2 && $4 - $5 - $6 < 0.21 && $5 + $6 - $4 < 0.21) }' ||
+        complain "limit, step, rest, lowered step: $fits; the plan: $plan"
     cmp plain.safetensors tight.safetensors || complain "a tight limit changes weights"
 
     expect 1 $run --precision $precision --workspace never --memory-limit $(($1 + $2 - 6))M
