@@ -37,12 +37,28 @@ static td_status name_things(td_text *out)
     return td_text_status(out);
 }
 
+static const char *nearest_thing(const char *name)
+{
+    const char *nearest = NULL;
+    int best = (int)strlen(name) / 3 + 1;
+    for (int i = 0; i < N_THINGS; i++) {
+        const int distance = td_text_distance(name, things[i].name);
+        if (distance <= best && (!nearest || distance < best)) {
+            best = distance;
+            nearest = things[i].name;
+        }
+    }
+    return nearest;
+}
+
 static td_status no_thing(const char *name)
 {
     td_text all = { 0 };
     td_status st = name_things(&all);
+    const char *near = name ? nearest_thing(name) : NULL;
     if (st == TD_OK && name)
-        st = td_error(TD_EUSAGE, "cannot inspect '%s', wanted %s", name, td_text_get(&all));
+        st = td_error(TD_EUSAGE, "cannot inspect '%s', wanted %s%s%s%s", name, td_text_get(&all),
+                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     else if (st == TD_OK)
         st = td_error(TD_EUSAGE, "inspect requires a THING: %s", td_text_get(&all));
     td_text_release(&all);

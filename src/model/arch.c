@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/paths.h"
+#include "base/text.h"
+
 /* clang-format off */
 #define BASIC      false
 #define BOTTLENECK true
@@ -64,23 +67,40 @@ const td_arch *td_arch_known(const char *name)
     return NULL;
 }
 
+/* Does it name a file, of a network of the user's own? */
+static bool is_file(const char *name)
+{
+    return td_text_ends(name, ".td") || (td_path_exists(name) && !td_path_is_folder(name));
+}
+
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = NULL;
+    int best = INT_MAX;
+    for (int i = 0; i < N_ARCHS; i++) {
+        int distance = td_text_distance(name, table[i].name);
+        if (distance < best && distance <= (int)strlen(table[i].name) / 2) {
+            best = distance;
+            nearest = table[i].name;
+        }
+    }
+    return nearest;
+}
+
 td_status td_arch_row(const char *name, const td_arch **out)
 {
-    const char *nearest = table[0].name;
-    int best = INT_MAX;
     *out = td_arch_known(name);
     if (*out)
         return TD_OK;
     if (!name || !*name)
         return td_error(TD_EUSAGE, "no architecture was given");
-    for (int i = 0; i < N_ARCHS; i++) {
-        int distance = td_text_distance(name, table[i].name);
-        if (distance < best) {
-            best = distance;
-            nearest = table[i].name;
-        }
-    }
-    if (best <= (int)strlen(nearest) / 2)
+    if (is_file(name))
+        return td_error(TD_EUSAGE,
+                        "unknown architecture '%s': --arch requires a name; use --model for the "
+                        "graph file of a network",
+                        name);
+    const char *nearest = nearest_name(name);
+    if (nearest)
         return td_error(TD_EUSAGE, "unknown architecture '%s', did you mean '%s'?", name, nearest);
     td_text all = { 0 };
     for (int i = 0; i < N_ARCHS; i++)

@@ -88,7 +88,7 @@ bool td_name_is_near(const char *wrong, const char *name, int *distance)
 {
     *distance = td_text_distance(wrong, name);
     size_t n = strlen(wrong);
-    return (size_t)*distance <= (n < 3 ? 1 : n < 7 ? 2 : 3) && (size_t)*distance < n;
+    return (size_t)*distance <= (n < 5 ? 1 : n < 7 ? 2 : 3) && (size_t)*distance < n;
 }
 
 bool td_field_has_member(const td_field *f)

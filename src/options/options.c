@@ -168,6 +168,26 @@ typedef struct {
     int distance;
 } similarity;
 
+/* --epoch-count for --epochs: the first part of the word, but for the plural */
+static bool is_first_part(const char *word, const char *name, size_t n_common)
+{
+    enum { PLURAL = 2 };
+    const size_t n = strcspn(word, "-_");
+    return word[n] && n > 2 && n_common >= n && strlen(name) <= n + PLURAL;
+}
+
+/* --num-epochs for --epochs: the last parts of the word; nearer than --run-epochs */
+static bool is_last_part(const char *word, const char *name, int *distance)
+{
+    enum { ALIKE = 2 };
+    const size_t n = strlen(word), m = strlen(name);
+    if (m <= 2 || n <= m || !strchr("-_", word[n - m - 1]) ||
+        !td_name_equal(word + n - m, m, name, m))
+        return false;
+    *distance = *distance < ALIKE ? *distance : ALIKE;
+    return true;
+}
+
 /* false: not similar.  Similar also if one is a prefix of the other: the word of the name (in
    config files, which do not accept prefixes), or the name of the word: --lrate, --lr */
 static bool is_similar(const char *word, const char *name, similarity *out)
@@ -178,7 +198,9 @@ static bool is_similar(const char *word, const char *name, similarity *out)
         is_near = true;
         out->distance = 0;
     }
-    return is_near || (strlen(name) > 1 && !name[out->n_common]);
+    is_near |= is_last_part(word, name, &out->distance);
+    return is_near || (strlen(name) > 1 && !name[out->n_common]) ||
+           is_first_part(word, name, out->n_common);
 }
 
 static bool is_more_similar(const similarity *a, const similarity *b)
@@ -348,9 +370,27 @@ static td_status parse_long(line *l, const char *arg)
     return set_from_next(l, &o, subject);
 }
 
+/*
+ * Refuse "-arch": a long option after one dash.  Otherwise it would be read as -a with the value
+ * "rch".
+ */
+static td_status check_dashes(const td_field_group *groups, const char *arg)
+{
+    option o;
+    char word[WORD_BYTES];
+    const size_t n = strcspn(arg + 1, "=");
+    if (is_short(n) || (!td_option_find(groups, arg + 1, n, &o) &&
+                        !(is_no(arg + 1, n) && find_negated(groups, arg + 1, n, &o))))
+        return TD_OK;
+    snprintf(word, sizeof word, "%.*s", (int)n, arg + 1);
+    return td_error(TD_EUSAGE, "unknown option '-%s', did you mean '--%s'?", word,
+                    word);
+}
+
 /* "-b8", "-b=8", "-b 8", and flags together, "-xv" */
 static td_status parse_short(line *l, const char *arg)
 {
+    TD_TRY(check_dashes(l->groups, arg));
     for (const char *p = arg + 1; *p; p++) {
         option o;
         char subject[WORD_BYTES], letter[3] = { '-', *p, '\0' };

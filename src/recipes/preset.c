@@ -85,6 +85,19 @@ static const td_yaml *find_any_case(const td_yaml *map, const char *name, const 
     return NULL;
 }
 
+/* TD_EUSAGE: the name is not one of `names`, which is released. */
+static td_status unknown(const table *t, const char *what, const char *name, const char *where,
+                         td_text *names)
+{
+    td_status st = td_text_status(names);
+    if (st == TD_OK)
+        st = td_error(TD_EUSAGE, "%s: unknown %s '%s'%s, wanted %s%s", t->path, what, name, where,
+                      names->len ? names->data : "none",
+                      t->is_builtin ? "; '--preset list' shows all presets" : "");
+    td_text_release(names);
+    return st;
+}
+
 /* Find the section of a name; TD_EUSAGE lists the names that exist. */
 static td_status pick(const table *t, const td_yaml *map, const char *what, const char *name,
                       const char *where, const td_yaml **out)
@@ -95,13 +108,23 @@ static td_status pick(const table *t, const td_yaml *map, const char *what, cons
     if (*out)
         return TD_OK;
     add_names(map, &names);
-    td_status st = td_text_status(&names);
-    if (st == TD_OK)
-        st = td_error(TD_EUSAGE, "%s: unknown %s '%s'%s, wanted %s%s", t->path, what, name, where,
-                      names.len ? names.data : "none",
-                      t->is_builtin ? "; '--preset list' shows all presets" : "");
-    td_text_release(&names);
-    return st;
+    return unknown(t, what, name, where, &names);
+}
+
+/* Find the section of a network; TD_EUSAGE also lists the detectors, which are presets too. */
+static td_status pick_model(const table *t, const td_yaml *map, const char *name,
+                            const td_yaml **out)
+{
+    const char *key;
+    const td_yaml *detectors = td_yaml_get(t->doc, "detectors");
+    td_text names = { 0 };
+    *out = find_any_case(map, name, &key);
+    if (*out)
+        return TD_OK;
+    add_names(map, &names);
+    td_text_add(&names, names.len && td_yaml_count(detectors) ? ", " : "");
+    add_names(detectors, &names);
+    return unknown(t, "model", name, "", &names);
 }
 
 static const td_yaml *edition(const table *t, const choice *c)
@@ -276,13 +299,13 @@ static td_status merge_model(settings *s, const choice *c)
     const td_yaml *ed = edition(s->table, c), *section = td_yaml_get(s->table->doc, "rule");
     char where[3 * PART_BYTES];
     if (*c->platform) {
-        TD_TRY(pick(s->table, td_yaml_get(ed, "models"), "model", c->model, "", &section));
+        TD_TRY(pick_model(s->table, td_yaml_get(ed, "models"), c->model, &section));
         snprintf(where, sizeof where, " for '%s'", c->model);
         TD_TRY(pick(s->table, section, "platform", c->platform, where, &section));
         snprintf(where, sizeof where, " for '%s' on '%s'", c->model, c->platform);
         TD_TRY(pick(s->table, section, "precision", c->precision, where, &section));
     } else {
-        TD_TRY(pick(s->table, section, "model", c->model, "", &section));
+        TD_TRY(pick_model(s->table, section, c->model, &section));
     }
     return merge(s, section);
 }

@@ -42,6 +42,18 @@ usage "'--mode' --model --model-config" evaluate --mode inference data
 usage "'--iters'" evaluate --iters 3 data
 usage "--weights" evaluate data
 
+usage "'--epoch-count' '--epochs'" train --epoch-count 3 data
+usage "'--num-epochs' '--epochs'" train --num-epochs 3 data
+
+# a long option after one dash, of any verb; -a would take "rch" as its value
+usage "'-arch' '--arch'" train data -arch resnet18
+usage "'-arch' '--arch'" train -arch=resnet18 data
+usage "'-label_smoothing' '--label_smoothing'" train data -label_smoothing 0.1
+usage "'-weights' '--weights'" evaluate data -weights w.safetensors
+usage "'-nproc' '--nproc'" launch -nproc 2 train data
+usage "'-output' '--output'" init -output w.safetensors
+usage "'-json' '--json'" dataset check data -json
+
 # arguments
 usage "DATA" train
 usage "DATA" evaluate
@@ -52,6 +64,7 @@ usage "'three'" convert one two three
 usage "draw check FOLDER" dataset draw
 usage "draw check pack 'drew'" dataset drew here
 usage "'nets' model graph backends" inspect nets
+usage "'modle' 'model'" inspect modle
 usage "THING model graph amp kernels memory checkpoint dataset ops" inspect
 usage "PATH" inspect checkpoint
 usage "'x'" inspect model x
@@ -59,6 +72,16 @@ usage "output" init
 
 # names
 usage "'resnet51' 'resnet50'" inspect model --arch resnet51
+
+# a file is no architecture, whether it exists or not
+: >net.td
+usage "'net.td' --arch --model" train data --arch net.td
+usage "'absent.td' --arch --model" inspect model --arch absent.td
+: >network
+usage "'network' --arch --model" inspect model --arch network
+
+# the networks that have presets, detectors too
+usage "'resnet18' resnet50 ssd320 ssd300" train data --preset resnet18/90
 
 # read, but not there yet
 usage "--pretrained" train --data-backend synthetic --arch resnet18 --pretrained

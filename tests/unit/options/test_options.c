@@ -266,6 +266,30 @@ static void unknown_options(void **state)
     bad("-x", "unknown option '-x'");
     bad("-vx", "unknown option '-x'");
     bad("-lr 0.1", "unknown option '-lr', did you mean '--lr'?");
+    bad("--amp-rule 1", "unknown option '--amp-rule', did you mean '--amp'?");
+    bad("--worker-count 1", "unknown option '--worker-count', did you mean '--workers'?");
+    bad("--num-workers 1", "unknown option '--num-workers', did you mean '--workers'?");
+    bad("--n_workers 1", "unknown option '--n_workers', did you mean '--workers'?");
+    bad("--lr-count 1", "unknown option '--lr-count', did you mean '--lr'?");
+    bad("--jit 1", "unknown option '--jit'"); /* two letters of three are not --out */
+    bad("--work-count 1", "unknown option '--work-count'"); /* not a plural of "work" */
+}
+
+/* "-out FILE" is neither -o with the value "ut" nor a set of flags */
+static void long_options_need_two_dashes(void **state)
+{
+    (void)state;
+    bad("FOLDER -arch resnet18", "unknown option '-arch', did you mean '--arch'?");
+    bad("-arch=resnet18", "unknown option '-arch', did you mean '--arch'?");
+    bad("-out x", "unknown option '-out', did you mean '--out'?");
+    bad("-batch_size 8", "unknown option '-batch_size', did you mean '--batch_size'?");
+    bad("-no-amp", "unknown option '-no-amp', did you mean '--no-amp'?");
+    bad("-v -verbose", "unknown option '-verbose', did you mean '--verbose'?");
+    good("-ooutput -vb8 -j=3"); /* values that are no name of an option */
+    assert_string_equal(t.out, "output");
+    assert_int_equal(t.batch_size, 8);
+    good("-o -arch"); /* a value after -o */
+    assert_string_equal(t.out, "-arch");
 }
 
 static void bad_values(void **state)
@@ -742,6 +766,7 @@ int main(void)
         TEST(arguments_and_the_end_of_options),
         TEST(prefixes),
         TEST(unknown_options),
+        TEST(long_options_need_two_dashes),
         TEST(bad_values),
         TEST(long_words_are_no_danger),
         TEST(config_files_are_read),
