@@ -160,6 +160,9 @@ TD_API int64_t td_loader_bad(const td_loader *ld, const td_bad_image **out);
 /** The number of bad images allowed; td_loader_next fails if one loader alone finds more. */
 TD_API int64_t td_loader_bad_allowed(const td_loader *ld);
 
+/** The same as a fraction of the images, 0 .. 1. */
+TD_API double td_loader_bad_share(const td_loader *ld);
+
 typedef struct {
     double median, min, max; /* images per second over the measured rounds */
     int64_t n_images;        /* in all of them */

@@ -110,13 +110,13 @@ static td_status draw(const td_call *call)
 
 /* --- check ------------------------------------------------------------------------------------ */
 
-static td_status check_bad_share(const options *o, const td_dataset_report *r)
+static td_status check_bad_share(const options *o, const td_dataset *ds, const td_dataset_report *r)
 {
     if ((double)r->n_bad <= o->max_bad * (double)r->n_images)
         return TD_OK;
     return td_error(TD_EFORMAT,
-                    "%lld of %lld images cannot be read, more than the %g %% that --max-bad allows",
-                    (long long)r->n_bad, (long long)r->n_images, 100 * o->max_bad);
+                    "'%s': %lld of %lld images cannot be read, more than --max-bad %g allows",
+                    td_dataset_root(ds), (long long)r->n_bad, (long long)r->n_images, o->max_bad);
 }
 
 static td_dataset_opts source_of(const td_call *call, const char *split)
@@ -129,18 +129,13 @@ static td_dataset_opts source_of(const td_call *call, const char *split)
                               .strict = o->strict };
 }
 
-/* Check one split, or the folder itself if `split` is NULL. */
-static td_status check_one(const td_call *call, const char *split, int *n_done)
+/* Check one open set and print what was found. */
+static td_status check_one(const td_call *call, const td_dataset *ds, int *n_done)
 {
     options *o = call->opts;
-    td_dataset *ds = NULL;
     td_dataset_report *r = NULL;
-    const td_dataset_opts source = source_of(call, split);
-    td_status st = td_dataset_open(&source, &ds);
-    if (st == TD_OK) {
-        o->check.threads = o->threads;
-        st = td_dataset_check(ds, &o->check, &r);
-    }
+    o->check.threads = o->threads;
+    td_status st = td_dataset_check(ds, &o->check, &r);
     if (st == TD_OK) {
         if (call->json && (*n_done)++ > 0)
             td_text_add(call->out, ", ");
@@ -148,24 +143,21 @@ static td_status check_one(const td_call *call, const char *split, int *n_done)
             td_cli_report_json(ds, r, call->out);
         else
             td_cli_report_text(ds, r, call->out);
-        st = check_bad_share(o, r);
+        st = check_bad_share(o, ds, r);
     }
     td_dataset_report_free(r);
-    td_dataset_free(ds);
     return st;
 }
 
-static bool has_split(const td_call *call, const char *split)
+/* Open a split; *out is NULL if it does not exist. */
+static td_status open_split(const td_call *call, const char *split, td_dataset **out)
 {
-    td_dataset *ds;
     const td_dataset_opts source = source_of(call, split);
-    if (source.has_boxes)
-        return true;
-    if (td_dataset_is_annotated(call->args[1], strcmp(split, "train") == 0 ? "val" : "train"))
-        return false; /* a set with boxes, without this split */
-    td_status st = td_dataset_open(&source, &ds);
-    td_dataset_free(ds);
-    return st != TD_ENOTFOUND;
+    const char *other = strcmp(split, "train") == 0 ? "val" : "train";
+    if (!source.has_boxes && td_dataset_is_annotated(call->args[1], other))
+        return TD_OK; /* a set with boxes, without this split */
+    td_status st = td_dataset_open(&source, out);
+    return st == TD_ENOTFOUND && !source.has_boxes ? TD_OK : st;
 }
 
 /* Is this a data set with boxes without splits: one annotation file or one pack? */
@@ -175,29 +167,80 @@ static bool is_one_set(const char *path)
            !td_dataset_is_annotated(path, "val");
 }
 
-static td_status check(const td_call *call)
+/* What the check reads: the splits that exist, or one set. */
+typedef struct {
+    bool is_part; /* the command line selects one set, or there are no splits to look for */
+    td_dataset *train, *val, *one;
+} sets;
+
+static td_status open_sets(const td_call *call, sets *s)
 {
-    options *o = call->opts;
-    bool is_whole = o->split || o->annotations || is_one_set(call->args[1]);
-    bool has_train = !is_whole && has_split(call, "train");
-    bool has_val = !is_whole && has_split(call, "val");
-    int n_done = 0;
-    td_status st = TD_OK;
-    if (o->check.dump_tensors && has_train && has_val)
+    const options *o = call->opts;
+    s->is_part = o->split || o->annotations || is_one_set(call->args[1]);
+    if (!s->is_part) {
+        TD_TRY(open_split(call, "train", &s->train));
+        TD_TRY(open_split(call, "val", &s->val));
+    }
+    if (o->check.dump_tensors && s->train && s->val)
         return td_error(TD_EUSAGE,
                         "--dump-tensors: the data set has two splits, choose one with --split");
+    const td_dataset_opts source = source_of(call, o->split);
+    return s->train || s->val ? TD_OK : td_dataset_open(&source, &s->one);
+}
+
+/* Check all of them, also after a failure, and return the first failure. */
+static td_status check_sets(const td_call *call, const sets *s)
+{
+    const td_dataset *const all[] = { s->train, s->val, s->one };
+    td_status st = TD_OK;
+    int n_done = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]) {
+            td_status one = check_one(call, all[i], &n_done);
+            st = st == TD_OK ? one : st;
+        }
+    return st;
+}
+
+/* Print the splits that exist, and what the missing ones are required for. */
+static void splits_text(const sets *s, td_text *out)
+{
+    if (s->train && s->val)
+        td_text_add(out, "splits        train, val\n");
+    else if (s->train)
+        td_text_add(out, "splits        train; no val: training requires --training-only\n");
+    else if (s->val)
+        td_text_add(out, "splits        val; no train: for evaluation only\n");
+    else
+        td_text_add(out, "splits        no train, no val: for evaluation only\n");
+}
+
+static void splits_json(const sets *s, td_text *out)
+{
+    td_text_add(out, ", \"missing_splits\": [%s%s%s]", s->train ? "" : "\"train\"",
+                s->train || s->val ? "" : ", ", s->val ? "" : "\"val\"");
+}
+
+static td_status check(const td_call *call)
+{
+    sets s = { 0 };
+    td_status st;
+    TD_OUT(open_sets(call, &s));
     if (call->json)
         td_text_add(call->out, "{\"sets\": [");
-    if (!has_train && !has_val)
-        st = check_one(call, o->split, &n_done);
-    if (has_train)
-        st = check_one(call, "train", &n_done);
-    if (has_val) {
-        td_status val = check_one(call, "val", &n_done);
-        st = st == TD_OK ? val : st;
-    }
+    st = check_sets(call, &s);
     if (call->json)
-        td_text_add(call->out, "]}\n");
+        td_text_add(call->out, "]");
+    if (call->json && !s.is_part)
+        splits_json(&s, call->out);
+    if (call->json)
+        td_text_add(call->out, "}\n");
+    else if (!s.is_part)
+        splits_text(&s, call->out);
+out:
+    td_dataset_free(s.train);
+    td_dataset_free(s.val);
+    td_dataset_free(s.one);
     return st;
 }
 
@@ -281,7 +324,11 @@ const td_verb td_verb_dataset = {
         "With --boxes it also writes FOLDER/annotations/instances_train.json and\n"
         "instances_val.json.\n\n"
         "check decodes every image and lists formats, sizes, classes and unreadable files.\n"
-        "For data with boxes it also lists the annotations that are skipped, with the reason.\n\n"
+        "For data with boxes it also lists the annotations that are skipped, with the reason.\n"
+        "The last line names the splits that were found: a data set without val requires\n"
+        "train --training-only, and one without train is for evaluation; neither is an error.\n"
+        "The exit code is 1 if FOLDER cannot be used for either, or if more images than\n"
+        "--max-bad are unreadable in a split.\n\n"
         "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
         "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
         "used in place of FOLDER, here and in train, evaluate and benchmark.",

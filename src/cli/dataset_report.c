@@ -151,7 +151,8 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
     const char *const *others;
     const int64_t n = td_dataset_other_files(ds, &others, &n_listed);
     if (n > 0)
-        td_text_add(out, "  no images   %lld other files, which are left out\n", (long long)n);
+        td_text_add(out, "  no images   %lld other file%s, not used\n", (long long)n,
+                    n == 1 ? "" : "s");
     for (int i = 0; i < n_listed; i++)
         td_text_add(out, "    %s\n", others[i]);
     if (n > n_listed)

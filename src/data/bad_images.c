@@ -64,17 +64,22 @@ void td_bad_notes_release(td_bad_notes *b)
 
 /* --- the list --------------------------------------------------------------------------------- */
 
+static double share_of(double share)
+{
+    return share < 0 ? 0 : share > 0 ? share : bad_share;
+}
+
 static int64_t count_allowed(double share, int64_t n)
 {
-    if (share < 0)
-        return 0;
-    int64_t allowed = (int64_t)floor((share > 0 ? share : bad_share) * (double)n);
+    int64_t allowed = (int64_t)floor(share_of(share) * (double)n);
     return share == 0 && allowed == 0 ? 1 : allowed;
 }
 
 td_status td_bad_images_init(td_bad_images *b, const td_dataset *ds, double share)
 {
-    *b = (td_bad_images){ .ds = ds, .n_allowed = count_allowed(share, ds->n) };
+    *b = (td_bad_images){ .ds = ds,
+                          .share = share_of(share),
+                          .n_allowed = count_allowed(share, ds->n) };
     b->is_listed = td_alloc((size_t)ds->n / 8 + 1, 1);
     return b->is_listed ? TD_OK : TD_ENOMEM;
 }
@@ -118,8 +123,9 @@ td_status td_bad_images_refuse(const td_bad_images *b)
     if (b->n == (size_t)b->ds->n)
         return td_error(TD_EFORMAT, "'%s': none of %zu images can be used; the first is '%s': %s",
                         b->ds->root, b->n, b->list[0].path, b->list[0].reason);
-    return td_error(TD_EFORMAT,
-                    "'%s': %zu of %" PRId64 " images cannot be used, and --max-bad allows %" PRId64
-                    "; the first is '%s': %s",
-                    b->ds->root, b->n, b->ds->n, b->n_allowed, b->list[0].path, b->list[0].reason);
+    return td_error(
+        TD_EFORMAT,
+        "'%s': %zu of %" PRId64 " images cannot be used, more than --max-bad %g allows (%" PRId64
+        "); the first is '%s': %s",
+        b->ds->root, b->n, b->ds->n, b->share, b->n_allowed, b->list[0].path, b->list[0].reason);
 }

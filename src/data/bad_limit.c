@@ -78,10 +78,10 @@ static td_status too_many(td_comm *c, const td_loader *ld, int64_t n)
     if (st == TD_OK)
         st = td_error(TD_EFORMAT,
                       "'%s': %" PRId64 " of %" PRId64
-                      " images cannot be used (all ranks together), and --max-bad allows %" PRId64
-                      "; the first of %s is %s",
-                      td_dataset_root(ds), n, td_dataset_count(ds), td_loader_bad_allowed(ld),
-                      td_comm_name(c, r), all + (size_t)r * FIRST_BYTES);
+                      " images cannot be used (all ranks together), more than --max-bad %g allows "
+                      "(%" PRId64 "); the first of %s is %s",
+                      td_dataset_root(ds), n, td_dataset_count(ds), td_loader_bad_share(ld),
+                      td_loader_bad_allowed(ld), td_comm_name(c, r), all + (size_t)r * FIRST_BYTES);
     td_free(all);
     return st;
 }

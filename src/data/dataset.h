@@ -33,7 +33,7 @@ struct td_dataset {
     td_arena arena;           /* names and paths */
 
     td_sample *samples; /* folder: [n] */
-    int64_t n_others;   /* folder: number of files that are not images; the first of them: */
+    int64_t n_others;   /* folder: number of files that are no samples; the first of them: */
     const char *others[TD_OTHERS_LISTED];
     td_pack *pack;       /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */

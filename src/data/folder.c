@@ -6,6 +6,7 @@
  * followed; hidden names are skipped (torchvision would take hidden folders for classes).
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,6 +27,8 @@ enum {
 
 #define WANTED "a folder of images for each class, or a pack of them"
 #define IMAGES "JPEG or PNG files"
+
+static const char *const splits[] = { "train", "val", "test", "validation" };
 
 /*
  * Does it have the extension of an image?  Then it counts as an image, and as a bad one if it is
@@ -67,18 +70,40 @@ static void add_names(td_text *t, const td_listing *l, bool folders)
         td_text_add(t, "none");
 }
 
+/* "set/val/" is in the data set "set", which has the folder `split`; "": it is in none. */
+static void find_set(const char *path, const char *split, char *out, size_t room)
+{
+    size_t n = strlen(path), first;
+    bool is_split = false;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (first = n; first > 0 && path[first - 1] != '/'; first--)
+        ;
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        is_split |=
+            n - first == strlen(splits[i]) && strncmp(path + first, splits[i], n - first) == 0;
+    (void)snprintf(out, room, "%.*s", first > 1 ? (int)first - 1 : 1, first ? path : ".");
+    char *there = is_split ? td_path_join(out, split) : NULL;
+    if (!there || !td_path_is_folder(there))
+        *out = '\0';
+    td_free(there);
+}
+
 /* Report a missing split folder, and the existing ones. */
 static td_status no_split(const char *path, const char *split, const td_listing *l)
 {
     td_text names = { 0 };
+    char set[PATH_BYTES];
     TD_TRY(td_foreign_refuse_folder(path, WANTED));
     add_names(&names, l, true);
+    find_set(path, split, set, sizeof set);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,
                       "'%s' has no folder '%s': folders found: %s; wanted "
-                      "%s/<class>/<image>",
-                      path, split, td_text_get(&names), split);
+                      "%s/<class>/<image>%s%s%s",
+                      path, split, td_text_get(&names), split, *set ? "; did you mean '" : "", set,
+                      *set ? "'?" : "");
     td_text_release(&names);
     return st;
 }
@@ -112,10 +137,9 @@ static bool has_folder(const td_listing *l, const char *name)
 /* Are all folders splits of a data set?  Then they are not classes. */
 static bool holds_parts(const td_listing *l)
 {
-    static const char *const parts[] = { "train", "val", "test", "validation" };
     size_t n_parts = 0, n_folders = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        n_parts += has_folder(l, parts[i]);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        n_parts += has_folder(l, splits[i]);
     for (size_t i = 0; i < l->n; i++)
         n_folders += l->is_folder[i] && l->names[i][0] != '.';
     return n_parts > 0 && n_folders == n_parts;
@@ -276,6 +300,26 @@ out:
     return st;
 }
 
+/* Files next to the class folders belong to no class. */
+static td_status add_files_without_class(walk *w, const td_listing *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (!l->is_folder[i] && l->names[i][0] != '.')
+            TD_TRY(add_other(w, w->ds->root, l->names[i]));
+    return TD_OK;
+}
+
+static void log_others(const td_dataset *ds)
+{
+    if (ds->n_others == 1)
+        td_log(TD_LOG_INFO, "data", "ignoring 1 file in '%s' that is not an image of a class: '%s'",
+               ds->root, ds->others[0]);
+    else if (ds->n_others > 1)
+        td_log(TD_LOG_INFO, "data",
+               "ignoring %lld files in '%s' that are not images of a class, the first is '%s'",
+               (long long)ds->n_others, ds->root, ds->others[0]);
+}
+
 static td_status read_classes(td_dataset *ds, const td_listing *l)
 {
     TD_TRY(TD_ALLOC(ds->class_names, l->n + 1));
@@ -293,14 +337,12 @@ static td_status read_classes(td_dataset *ds, const td_listing *l)
         return td_error(TD_EFORMAT, "'%s' contains one class, '%s', wanted at least two", ds->root,
                         ds->class_names[0]);
     walk w = { .ds = ds };
+    TD_TRY(add_files_without_class(&w, l));
     for (int i = 0; i < ds->n_classes; i++) {
         w.label = i;
         TD_TRY(read_class(ds, &w, ds->class_names[i]));
     }
-    if (ds->n_others > 0)
-        td_log(TD_LOG_INFO, "data",
-               "ignoring %lld files in '%s' that are not images, the first is '%s'",
-               (long long)ds->n_others, ds->root, ds->others[0]);
+    log_others(ds);
     return TD_OK;
 }
 

@@ -96,6 +96,11 @@ int64_t td_loader_bad_allowed(const td_loader *ld)
     return ld->bad.n_allowed;
 }
 
+double td_loader_bad_share(const td_loader *ld)
+{
+    return ld->bad.share;
+}
+
 /* --- returning a batch ------------------------------------------------------------------------ */
 
 static void return_anchors(td_batch *b, const td_anchor_rows *rows)

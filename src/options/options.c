@@ -383,8 +383,7 @@ static td_status check_dashes(const td_field_group *groups, const char *arg)
                         !(is_no(arg + 1, n) && find_negated(groups, arg + 1, n, &o))))
         return TD_OK;
     snprintf(word, sizeof word, "%.*s", (int)n, arg + 1);
-    return td_error(TD_EUSAGE, "unknown option '-%s', did you mean '--%s'?", word,
-                    word);
+    return td_error(TD_EUSAGE, "unknown option '-%s', did you mean '--%s'?", word, word);
 }
 
 /* "-b8", "-b=8", "-b 8", and flags together, "-xv" */

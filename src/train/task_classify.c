@@ -38,8 +38,8 @@ static td_status open_validation(job *j)
     td_train_opts *o = &j->o;
     if (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS)
         return TD_OK;
-    TD_TRY(
-        td_open_split(&o->input, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set));
+    TD_TRY(td_train_validation_absent(td_open_split(
+        &o->input, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set)));
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                           j->data.class_names, false),

@@ -4,6 +4,7 @@
 #include "train/train_data.h"
 
 #include "base/arena.h"
+#include "base/text.h"
 
 int64_t td_train_synthetic_images(const td_train_job *j)
 {
@@ -22,6 +23,18 @@ td_status td_train_list_classes(td_train_job *j)
     for (int i = 0; i < n; i++)
         j->data.class_names[i] = td_dataset_class_name(j->data.train_set, i);
     return TD_OK;
+}
+
+td_status td_train_validation_absent(td_status st)
+{
+    if (st != TD_ENOTFOUND)
+        return st;
+    char *message = td_copy_text(td_error_message());
+    if (!message)
+        return TD_ENOMEM;
+    st = td_error(st, "%s; --training-only trains without validation", message);
+    td_free(message);
+    return st;
 }
 
 void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)

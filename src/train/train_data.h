@@ -12,6 +12,9 @@ int64_t td_train_synthetic_images(const td_train_job *j);
 /** Fill j->data.class_names with the classes of j->data.train_set.  TD_ENOMEM. */
 td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
 
+/** Add to the message that validation data are absent (TD_ENOTFOUND) how to train without. */
+td_status td_train_validation_absent(td_status st) TD_CHECKED;
+
 /** Set the training loader's options that td_loader_opts_of does not set: order, seed, position. */
 void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
 

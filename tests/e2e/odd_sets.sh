@@ -87,14 +87,50 @@ echo notes >"kinds/train/$class/notes.txt"
 printf 'RIFF1234WEBPVP8 ' >"kinds/train/$class/real.webp"
 : >"kinds/train/$class/empty"
 mkfifo "kinds/train/$class/pipe"
+echo notes >kinds/train/README
 expect 0 dataset check kinds --split train
 prints '^  images      8, 8 readable, 0 not$'
-prints '^  no images   4 '
+prints '^  no images   5 '
+prints '^    kinds/train/README$'
 for name in notes.txt real.webp empty pipe; do
     prints "^    kinds/train/$class/$name$"
 done
+log_names data: 5 "'kinds/train'" "'kinds/train/README'"
 expect 0 dataset check kinds --split train --json
-prints '"other_files": 4, "others": \["kinds/train/'
+prints '"other_files": 5, "others": \["kinds/train/'
 expect 0 train kinds --arch resnet18 --image-size 32 -b 4 --threads 1 --run-iters 1 --no-checkpoints --training-only
-log_names data: 4 "'kinds/train'" "'kinds/train/$class"
+log_names data: 5 "'kinds/train'" "'kinds/train/README'"
+rm "kinds/train/$class/notes.txt" "kinds/train/$class/real.webp" "kinds/train/$class/empty" "kinds/train/$class/pipe"
+expect 0 dataset check kinds
+[ "$(grep -c 'README' err)" = 1 ] || complain "the file is not logged once"
+says '^data: ignoring 1 file '
+
+# --- the splits that exist, and what the missing one is for: both are named, and a set with one is usable ----------
+prints '^splits +train, val$'
+expect 0 dataset check kinds --json
+prints '\], "missing_splits": \[\]\}$'
+expect 0 dataset check kinds --split val
+if grep -q splits out; then complain "one split was chosen"; fi
+expect 0 dataset check kinds/val
+prints '^splits +no train, no val.*evaluation'
+expect 0 dataset check kinds/val --json
+prints '"missing_splits": \["train", "val"\]\}$'
+mv kinds/val gone
+expect 0 dataset check kinds
+prints '^splits +train; no val.*--training-only'
+expect 0 dataset check kinds --json
+prints '"missing_splits": \["val"\]\}$'
+expect 1 train kinds --arch resnet18 --image-size 32 -b 4 --threads 1 --no-checkpoints
+error_names "'kinds'" "'val'" --training-only
+expect 1 train kinds/train --arch resnet18 --image-size 32 -b 4 --threads 1 --no-checkpoints
+error_names "'kinds/train'" "'train'" "'kinds'"
+mv gone kinds/val
+mv kinds/train gone
+expect 0 dataset check kinds
+prints '^splits +val; no train.*evaluation'
+expect 0 dataset check kinds --json
+prints '"missing_splits": \["train"\]\}$'
+mkdir kinds/train
+expect 1 dataset check kinds
+error_names "'kinds/train'"
 finish

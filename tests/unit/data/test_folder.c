@@ -52,11 +52,11 @@ static void order_is_torchvisions(void **state)
     assert_int_equal(td_dataset_classes(ds), 3);
     const char *const *others;
     int n_listed;
-    assert_int_equal(td_dataset_other_files(ds, &others, &n_listed), 3);
-    assert_int_equal(n_listed, 3);
+    assert_int_equal(td_dataset_other_files(ds, &others, &n_listed), 4);
+    assert_int_equal(n_listed, 4);
     for (int i = 0; i < n_listed; i++)
         assert_true(strstr(others[i], "/jpg") || strstr(others[i], "/notes.txt") ||
-                    strstr(others[i], "/no.webp"));
+                    strstr(others[i], "/no.webp") || strstr(others[i], "train/stray.jpg"));
     assert_string_equal(td_dataset_class_name(ds, 0), "B");
     assert_string_equal(td_dataset_class_name(ds, 1), "a");
     assert_string_equal(td_dataset_class_name(ds, 2), "b");
@@ -96,6 +96,17 @@ static void roots(void **state)
                      &(td_dataset_opts){ .path = root, .split = "val", .allow_root = true }, &ds),
                  TD_ENOTFOUND, "folders found: 'train'");
     expect_error(open_split(root, NULL, &ds), TD_EFORMAT, "'train'");
+
+    /* a split in place of the data set */
+    char split[4096], wanted[8192];
+    (void)snprintf(split, sizeof split, "%s/train//", root);
+    (void)snprintf(wanted, sizeof wanted, "did you mean '%s'?", root);
+    expect_error(open_split(split, "train", &ds), TD_ENOTFOUND, wanted);
+    expect_error(open_split(split, "val", &ds), TD_ENOTFOUND, "wanted val/<class>/<image>");
+    assert_null(strstr(td_error_message(), "did you mean"));
+    (void)snprintf(split, sizeof split, "%s/train/cat", root);
+    expect_error(open_split(split, "train", &ds), TD_ENOTFOUND, "folders found: none");
+    assert_null(strstr(td_error_message(), "did you mean"));
 }
 
 static void bad_folders(void **state)

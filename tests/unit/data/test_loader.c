@@ -340,9 +340,11 @@ static void the_cap_ends_the_run(void **state)
     const td_batch *b;
     /* 0: by default one of 21 may be bad; 0.1: two; -1: none */
     static const double caps[] = { 0, 0.1, -1 };
-    static const char *const words[] = { "2 of 21 images cannot be used, and --max-bad allows 1",
-                                         "3 of 21 images cannot be used, and --max-bad allows 2",
-                                         "1 of 21 images cannot be used, and --max-bad allows 0" };
+    static const char *const words[] = {
+        "2 of 21 images cannot be used, more than --max-bad 0.01 allows (1)",
+        "3 of 21 images cannot be used, more than --max-bad 0.1 allows (2)",
+        "1 of 21 images cannot be used, more than --max-bad 0 allows (0)"
+    };
     for (int is_training = 0; is_training < 2; is_training++) {
         for (int i = 0; i < 3; i++) {
             o.is_training = is_training;

@@ -233,7 +233,7 @@ static void a_vanished_folder_ends_the_run(void **state)
     td_status st = TD_OK;
     for (int i = 0; i < 100 && (st == TD_OK || st == TD_EEND); i++)
         st = td_loader_next(ld, &b);
-    expect_error(st, TD_EFORMAT, "--max-bad allows 2");
+    expect_error(st, TD_EFORMAT, "--max-bad 0.1 allows (2)");
     td_loader_free(ld);
     td_dataset_free(ds);
 }

@@ -271,7 +271,7 @@ static void unknown_options(void **state)
     bad("--num-workers 1", "unknown option '--num-workers', did you mean '--workers'?");
     bad("--n_workers 1", "unknown option '--n_workers', did you mean '--workers'?");
     bad("--lr-count 1", "unknown option '--lr-count', did you mean '--lr'?");
-    bad("--jit 1", "unknown option '--jit'"); /* two letters of three are not --out */
+    bad("--jit 1", "unknown option '--jit'");               /* two letters of three are not --out */
     bad("--work-count 1", "unknown option '--work-count'"); /* not a plural of "work" */
 }
 
