@@ -158,7 +158,8 @@ TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_ann
 
 /**
  * Files that are no samples: those next to the class folders, and those in them that are neither
- * JPEG nor PNG by their first bytes, nor named as such. Returns their number; *out has the first *n_listed paths (at most 20).
+ * JPEG nor PNG by their first bytes, nor named as such. Returns their number; *out has the first
+ * *n_listed paths (at most 20).
  */
 TD_API int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed);
 
