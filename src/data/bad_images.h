@@ -44,7 +44,7 @@ typedef struct {
     uint8_t *is_listed;   /* one bit per sample */
     td_bad_image *list;   /* [n]; reasons are td_alloc'ed */
     size_t n, cap;
-    double share;         /* fraction allowed, 0 .. 1 */
+    double share; /* fraction allowed, 0 .. 1 */
     int64_t n_allowed;
 } td_bad_images;
 
