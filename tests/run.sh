@@ -18,7 +18,8 @@ TANDEM_SHARED=$(absolute "${TANDEM_SHARED:-../shared}")
 TANDEM_GOLDEN=$(absolute "${TANDEM_GOLDEN:-tests/golden}")
 WORK=$TANDEM_BUILD/work/$name
 XDG_CACHE_HOME=$WORK/cache # nothing measured before is used
-export TANDEM_SHARED TANDEM_GOLDEN WORK XDG_CACHE_HOME
+TANDEM_PROGRESS_SECONDS=0 # no line depends on the machine's speed
+export TANDEM_SHARED TANDEM_GOLDEN WORK XDG_CACHE_HOME TANDEM_PROGRESS_SECONDS
 
 rm -rf "$WORK"
 mkdir -p "$WORK" || exit 1

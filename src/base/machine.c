@@ -180,12 +180,25 @@ int64_t td_memory_total_bytes(void)
     return bytes;
 }
 
-/* "VmHWM:     1234 kB" of /proc/self/status; 0 when it is not there */
-static int64_t status_bytes(const char *name)
+/* "VmHWM:     1234 kB" in a file of /proc; 0 when it is not there */
+static int64_t proc_bytes(const char *path, const char *name)
 {
     char text[PROC_BYTES];
-    const char *p = read_proc("/proc/self/status", text) ? strstr(text, name) : NULL;
+    const char *p = read_proc(path, text) ? strstr(text, name) : NULL;
     return p ? (int64_t)strtoll(p + strlen(name), NULL, 10) * 1024 : 0;
+}
+
+static int64_t status_bytes(const char *name)
+{
+    return proc_bytes("/proc/self/status", name);
+}
+
+int64_t td_memory_available_bytes(void)
+{
+    const int64_t total = td_memory_total_bytes();
+    const int64_t unused = proc_bytes("/proc/meminfo", "\nMemAvailable:");
+    const int64_t available = unused + td_memory_now_bytes();
+    return unused > 0 && available < total ? available : total;
 }
 
 int64_t td_memory_peak_bytes(void)

@@ -23,6 +23,10 @@ int td_cpu_share(int n_sharing, int n_all);
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
 const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
 int64_t td_memory_total_bytes(void);
+
+/** Bytes that this process can use in all: those it uses now and those available on the machine, at
+    most the limit of its control groups. */
+int64_t td_memory_available_bytes(void);
 int64_t td_memory_peak_bytes(void); /* this process's peak resident set */
 int64_t td_memory_now_bytes(void);
 

@@ -55,6 +55,7 @@ static bool is_due(const td_progress *p, int64_t done, int64_t now)
 void td_progress_step(td_progress *p, int64_t done, int64_t n_images)
 {
     char text[160], line[200];
+    td_ticker_count(p->ticker, done);
     if (!p->module || !(p->has_terminal || p->every))
         return;
     const int64_t now = td_now_ns();
@@ -63,6 +64,7 @@ void td_progress_step(td_progress *p, int64_t done, int64_t n_images)
     if (!(is_drawn || is_said) || !td_log_wants(TD_LOG_INFO, p->module))
         return;
     td_progress_text(p, done, n_images, (double)(now - p->begin_ns) * 1e-9, text, sizeof text);
+    td_ticker_note_line(p->ticker);
     if (is_said) {
         td_log(TD_LOG_INFO, p->module, "%s", text);
         p->logged_ns = now;

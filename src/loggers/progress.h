@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
+#include "loggers/ticker.h"
 #include "tandem/loader.h"
 
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     int64_t batches_before; /* batches of the pass done by an earlier run */
     int64_t batches_after;  /* batches of the following passes; 0: this is the last pass */
     td_comm *comm;          /* NULL: one rank */
+    td_ticker *ticker;      /* learns of batches and lines; may be NULL */
     int64_t begin_ns;
     int64_t logged_ns; /* time of the last line; initially begin_ns */
     int64_t drawn_ns;  /* time of the last update of the terminal; 0: none */

@@ -49,6 +49,21 @@ void td_log_recomputed(const td_program *p, int64_t limit, int64_t others)
                1e-6 * (double)limit, 1e-6 * (double)(m.param_bytes + m.activation_bytes), rest);
 }
 
+void td_memory_warn(int64_t planned, int n, int64_t available)
+{
+    const double gb = 1e-9, needed = gb * (double)planned * n;
+    char processes[48] = "";
+    if (needed <= 0.9 * gb * (double)available)
+        return;
+    if (n > 1)
+        snprintf(processes, sizeof processes, ", %d processes with %.1f GB each", n,
+                 gb * (double)planned);
+    td_log(TD_LOG_WARN, "memory",
+           "the training needs at least %.1f GB%s, and this machine has %.1f GB available: use a "
+           "smaller --batch-size (-b), or --memory-limit to recompute activations",
+           needed, processes, gb * (double)available);
+}
+
 /* --- memory outside the step ------------------------------------------------------------------ */
 
 static int64_t image_bytes(const td_process_memory *m)

@@ -36,6 +36,12 @@ td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_co
                             td_program **out) TD_CHECKED;
 
 /**
+ * Warn if `n` processes with `planned` bytes each need more than 90 % of the `available` bytes of
+ * the machine, and name the options that help.
+ */
+void td_memory_warn(int64_t planned, int n, int64_t available);
+
+/**
  * Log what a step within `limit` bytes recomputes, if it does: the bytes that it would need
  * without, and those it needs.  `others`: bytes of the process outside the step, which the limit
  * includes; 0: the limit is for the step alone.

@@ -263,6 +263,7 @@ static td_status train_batches(job *j, bool *is_whole)
             break;
         }
         int64_t t0 = td_now_ns();
+        td_train_note_work(j, TD_WORK_DATA);
         td_status st = td_loader_next(j->data.train_loader, &b);
         if (st == TD_EEND) {
             *is_whole = true;
@@ -270,6 +271,7 @@ static td_status train_batches(job *j, bool *is_whole)
         }
         TD_TRY(st);
         td_train_set_rate(j);
+        td_train_note_work(j, TD_WORK_STEP);
         TD_TRY(step(j, b, (double)(td_now_ns() - t0) * 1e-9, &is_applied));
         td_progress_step(&j->log.progress, j->run.epoch_batches,
                          j->run.epoch_batches * j->o.batch.size);
@@ -290,14 +292,17 @@ static td_status train_epoch(job *j, bool *is_whole)
     td_train_progress_begin(j);
     const td_status st = train_batches(j, is_whole);
     td_progress_end(&j->log.progress);
+    td_train_note_work(j, TD_WORK_NONE);
     return st;
 }
 
 static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 {
     const int64_t begin_ns = td_now_ns();
+    td_train_note_validation(j);
     TD_TRY(j->task->evaluate(j, prefix, v));
     TD_TRY(td_train_share_stop(j, &v->was_stopped));
+    td_train_note_work(j, TD_WORK_NONE);
     td_trace_span(j->observers.trace, *prefix ? "validate the averages" : "validate", begin_ns);
     return TD_OK;
 }
@@ -579,6 +584,8 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     job j = { .o = *opts, .out = out };
     *out = (td_train_result){ .top1 = -1, .topk = -1, .best_top1 = -1, .loss_scale = 1 };
     TD_OUT(td_train_open(&j));
+    td_train_note_work(&j, TD_WORK_NONE);
+    td_ticker_restart(j.log.ticker); /* the settings have been logged */
     TD_OUT(run_and_list(&j));
     TD_OUT(finish(&j));
 out:

@@ -119,6 +119,7 @@ typedef struct {
     td_report *report;
     td_run_sums sums;
     td_progress progress;
+    td_ticker *ticker; /* logs the work of a long silence; NULL: none */
     char progress_what[64];
     double positives; /* anchors with an object, per image of this batch */
 } td_train_log;

@@ -276,6 +276,8 @@ td_status td_train_open(td_train_job *j)
 {
     TD_TRY(open_settings(j));
     TD_TRY(open_ranks(j));
+    TD_TRY(td_train_ticker_start(j));
+    td_train_note_work(j, TD_WORK_OPEN);
     TD_TRY(td_train_start_open(j)); /* checkpoint or weights: they decide the network */
     TD_TRY(td_workspace_name(j));
     TD_TRY(open_seed(j));
@@ -297,6 +299,7 @@ td_status td_train_open(td_train_job *j)
 
 void td_train_release(td_train_job *j)
 {
+    td_ticker_stop(j->log.ticker);
     if (j->task && j->task->release)
         j->task->release(j);
     td_lock_close(j->files.lock);

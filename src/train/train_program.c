@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -22,6 +23,7 @@
 #include "checkpoint/weights.h"
 #include "optim/freeze.h"
 #include "optim/memory_limit.h"
+#include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
 
@@ -86,6 +88,13 @@ static int batches_held(const job *j)
 {
     const int ring = j->o.input.prefetch + 1;
     return ring + (j->data.val_set ? ring + 1 : 0);
+}
+
+int64_t td_train_planned_bytes(const job *j)
+{
+    const td_memory_report m = td_program_memory(j->program);
+    return m.param_bytes + m.activation_bytes +
+           td_synthetic_bytes(&j->o.model, j->o.batch.size) * batches_held(j);
 }
 
 static td_step_opts step_opts(const job *j)
@@ -176,6 +185,21 @@ out:
     return st;
 }
 
+/* Without --memory-limit: the options that reduce the memory of a program that was refused it. */
+static td_status name_remedy(const job *j, td_status st)
+{
+    if (st != TD_ENOMEM || j->o.memory_limit)
+        return st;
+    char *message = td_copy_text(td_error_message());
+    if (!message)
+        return st;
+    st = td_error(st,
+                  "%s: use a smaller --batch-size (-b), or --memory-limit to recompute activations",
+                  message);
+    td_free(message);
+    return st;
+}
+
 td_status td_train_program_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -190,7 +214,7 @@ td_status td_train_program_open(td_train_job *j)
     TD_OUT(dump_to_folder(j, &c));
     TD_OUT(graph_at(j, j->compiled.size, &j->compiled.groups, &g));
     TD_OUT(td_freeze_count(g, o->optimizer.freeze, o->optimizer.freezes_bn, &j->compiled.frozen));
-    TD_OUT(compile_first(j, g, &c));
+    TD_OUT(name_remedy(j, compile_first(j, g, &c)));
     TD_OUT(bind_scalars(j));
 out:
     td_graph_free(g);

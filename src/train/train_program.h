@@ -15,4 +15,7 @@ td_status td_train_program_open(td_train_job *j) TD_CHECKED;
  */
 td_status td_train_program_resize(td_train_job *j) TD_CHECKED;
 
+/** The bytes that the process needs at least: the program's, and the batches of the loaders. */
+int64_t td_train_planned_bytes(const td_train_job *j);
+
 #endif

@@ -136,9 +136,38 @@ void td_train_progress_begin(td_train_job *j)
     *p = (td_progress){ .module = j->ranks.rank == 0 ? "train" : NULL,
                         .what = j->log.progress_what,
                         .batches_before = j->s.iteration,
-                        .comm = j->ranks.comm };
+                        .comm = j->ranks.comm,
+                        .ticker = j->log.ticker };
     td_progress_begin(p, j->data.train_loader, here);
     p->batches_after = epochs > 0 ? least(epochs * whole, left - (here - j->s.iteration)) : 0;
+}
+
+td_status td_train_ticker_start(td_train_job *j)
+{
+    if (j->ranks.rank > 0 || j->o.report.log_format != TD_LOG_FORMAT_PLAIN)
+        return TD_OK;
+    return td_ticker_start("train", &j->log.ticker);
+}
+
+void td_train_note_work(const td_train_job *j, td_work_kind kind)
+{
+    const td_train_counts *run = &j->run;
+    td_ticker_set(j->log.ticker,
+                  &(td_work){ .kind = kind,
+                              .epoch = j->s.epoch,
+                              .at = j->s.iteration + 1,
+                              .n = j->log.progress.n_batches,
+                              .n_images = run->epoch_batches * j->o.batch.size * j->ranks.n,
+                              .seconds = run->data_s + run->compute_s });
+}
+
+void td_train_note_validation(const td_train_job *j)
+{
+    int64_t n = td_loader_batches(j->data.val_loader);
+    if (j->o.profile.iterations > 0)
+        n = least(n, j->o.profile.iterations);
+    td_ticker_set(j->log.ticker,
+                  &(td_work){ .kind = TD_WORK_VALIDATION, .epoch = j->s.epoch, .n = n });
 }
 
 td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
@@ -150,7 +179,8 @@ td_progress td_train_progress_validation(const td_train_job *j, const char *pref
                           .what = what,
                           .every = j->o.metrics.print_freq,
                           .min_interval_s = 10, /* a short validation logs no progress */
-                          .comm = j->ranks.comm };
+                          .comm = j->ranks.comm,
+                          .ticker = j->log.ticker };
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
@@ -214,6 +244,7 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
                (long long)td_loader_batches(j->data.train_loader), td_real_word(mean, 5, loss_word),
                j->plan.lr_exact, td_step_sums_rate(w, j->o.report.is_compat),
                scale_text(j, scale, sizeof scale));
+    td_ticker_note_line(j->log.ticker);
     td_report_begin(j->log.report, 2, step);
     td_step_sums_report(w, mean, j->plan.lr_exact, j->log.report);
     if (j->o.loss.reports_l2) {
@@ -246,6 +277,7 @@ static void log_epoch(const td_train_job *j, int64_t epoch, const td_eval_result
     td_log(TD_LOG_INFO, "train", "epoch %lld: loss %s, %.1f images/s%s%s%s%s", (long long)epoch,
            td_real_word(j->s.last_train_loss, 4, loss), j->out->images_per_s, v ? "; val " : "",
            scores, ema ? "; val of the averages " : "", averages);
+    td_ticker_note_line(j->log.ticker);
 }
 
 static void note_loss(td_run_sums *s, double loss, bool is_compat)

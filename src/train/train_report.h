@@ -18,6 +18,15 @@ enum { TD_TRAIN_WHAT = 64 };
 td_progress td_train_progress_validation(const td_train_job *j, const char *prefix,
                                          char what[TD_TRAIN_WHAT]);
 
+/** Start the ticker, on rank 0 and not with --log-format dll. */
+td_status td_train_ticker_start(td_train_job *j) TD_CHECKED;
+
+/** Set the work that the ticker logs after a long silence: the iteration that follows. */
+void td_train_note_work(const td_train_job *j, td_work_kind kind);
+
+/** The same for a validation, which begins. */
+void td_train_note_validation(const td_train_job *j);
+
 /** Begin the progress line of epoch j->s.epoch; end it with td_progress_end. */
 void td_train_progress_begin(td_train_job *j);
 

@@ -426,6 +426,7 @@ if (ulimit -v 3000000 && exec "$TANDEM" version) >/dev/null 2>&1; then
         >out 2>err </dev/null || code=$?
     [ $code = 1 ] || complain "exit code $code, wanted 1"
     says '^tandem: error: .*[0-9] MB'
+    error_names -b --memory-limit
     code=0
     (ulimit -v 3000000 && exec "$TANDEM" train --data-backend synthetic --arch resnet50 -b 100000 --threads 1 --workspace tried) \
         >out 2>err </dev/null || code=$?

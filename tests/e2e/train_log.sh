@@ -1,4 +1,5 @@
-# train_log.sh -- what a training prints about its results: none of an interrupted validation, those of the averages
+# train_log.sh -- what a training prints: no results of an interrupted validation, those of the averages, and its position
+# if it is silent for long
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -51,4 +52,22 @@ expect 0 train set $net --epochs 1 --use-ema 0.5 --workspace averages --overwrit
 prints '"ema_top1": [0-9.]+, "ema_topk": 100, "ema_loss": [0-9.]+, .*"best_weights": "averages/model_best.safetensors", '
 expect 0 train set $net --epochs 1 --training-only --workspace trained
 if grep -q 'averages\|best' out err; then complain "averages or best weights without a validation"; fi
+
+# --- a long silence -------------------------------------------------------------------------------
+# whatever --print-freq; the first iteration of a network takes longer than these 2 ms
+slow="--arch resnet18 --image-size 96 --threads 1 --workers 1 --seed 1 --lr 0.01 -b 16 --run-iters 2 --no-checkpoints"
+export TANDEM_PROGRESS_SECONDS=0.002
+expect 0 train set $slow -p 1000
+says '^train: epoch 0: iteration 1 of 2 has run for [0-9]+ s$'
+says '^train: epoch 0: iteration 2 of 2 has run for [0-9]+ s, [0-9.]+ images/s so far$'
+expect 0 train set $slow --log-format dll
+if grep -q 'has run for' err; then complain "a line among those of the reference"; fi
+expect 0 train set $slow --log warn
+if grep -q 'has run for' err; then complain "a line with --log warn"; fi
+export TANDEM_PROGRESS_SECONDS=soon
+expect 2 train set $slow
+error_names TANDEM_PROGRESS_SECONDS "'soon'"
+export TANDEM_PROGRESS_SECONDS=0
+expect 0 train set $slow
+if grep -q 'has run for' err; then complain "a line that was turned off"; fi
 finish

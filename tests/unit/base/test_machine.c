@@ -74,7 +74,8 @@ static int count_in_a_group(void)
     if (td_file_write("/sys/fs/cgroup/outer/cpu.max", "50000 100000\n", 13) != TD_OK ||
         td_file_write("/sys/fs/cgroup/outer/memory.max", "67108864\n", 9) != TD_OK)
         return 92;
-    if (td_cpu_count() != 1 || td_memory_total_bytes() != 64 << 20)
+    if (td_cpu_count() != 1 || td_memory_total_bytes() != 64 << 20 ||
+        td_memory_available_bytes() > 64 << 20)
         return 93;
     if (td_file_write("/sys/fs/cgroup/outer/cpu.max", "150000 100000\n", 14) != TD_OK)
         return 94;
