@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -69,6 +70,20 @@ def exported(o, where, arch):
     return (path, "") if result.returncode == 0 else ("", f"export failed: {measure.last_line(result.stderr)}")
 
 
+def indivisible(o, batch):
+    is_even = batch % o.ranks == 0 and o.threads % o.ranks == 0
+    return "" if is_even else "batch or threads do not divide by the ranks"
+
+
+def tandem_ranks(o, batch, work):
+    """Tandem on o.ranks ranks: started by `tandem launch`, and by Open MPI if there is one."""
+    command = [sys.executable, os.path.join(HERE, "tandem_ranks.py"), o.tandem, *work, "--ranks", str(o.ranks)]
+    starts = [("", [])] + ([(", Open MPI", ["--mpirun", "mpirun.openmpi"])] if shutil.which("mpirun.openmpi") else [])
+    more = ["--", *o.tandem_args] if o.tandem_args else []
+    return [Program(f"Tandem, {o.ranks} ranks{name}", [*command, *mpi, *more], True, indivisible(o, batch))
+            for name, mpi in starts]
+
+
 def networks(o, where, arch, precision, batch):
     """Programs of a training or inference table."""
     work = ["--mode", o.mode, "--arch", arch, "-b", str(batch), "--image-size", str(o.image_size),
@@ -78,6 +93,8 @@ def networks(o, where, arch, precision, batch):
     if not o.no_tandem:
         found.append(Program("Tandem", [o.tandem, "benchmark", *work, "--precision", PRECISIONS[precision], "--json",
                                         *o.tandem_args], True))
+        if o.mode == "training" and o.ranks > 1:
+            found.extend(tandem_ranks(o, batch, theirs))
         if o.real:
             ours = [sys.executable, os.path.join(HERE, "tandem_train.py"), o.tandem, *theirs]
             for name, more in (("synthetic", []), ("real", ["--real", o.real_folder])):
@@ -95,9 +112,8 @@ def networks(o, where, arch, precision, batch):
         if o.compile:
             found.append(Program("PyTorch compiled", [*torch, "--compile"]))
         if o.mode == "training" and o.ranks > 1:
-            is_even = batch % o.ranks == 0 and o.threads % o.ranks == 0
             found.append(Program(f"PyTorch DDP, {o.ranks} ranks", [*torch, "--ranks", str(o.ranks)],
-                                 why_not="" if is_even else "batch or threads do not divide by the ranks"))
+                                 why_not=indivisible(o, batch)))
     if "tensorflow" in where:
         found.append(Program("TensorFlow", script(where["tensorflow"], "peer_tf.py", *theirs),
                              why_not="" if arch in KERAS else "peer_tf.py has no such network"))
