@@ -10,7 +10,7 @@
  *   otherwise:          [ own | sums | slices of the others ]             one per rank
  *
  * In a chain local rank l of a machine exchanges slice l of the bucket with local rank l of the
- * machines before and after it, in chunks, so that all machines work at a time; a network card
+ * machines before and after it, in chunks, so that machines work at the same time; a network card
  * carries each number twice in each direction, whatever the number of ranks of its machine.
  *
  * No number is overwritten too early: a rank that begins a bucket again has waited for its previous
@@ -20,6 +20,7 @@
 #include "comm/reduction.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +35,11 @@
 #include "base/machine.h"
 
 enum {
-    BLOCK = 2048,   /* floats that are summed over all ranks at a time: they stay in the cache */
-    PART = 1 << 24, /* floats that are sent at a time: MPI counts bytes with int */
-    CHUNK = 1 << 16 /* floats that move along the chain at a time */
+    BLOCK = 2048,    /* floats that are summed over all ranks at a time: they stay in the cache */
+    PART = 1 << 24,  /* floats that are sent at a time: MPI counts bytes with int */
+    CHUNK = 1 << 16, /* floats that move along the chain at a time, at most */
+    CHUNK_MIN = 1 << 10,
+    IN_FLIGHT = 1 << 14 /* bytes: bandwidth times latency */
 };
 
 typedef struct {
@@ -52,6 +55,7 @@ struct td_reduction {
     bucket *buckets;
     int64_t total; /* floats of all buckets, padded */
     bool starts;
+    bool skips;
     bool is_shared; /* base, among the ranks of this machine; else this rank's own */
     td_allreduce_opts allreduce;
     td_comm_machines machines;
@@ -135,16 +139,24 @@ static td_status reduce_shared(td_reduction *r, const bucket *b)
     return all_are_here(r);
 }
 
+int64_t td_chain_chunk(int n_machines, int64_t n)
+{
+    const double steps = 2 * n_machines - 3;
+    const double n_chunks = sqrt(steps * (double)n * sizeof(float) / IN_FLIGHT);
+    const int64_t chunk = n_chunks > 1 ? (int64_t)((double)n / n_chunks) : n;
+    return chunk < CHUNK_MIN ? CHUNK_MIN : chunk > CHUNK ? CHUNK : chunk;
+}
+
 /* numbers [begin, end) of all, in chunks */
 typedef struct {
-    int64_t begin, end;
+    int64_t begin, end, chunk;
     int n;
 } chunks;
 
 static float *chunk_at(const td_reduction *r, const chunks *c, int i, size_t *n_bytes)
 {
-    const int64_t at = c->begin + (int64_t)i * CHUNK, left = c->end - at;
-    *n_bytes = (size_t)(left < CHUNK ? left : CHUNK) * sizeof(float);
+    const int64_t at = c->begin + i * c->chunk, left = c->end - at;
+    *n_bytes = (size_t)(left < c->chunk ? left : c->chunk) * sizeof(float);
     return r->sums + at;
 }
 
@@ -192,10 +204,11 @@ static td_status reduce_along_machines(td_reduction *r, const bucket *b)
 {
     const td_comm_machines *x = &r->machines;
     chunks c = { b->first + slice_begin(b->n, r->local, x->n_ranks),
-                 b->first + slice_begin(b->n, r->local + 1, x->n_ranks), 0 };
-    c.n = (int)((c.end - c.begin + CHUNK - 1) / CHUNK);
+                 b->first + slice_begin(b->n, r->local + 1, x->n_ranks), 0, 0 };
+    c.chunk = td_chain_chunk(x->n, c.end - c.begin);
+    c.n = (int)((c.end - c.begin + c.chunk - 1) / c.chunk);
     TD_TRY(all_are_here(r));
-    for (int time = 0; time < c.n + 2 * x->n - 2; time++) {
+    for (int time = 0; time < c.n + 2 * x->n - 3; time++) {
         if (is_chunk(&c, time - x->index))
             add_own_machine(r, &c, time - x->index);
         TD_TRY(pass_chunks(r, &c, time));
@@ -269,18 +282,19 @@ static td_status reduce_fast_part(td_reduction *r, int64_t first, int64_t n)
     const float *own = own_of(r, 0) + first;
     float *sums = r->sums + first;
     const size_t count = (size_t)n;
-    uint16_t *wire = (uint16_t *)r->incoming; /* has room for a part */
-    td_exchange e = { .kind = TD_EXCHANGE_SUM, .in = (char *)sums, .n = count };
+    uint16_t *halves = (uint16_t *)r->incoming; /* [2][n], fewer bytes than a part has */
+    td_exchange e = {
+        .kind = TD_EXCHANGE_SUM, .out = (const char *)own, .in = (char *)sums, .n = count
+    };
     if (is_half) {
-        (is_bf16 ? td_f32_to_bf16_n : td_f32_to_f16_n)(own, count, wire);
-        e.in = (char *)wire;
+        (is_bf16 ? td_f32_to_bf16_n : td_f32_to_f16_n)(own, count, halves);
+        e.out = (const char *)halves;
+        e.in = (char *)(halves + count);
         e.add = is_bf16 ? add_bf16 : add_fp16;
-    } else {
-        memcpy(sums, own, count * sizeof *sums);
     }
     TD_TRY(td_transport_exchange(td_comm_transport(r->c), &e));
     if (is_half)
-        (is_bf16 ? td_bf16_to_f32_n : td_f16_to_f32_n)(wire, count, sums);
+        (is_bf16 ? td_bf16_to_f32_n : td_f16_to_f32_n)(halves + count, count, sums);
     return TD_OK;
 }
 
@@ -305,9 +319,16 @@ static td_status reduce(td_comm *c, void *ctx)
     return is_chain(r) ? reduce_along_machines(r, b) : reduce_shared(r, b);
 }
 
+void td_reduction_skip(td_reduction *r, bool skips)
+{
+    r->skips = skips;
+}
+
 void td_reduction_begin(td_reduction *r, int i)
 {
     bucket *b = &r->buckets[i];
+    if (r->skips)
+        return;
     b->is_begun = true;
     if (r->c) {
         b->job.run = reduce;
@@ -323,6 +344,8 @@ td_status td_reduction_wait(td_reduction *r, int i, const float **sum)
 {
     bucket *b = &r->buckets[i];
     *sum = r->sums + b->first;
+    if (r->skips)
+        return TD_OK;
     TD_CHECK(b->is_begun);
     const int64_t begin_ns = td_now_ns();
     td_status st = r->c ? td_comm_wait(r->c, &b->job) : TD_OK;

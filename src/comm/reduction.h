@@ -41,8 +41,18 @@ void td_reduction_begin(td_reduction *r, int bucket);
 /** Wait for the sums; valid until the same bucket is begun again.  TD_EDEVICE: a rank was lost. */
 TD_CHECKED td_status td_reduction_wait(td_reduction *r, int bucket, const float **sum);
 
+/** With `skips` begin and wait do nothing, until it is called with false: for measurements. */
+void td_reduction_skip(td_reduction *r, bool skips);
+
 /** Total time spent waiting in td_reduction_wait, seconds. */
 double td_reduction_waited_s(const td_reduction *r);
+
+/**
+ * Numbers that move along a chain of machines at a time, of `n` that one chain has to move.  Few
+ * wait long for the first ones to come back, many pay the latency of every step: the best number
+ * of chunks is sqrt(steps * bytes / (bandwidth * latency)), here with 16 KiB for that product.
+ */
+int64_t td_chain_chunk(int n_machines, int64_t n);
 
 /** Do the ranks use shared memory? */
 bool td_reduction_is_shared(const td_reduction *r);

@@ -36,7 +36,7 @@ typedef enum {
     TD_EXCHANGE_ALL_GATHER, /* in[in_at[k] ..] comes from rank k; the own part is there already */
     TD_EXCHANGE_BROADCAST,  /* `in` of rank 0, n bytes, goes to all */
     TD_EXCHANGE_PEERS,      /* with up to two other ranks; no further rank has to call */
-    TD_EXCHANGE_SUM,        /* `in`, n elements of every rank: replaced by the sums over ranks */
+    TD_EXCHANGE_SUM,        /* `in`: the sums of n elements `out` of every rank */
     TD_EXCHANGE_BARRIER     /* no bytes: returns when every rank has called */
 } td_exchange_kind;
 

@@ -162,9 +162,8 @@ static const char *sum(const td_exchange *e)
     add_pairs = e->add;
     if (e->add && half_sum == MPI_OP_NULL)
         MPI_TRY(MPI_Op_create(add_halves, true, &half_sum));
-    return error_of(MPI_Iallreduce(MPI_IN_PLACE, e->in, (int)e->n,
-                                   e->add ? MPI_UINT16_T : MPI_FLOAT, e->add ? half_sum : MPI_SUM,
-                                   data_comm, &data[0]));
+    return error_of(MPI_Iallreduce(e->out, e->in, (int)e->n, e->add ? MPI_UINT16_T : MPI_FLOAT,
+                                   e->add ? half_sum : MPI_SUM, data_comm, &data[0]));
 }
 
 static const char *begin(const td_exchange *e)
