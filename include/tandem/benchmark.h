@@ -1,5 +1,6 @@
 /*
- * tandem/benchmark.h -- measure training, inference, the input pipeline, single ops and allreduce
+ * tandem/benchmark.h -- measure training, inference, the input pipeline, single ops, sums over
+ * ranks, and predict training on many ranks
  */
 #ifndef TD_BENCHMARK_H
 #define TD_BENCHMARK_H
@@ -24,7 +25,8 @@ typedef enum {
     TD_BENCHMARK_INFERENCE,
     TD_BENCHMARK_DATA,
     TD_BENCHMARK_OP,
-    TD_BENCHMARK_ALLREDUCE
+    TD_BENCHMARK_ALLREDUCE,
+    TD_BENCHMARK_SCALING
 } td_benchmark_mode;
 
 /** What iters and warmup count. */
@@ -43,8 +45,13 @@ typedef struct {
     td_benchmark_unit iter_unit;
     bool walkthrough, largest_batch;
     td_allreduce_opts allreduce;
-    int64_t memory_limit; /* bytes of the process; 0: none, or for largest_batch the machine's */
-    bool as_table;        /* return lines and tables for people, not JSON */
+    const char *ranks;      /* scaling: numbers of ranks to predict; NULL: up to 1,024 */
+    const char *bandwidth;  /* scaling: of a machine's link, Gbit/s; NULL: measured, or "25,200" */
+    double latency;         /* scaling: of a message, microseconds; 0: measured, or 20 */
+    int ranks_per_machine;  /* scaling with one rank; several ranks: as they are placed */
+    double compute_speedup; /* scaling: divides the measured times of kernels */
+    int64_t memory_limit;   /* bytes of the process; 0: none, or for largest_batch the machine's */
+    bool as_table;          /* return lines and tables for people, not JSON */
     td_device_opts device;
     const char *lines;          /* op mode: file of problem lines */
     const char *filter;         /* op mode: glob on op names */

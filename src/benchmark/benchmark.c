@@ -57,13 +57,13 @@ static td_status check_ranks(const td_benchmark_opts *o)
 {
     td_rank_place place;
     TD_TRY(td_ranks_here(&place));
-    if (place.size == 1 || o->mode == TD_BENCHMARK_ALLREDUCE)
+    if (place.size == 1 || o->mode == TD_BENCHMARK_ALLREDUCE || o->mode == TD_BENCHMARK_SCALING)
         return TD_OK;
     if (o->nproc)
         return td_error(TD_EUSAGE, "--nproc starts its own ranks: remove 'launch'");
     if (o->mode != TD_BENCHMARK_TRAINING || is_sweep(o) || o->walkthrough || o->largest_batch)
-        return td_error(TD_EUSAGE, "several ranks require --mode training or allreduce with one "
-                                   "network; use --nproc for a table");
+        return td_error(TD_EUSAGE, "several ranks require --mode training, allreduce or scaling "
+                                   "with one network; use --nproc for a table");
     if (o->prof > 0 || o->trace || o->memory_limit)
         return td_error(TD_EUSAGE, "--prof, --trace and --memory-limit require one rank; 'train' "
                                    "supports them for several");
@@ -110,9 +110,10 @@ static td_status check_files(const td_benchmark_opts *o)
                         "--mode training or inference; use --json for a table");
     if (td_feed_has_data(&o->input) && (o->largest_batch || o->mode > TD_BENCHMARK_DATA))
         return td_error(TD_EUSAGE, "%s reads no data: remove '%s'",
-                        o->largest_batch             ? "--largest-batch"
-                        : o->mode == TD_BENCHMARK_OP ? "--mode op"
-                                                     : "--mode allreduce",
+                        o->largest_batch                    ? "--largest-batch"
+                        : o->mode == TD_BENCHMARK_OP        ? "--mode op"
+                        : o->mode == TD_BENCHMARK_ALLREDUCE ? "--mode allreduce"
+                                                            : "--mode scaling",
                         o->input.data);
     return TD_OK;
 }
@@ -136,8 +137,9 @@ static td_status check_options(const td_benchmark_opts *o)
     if ((o->walkthrough || o->largest_batch) && o->mode != TD_BENCHMARK_TRAINING)
         return td_error(TD_EUSAGE, "--%s requires --mode training",
                         o->walkthrough ? "walkthrough" : "largest-batch");
-    if (o->mode >= TD_BENCHMARK_DATA && (o->amp.amp || o->amp.precision))
-        return td_error(TD_EUSAGE, "%s requires --mode training or inference",
+    if (o->mode >= TD_BENCHMARK_DATA && o->mode != TD_BENCHMARK_SCALING &&
+        (o->amp.amp || o->amp.precision))
+        return td_error(TD_EUSAGE, "%s requires --mode training, inference or scaling",
                         o->amp.precision ? "--precision" : "--amp");
     if (o->allreduce.mode != TD_ALLREDUCE_FAST && o->allreduce.dtype != TD_WIRE_FLOAT32)
         return td_error(TD_EUSAGE, "--allreduce-dtype requires --allreduce fast");
@@ -168,6 +170,8 @@ static td_status measure(const td_benchmark_opts *o, td_text *out)
         return td_problems_benchmark(o, out);
     if (o->mode == TD_BENCHMARK_ALLREDUCE)
         return td_benchmark_allreduce(o, out);
+    if (o->mode == TD_BENCHMARK_SCALING)
+        return td_benchmark_scaling(o, out);
     return td_benchmark_network(o, out);
 }
 

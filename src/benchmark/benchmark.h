@@ -5,6 +5,7 @@
 #define TD_BENCHMARK_BENCHMARK_H
 
 #include "base/text.h"
+#include "comm/comm.h"
 #include "tandem/benchmark.h"
 
 /**
@@ -31,6 +32,24 @@ td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out) T
  * others nothing.  TD_EDEVICE: a rank was lost.
  */
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
+
+/**
+ * Times of `iters` sums of `n` numbers over the ranks, after `warmup` others: from the moment when
+ * this rank's numbers are ready until it has the sum.  TD_EDEVICE: a rank was lost, or the sum is
+ * wrong.
+ */
+td_status td_sums_time(td_comm *c, int64_t n, int warmup, int iters, double *seconds,
+                       bool *is_shared) TD_CHECKED;
+
+/**
+ * Measure a training step without other ranks and, with several ranks, their sums and steps, and
+ * predict the step's time on o->ranks ranks; rank 0 appends JSON, the others nothing.
+ *
+ *   TD_EUSAGE    a list is malformed, or the ranks are spread unevenly over machines
+ *   TD_EDEVICE   a rank was lost
+ *   TD_ESTOPPED  a signal was received
+ */
+td_status td_benchmark_scaling(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
 
 /**
  * Measure one network for all combinations of the precisions, numbers of ranks and batch sizes in

@@ -8,7 +8,8 @@
 #include "tandem/input.h"
 #include "tandem/model.h"
 
-static const char *const modes[] = { "training", "inference", "data", "op", "allreduce", NULL };
+static const char *const modes[] = { "training",  "inference", "data", "op",
+                                     "allreduce", "scaling",   NULL };
 static const char *const iter_units[] = { "batch", NULL };
 
 /* clang-format off */
@@ -42,6 +43,18 @@ static const td_field benchmark_fields[] = {
                "the batch size"),
     TD_BOOL   (td_benchmark_opts, largest_batch, false,
                "find the largest training batch size within --memory-limit for each precision"),
+    TD_TEXT   (td_benchmark_opts, ranks, NULL, "LIST",
+               "scaling: numbers of ranks to predict; default: powers of two up to 1024"),
+    TD_INT    (td_benchmark_opts, ranks_per_machine, 1, 1, 4096,
+               "scaling: ranks of each machine; with several ranks: as they are placed"),
+    TD_TEXT   (td_benchmark_opts, bandwidth, NULL, "LIST",
+               "scaling: bandwidths of a machine's link to predict for, in Gbit/s; default: as "
+               "measured between the ranks, or 25,200"),
+    TD_REAL   (td_benchmark_opts, latency, 0, 0, 1e7,
+               "scaling: latency of a message in microseconds; 0: as measured between the ranks, "
+               "or 20"),
+    TD_REAL   (td_benchmark_opts, compute_speedup, 1, 1e-3, 1e6,
+               "scaling: predict for processors that are so many times as fast"),
     TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "memory limit of the process in bytes, '4G' = '4GB' (10^9) or '4GiB' (2^30); 0: "
                "no limit, or the memory of the machine"),

@@ -176,6 +176,48 @@ static void add_sums(const td_json *doc, td_text *out)
     }
 }
 
+static void add_link(const td_json *link, td_text *out)
+{
+    if (has(link, "gbit_per_s"))
+        td_text_add(out, "%.4g Gbit/s, ", number(link, "gbit_per_s"));
+    td_text_add(out, "%.4g us", number(link, "latency_us"));
+}
+
+static void add_comparison(const td_json *doc, td_text *out)
+{
+    const td_json *m = td_json_get(doc, "measured");
+    if (!m)
+        return;
+    td_text_add(out, "%-15s %.0f on %.0f machines, ", "ranks", number(m, "ranks"),
+                number(m, "machines"));
+    add_link(m, out);
+    td_text_add(out, "\n%-15s %.2f ms, predicted %.2f ms (%+.1f %%)\n", "step",
+                number(m, "step_ms"), number(m, "predicted_ms"), number(m, "error") * 100);
+}
+
+static void add_scaling(const td_json *doc, td_text *out)
+{
+    const td_json *links = td_json_get(doc, "links");
+    add_setup(doc, out);
+    td_text_add(out, "%-15s %.2f ms\n", "computation", number(doc, "compute_ms"));
+    td_text_add(out, "%-15s %.0f bytes in %.0f sums\n", "gradients", number(doc, "gradient_bytes"),
+                number(doc, "buckets"));
+    add_comparison(doc, out);
+    for (size_t i = 0; i < td_json_count(links); i++) {
+        const td_json *link = td_json_at(links, i), *rows = td_json_get(link, "rows");
+        td_text_add(out, "\nlink of a machine: ");
+        add_link(link, out);
+        td_text_add(out, "\n%8s %8s %12s %12s %12s %10s\n", "ranks", "machines", "step ms",
+                    "waiting ms", "images/s", "efficiency");
+        for (size_t k = 0; k < td_json_count(rows); k++) {
+            const td_json *r = td_json_at(rows, k);
+            td_text_add(out, "%8.0f %8.0f %12.2f %12.2f %12.1f %10.3f\n", number(r, "ranks"),
+                        number(r, "machines"), number(r, "step_ms"), number(r, "waiting_ms"),
+                        number(r, "images_per_s"), number(r, "efficiency"));
+        }
+    }
+}
+
 /* --- any benchmark ---------------------------------------------------------------------------- */
 
 td_status td_benchmark_text(const char *json, td_text *out)
@@ -189,6 +231,8 @@ td_status td_benchmark_text(const char *json, td_text *out)
         add_ops(doc, out);
     else if (strcmp(mode, "allreduce") == 0)
         add_sums(doc, out);
+    else if (strcmp(mode, "scaling") == 0)
+        add_scaling(doc, out);
     else
         add_network(doc, out);
     td_json_free(doc);

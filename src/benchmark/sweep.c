@@ -24,17 +24,14 @@
 #include "base/signals.h"
 #include "base/threads.h"
 #include "benchmark/benchmark.h"
+#include "benchmark/number_list.h"
 #include "loggers/throughput.h"
 #include "options/field.h"
 #include "pass/amp.h"
 #include "tandem/launch.h"
 #include "tandem/program.h"
 
-enum { MAX_LIST = 64, MAX_ROWS = 256 };
-
-typedef struct {
-    int n, item[MAX_LIST];
-} list;
+enum { MAX_ROWS = 256 };
 
 typedef struct {
     td_precision precision;
@@ -48,35 +45,15 @@ typedef struct {
 
 typedef struct {
     const td_benchmark_opts *o;
-    list precisions, ranks, batches;
+    td_number_list precisions, ranks, batches;
     row *rows;
     int n;
 } sweep;
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* Parse "1,2,4". */
-static td_status read_numbers(const char *option, const char *text, int most, list *out)
-{
-    for (const char *p = text; *p || p == text;) {
-        char *end;
-        const long x = strtol(p, &end, 10);
-        if (end == p || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return td_error(TD_EUSAGE, "--%s: '%.80s' is not a list of numbers, '1,2,4'", option,
-                            text);
-        if (x < 1 || x > most)
-            return td_error(TD_EUSAGE, "--%s: %.*s is out of range, wanted 1 to %d", option,
-                            (int)(end - p < 20 ? end - p : 20), p, most);
-        if (out->n == MAX_LIST)
-            return td_error(TD_EUSAGE, "--%s: more than %d of them", option, MAX_LIST);
-        out->item[out->n++] = (int)x;
-        p = *end ? end + 1 : end;
-    }
-    return TD_OK;
-}
-
 /* Parse "fp32,bf16". */
-static td_status read_precisions(const char *text, list *out)
+static td_status read_precisions(const char *text, td_number_list *out)
 {
     static const int known[] = { TD_PRECISION_FP32, TD_PRECISION_BF16, TD_PRECISION_FP16 };
     for (const char *p = text;; p++) {
@@ -89,8 +66,8 @@ static td_status read_precisions(const char *text, list *out)
         if (found < 0)
             return td_error(TD_EUSAGE, "--precisions: '%.*s' is not one of fp32, bf16 and fp16",
                             (int)(n < 40 ? n : 40), p);
-        if (out->n == MAX_LIST)
-            return td_error(TD_EUSAGE, "--precisions: more than %d of them", MAX_LIST);
+        if (out->n == TD_LIST_MAX)
+            return td_error(TD_EUSAGE, "--precisions: more than %d of them", TD_LIST_MAX);
         out->item[out->n++] = found;
         p += n;
         if (!*p)
@@ -102,19 +79,19 @@ static td_status read_precisions(const char *text, list *out)
 static td_status read_lists(sweep *s)
 {
     const td_benchmark_opts *o = s->o;
-    s->precisions = (list){ .n = 0 };
-    s->ranks = (list){ .n = 0 };
-    s->batches = (list){ .n = 0 };
+    s->precisions = (td_number_list){ .n = 0 };
+    s->ranks = (td_number_list){ .n = 0 };
+    s->batches = (td_number_list){ .n = 0 };
     if (o->precisions)
         TD_TRY(read_precisions(o->precisions, &s->precisions));
     else
-        s->precisions.item[s->precisions.n++] = (int)o->amp.precision;
+        s->precisions.item[s->precisions.n++] = (double)o->amp.precision;
     if (o->nproc)
-        TD_TRY(read_numbers("nproc", o->nproc, 1024, &s->ranks));
+        TD_TRY(td_list_read_counts("nproc", o->nproc, 1024, &s->ranks));
     else
         s->ranks.item[s->ranks.n++] = 1;
     if (o->batch_sizes)
-        TD_TRY(read_numbers("batch-sizes", o->batch_sizes, 1 << 20, &s->batches));
+        TD_TRY(td_list_read_counts("batch-sizes", o->batch_sizes, 1 << 20, &s->batches));
     else
         s->batches.item[s->batches.n++] = o->batch_size;
     if (s->precisions.n * s->ranks.n * s->batches.n > MAX_ROWS)
@@ -222,7 +199,7 @@ static int threads_of_rank(const sweep *s)
 {
     int most = 1;
     for (int i = 0; i < s->ranks.n; i++)
-        most = s->ranks.item[i] > most ? s->ranks.item[i] : most;
+        most = s->ranks.item[i] > most ? (int)s->ranks.item[i] : most;
     return td_threads() / most > 1 ? td_threads() / most : 1;
 }
 
@@ -257,9 +234,9 @@ static td_status run_row(const sweep *s, row *r)
 static td_precision base_precision(const sweep *s)
 {
     for (int i = 0; i < s->precisions.n; i++)
-        if (s->precisions.item[i] == TD_PRECISION_FP32)
+        if ((int)s->precisions.item[i] == TD_PRECISION_FP32)
             return TD_PRECISION_FP32;
-    return (td_precision)s->precisions.item[0];
+    return (td_precision)(int)s->precisions.item[0];
 }
 
 /* The speed of a row; NaN: no such row. */
@@ -372,9 +349,9 @@ static td_status run_all(sweep *s)
         for (int k = 0; k < s->ranks.n; k++)
             for (int b = 0; b < s->batches.n; b++) {
                 row *r = &s->rows[s->n++];
-                *r = (row){ .precision = (td_precision)s->precisions.item[p],
-                            .ranks = s->ranks.item[k],
-                            .batch = s->batches.item[b],
+                *r = (row){ .precision = (td_precision)(int)s->precisions.item[p],
+                            .ranks = (int)s->ranks.item[k],
+                            .batch = (int)s->batches.item[b],
                             .last_quarter = (double)NAN };
                 TD_TRY(run_row(s, r));
             }

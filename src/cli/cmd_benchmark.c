@@ -45,7 +45,7 @@ static td_status check(const void *opts)
 
 static const char *job(const td_call *call)
 {
-    static const char *const jobs[] = { NULL, NULL, "data", "op", "allreduce" };
+    static const char *const jobs[] = { NULL, NULL, "data", "op", "allreduce", "scaling" };
     return jobs[((const td_benchmark_opts *)call->opts)->mode];
 }
 
@@ -78,7 +78,8 @@ const td_verb td_verb_benchmark = {
         "bound_images_per_s is the limit set by the machine: the batch size divided by the\n"
         "total time of the convolutions and matrix products of a step. --mode data measures\n"
         "decoding and cropping of DATA; --mode allreduce, run under 'tandem launch', measures\n"
-        "sums over ranks. Memory is reported as measured (peak resident) and as planned. fp16\n"
+        "sums over ranks; --mode scaling predicts training on many ranks. Memory is reported as "
+        "measured (peak resident) and as planned. fp16\n"
         "trains with loss scaling.\n\n"
         "Training speed is also reported as in the SSD320 scripts: last_quarter is the mean\n"
         "speed over the last quarter of the progress lines, one line per 100 iterations, or\n"
@@ -88,6 +89,11 @@ const td_verb td_verb_benchmark = {
         "each with --batch-size images and --threads threads, by default the number available\n"
         "to each rank in the row with the most ranks. scaling is the speed divided by the\n"
         "number of ranks and by the speed of one rank, if 1 is in the list.\n\n"
+        "--mode scaling measures the kernels of a training step and predicts its time on --ranks\n"
+        "ranks over links of --bandwidth and --latency: gradients are summed in buckets while\n"
+        "the backward pass goes on, and waiting_ms is the part that it does not hide. Run on\n"
+        "several ranks, it also measures their link and their steps, and compares these with\n"
+        "the prediction. docs/scaling.md describes the model.\n\n"
         "--walkthrough trains four times, each in its own process: in float32; in mixed\n"
         "precision (bf16, or --precision); with the pass fuse in addition, in place of XLA;\n"
         "and with twice the batch size.\n\n"
@@ -106,6 +112,7 @@ const td_verb td_verb_benchmark = {
                 "tandem benchmark --walkthrough --arch resnet50 -b 32 --warmup-steps 2 --num-iter "
                 "5\n"
                 "tandem benchmark --largest-batch --arch resnet50 --memory-limit 4G\n"
+                "tandem benchmark --mode scaling --arch resnet50 -b 32 --bandwidth 25,200\n"
                 "tandem benchmark --mode data flowers --threads 2\n"
                 "tandem benchmark --mode op --lines tests/ops/resnet50.lines --filter 'conv*'",
     .n_args_max = 1,

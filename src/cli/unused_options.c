@@ -71,6 +71,10 @@ static const job_row jobs[] = {
       COMMON " mode lines filter iters warmup iter_unit device threads tune tune_cache log " },
     { "benchmark", "allreduce", "benchmark --mode allreduce",
       COMMON " mode iters warmup iter_unit threads allreduce allreduce_dtype log " },
+    { "benchmark", "scaling", "benchmark --mode scaling",
+      COMMON MODEL AMP RUN
+      " mode batch_size iters warmup iter_unit ranks ranks_per_machine bandwidth latency "
+      "compute_speedup skip_passes allreduce allreduce_dtype " },
     { "inspect", "amp-stats", "inspect amp-stats", COMMON " svg log " },
     { "inspect", "checkpoint", "inspect checkpoint", COMMON " log weights " },
     { "inspect", "dataset", "inspect dataset", COMMON " log weights " },
@@ -146,6 +150,7 @@ static const need_row needs[] = {
     { "iter_unit", "num_iter|run_iter", "*", "train" },
     { "ssh|remote_program", "hosts|hostfile", "*", NULL },
     { "lines|filter", "mode", "op", "benchmark" },
+    { "ranks|ranks_per_machine|bandwidth|latency|compute_speedup", "mode", "scaling", "benchmark" },
 };
 
 enum { N_NEVER = sizeof never / sizeof *never, N_JOBS = sizeof jobs / sizeof *jobs };

@@ -211,6 +211,12 @@ double td_program_waited_s(const td_program *p)
     return p->reduction ? td_reduction_waited_s(p->reduction) : 0;
 }
 
+void td_program_skip_sums(td_program *p, bool skips)
+{
+    if (p->reduction)
+        td_reduction_skip(p->reduction, skips);
+}
+
 td_program_view td_program_view_of(const td_program *p)
 {
     return (td_program_view){ .graph = p->graph, .plan = &p->plan, .is_setup = p->is_setup };

@@ -1,5 +1,5 @@
 /*
- * runtime/program_view.h -- a compiled program, read only: for reports, traces and drawings
+ * runtime/program_view.h -- a compiled program as reports, traces and measurements see it
  */
 #ifndef TD_RUNTIME_PROGRAM_VIEW_H
 #define TD_RUNTIME_PROGRAM_VIEW_H
@@ -24,5 +24,8 @@ static inline bool td_node_has_kernel(const td_node *n)
 
 /** Seconds that the program's runs so far have waited for sums over ranks. */
 double td_program_waited_s(const td_program *p);
+
+/** Leave out the sums over ranks from now on, or add them again: for measurements. */
+void td_program_skip_sums(td_program *p, bool skips);
 
 #endif
