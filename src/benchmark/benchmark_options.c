@@ -58,7 +58,9 @@ static const td_field benchmark_fields[] = {
     TD_LONG   (td_benchmark_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "memory limit of the process in bytes, '4G' = '4GB' (10^9) or '4GiB' (2^30); 0: "
                "no limit, or the memory of the machine"),
-    TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE", "op mode: file of problem lines"),
+    TD_TEXT   (td_benchmark_opts, lines, NULL, "FILE",
+               "op mode: file of problem lines, each an op and its shapes, for example "
+               "'conv2d x=8x64x56x56 w=64x64x3x3 pad=1'"),
     TD_TEXT   (td_benchmark_opts, filter, NULL, "PATTERN",
                "op mode: measure only ops whose names match, for example 'conv*'"),
     TD_BOOL   (td_benchmark_opts, bound, true, "also measure bound_images_per_s"),

@@ -114,7 +114,7 @@ const td_verb td_verb_benchmark = {
                 "tandem benchmark --largest-batch --arch resnet50 --memory-limit 4G\n"
                 "tandem benchmark --mode scaling --arch resnet50 -b 32 --bandwidth 25,200\n"
                 "tandem benchmark --mode data flowers --threads 2\n"
-                "tandem benchmark --mode op --lines tests/ops/resnet50.lines --filter 'conv*'",
+                "tandem benchmark --mode op --lines ops.lines --filter 'conv*'",
     .n_args_max = 1,
     .has_json = true,
     .opts_bytes = sizeof(td_benchmark_opts),

@@ -11,11 +11,10 @@ static void groups(void *opts, td_field_group *out)
     out[0] = (td_field_group){ "Ranks", td_ranks_fields(), opts };
 }
 
-static td_status check_verb(const char *name)
+static td_status check_verb(const char *name, const td_verb **verb)
 {
     static const char *const verbs[] = { "train", "evaluate", "benchmark", "doctor" };
-    const td_verb *verb;
-    TD_TRY(td_verb_find(name, &verb));
+    TD_TRY(td_verb_find(name, verb));
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(verbs[i], name) == 0)
             return TD_OK;
@@ -23,9 +22,16 @@ static td_status check_verb(const char *name)
                     name);
 }
 
+/* Errors of the verb's command line are printed once, here, and not by every rank. */
 static td_status run(const td_call *call)
 {
-    TD_TRY(check_verb(call->args[0]));
+    const td_verb *verb;
+    TD_TRY(check_verb(call->args[0], &verb));
+    td_status st = td_verb_check_line(verb, call->n_args - 1, call->args + 1);
+    if (st != TD_OK) {
+        *call->code = td_verb_failed(verb, st);
+        return TD_OK;
+    }
     return td_ranks_run(call->opts, call->n_args, call->args, call->code);
 }
 

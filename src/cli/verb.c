@@ -72,8 +72,10 @@ void td_verb_tables(const td_verb *verb, void *opts, td_common *c,
     groups[n] = (td_field_group){ NULL, NULL, NULL };
 }
 
-static td_status check_args(const td_verb *verb, int n_args, const char **args)
+static td_status check_args(const td_verb *verb, const td_common *c, int n_args, const char **args)
 {
+    if (c->print_config && n_args == 0)
+        return TD_OK;
     if (n_args < verb->n_args_min)
         return td_error(TD_EUSAGE, "%s requires %s", verb->name, verb->arguments);
     if (verb->n_args_max >= 0 && n_args > verb->n_args_max)
@@ -175,6 +177,24 @@ static td_status parse(const td_verb *verb, line *l, const td_field_group *group
     return td_options_parse(groups, l->argc, l->argv, l->rest, &l->n_rest, arena);
 }
 
+static void set_defaults(const td_field_group *groups)
+{
+    for (; groups->fields; groups++)
+        td_fields_default(groups->fields, groups->base);
+}
+
+/* Parse the command line over the defaults, and check its options against each other. */
+static td_status read_line(const td_verb *verb, const void *opts, const td_common *c, line *l,
+                           const td_field_group *groups, td_arena *arena)
+{
+    set_defaults(groups);
+    TD_TRY(parse(verb, l, groups, arena));
+    if (c->help)
+        return TD_OK;
+    TD_TRY(check_data(l, groups));
+    return verb->check ? verb->check(opts) : TD_OK;
+}
+
 /*
  * Read all options into `opts`.  The command line is parsed first, to find the files and the preset
  * that it names, and last, because it wins; --config is also read before the preset, because it may
@@ -183,15 +203,10 @@ static td_status parse(const td_verb *verb, line *l, const td_field_group *group
 static td_status read_options(const td_verb *verb, void *opts, td_common *c, line *l,
                               const td_field_group *groups, td_arena *arena)
 {
-    for (int i = 0; groups[i].fields; i++)
-        td_fields_default(groups[i].fields, groups[i].base);
-    TD_TRY(parse(verb, l, groups, arena));
+    TD_TRY(read_line(verb, opts, c, l, groups, arena));
     if (c->help)
         return TD_OK;
     const td_common requested = *c;
-    TD_TRY(check_data(l, groups));
-    if (verb->check)
-        TD_TRY(verb->check(opts));
     if (verb->preset && c->config) {
         TD_TRY(read_config(c->config, groups, arena));
         TD_TRY(parse(verb, l, groups, arena));
@@ -200,7 +215,36 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
         TD_TRY(verb->preset(opts, groups, arena));
     TD_TRY(take_files(verb, opts, &requested, groups, arena));
     TD_TRY(parse(verb, l, groups, arena));
-    return c->print_config && l->n_rest == 0 ? TD_OK : check_args(verb, l->n_rest, l->rest);
+    return check_args(verb, c, l->n_rest, l->rest);
+}
+
+/* Allocate the verb's options and room for the arguments, in `arena`. */
+static td_status make_options(const td_verb *verb, line *l, void **opts, td_arena *arena)
+{
+    *opts = td_arena_alloc(arena, 1, verb->opts_bytes + 1);
+    l->rest = td_arena_alloc(arena, (size_t)l->argc + 1, sizeof *l->rest);
+    return *opts && l->rest ? TD_OK : TD_ENOMEM;
+}
+
+static td_status check_line(const td_verb *verb, line *l, td_arena *arena)
+{
+    td_field_group groups[TD_TABLES_MAX] = { 0 };
+    td_common c = { 0 };
+    void *opts;
+    TD_TRY(make_options(verb, l, &opts, arena));
+    td_verb_tables(verb, opts, &c, groups);
+    TD_TRY(read_line(verb, opts, &c, l, groups, arena));
+    return c.help ? TD_OK : check_args(verb, &c, l->n_rest, l->rest);
+}
+
+td_status td_verb_check_line(const td_verb *verb, int argc, const char *const *argv)
+{
+    td_arena arena;
+    line l = { .argc = argc, .argv = (char **)(uintptr_t)argv };
+    td_arena_init(&arena);
+    td_status st = check_line(verb, &l, &arena);
+    td_arena_release(&arena);
+    return st;
 }
 
 static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena, td_text *out,
@@ -209,11 +253,8 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     td_field_group groups[TD_TABLES_MAX] = { 0 };
     td_common c = { 0 };
     line l = { .argc = argc, .argv = argv };
-    void *opts = td_arena_alloc(arena, 1, verb->opts_bytes + 1);
-    l.rest = td_arena_alloc(arena, (size_t)argc + 1, sizeof *l.rest);
-    if (!opts || !l.rest)
-        return TD_ENOMEM;
-
+    void *opts;
+    TD_TRY(make_options(verb, &l, &opts, arena));
     td_verb_tables(verb, opts, &c, groups);
     TD_TRY(read_options(verb, opts, &c, &l, groups, arena));
     if (c.help)

@@ -72,6 +72,12 @@ td_status td_verb_find(const char *name, const td_verb **out) TD_CHECKED;
 /** Parse, run, print; returns the exit code. */
 int td_verb_main(const td_verb *verb, int argc, char **argv);
 
+/**
+ * Check a command line of the verb by itself, without reading a file: TD_EUSAGE for options that
+ * do not exist, have no such value or exclude each other, and for a wrong number of arguments.
+ */
+td_status td_verb_check_line(const td_verb *verb, int argc, const char *const *argv) TD_CHECKED;
+
 /** Options common to all verbs. */
 typedef struct {
     bool help, json, print_config;

@@ -239,14 +239,21 @@ static td_child *read_blame(const launch *l)
     return rank >= 0 && rank < l->children.n ? &l->children.at[rank] : NULL;
 }
 
+/* Is the failure a usage error that rank 0 has, too? */
+static bool is_usage(const td_children *c)
+{
+    const td_child *cause = td_children_cause(c);
+    return cause && cause->code == 2 && c->at[0].code == 2;
+}
+
 /*
  * Must the output of the cause be printed?  Rank 0's output is already on the terminal, and a usage
  * error of all ranks, too.
  */
 static bool is_shown(const td_children *c)
 {
-    const td_child *cause = td_children_cause(c), *zero = &c->at[0];
-    return cause && cause != zero && !(cause->code == 2 && zero->code == 2);
+    const td_child *cause = td_children_cause(c);
+    return cause && cause != &c->at[0] && !is_usage(c);
 }
 
 static td_status start_all(launch *l)
@@ -288,6 +295,8 @@ static td_status run_once(void *ctx, int ranks, td_attempt *out)
     TD_OUT(td_children_watch(&l->children));
     l->children.blamed = read_blame(l);
     out->code = td_children_tell(&l->children, is_shown(&l->children), out->cause);
+    if (is_usage(&l->children))
+        *out->cause = '\0'; /* rank 0 has printed it, with the line of usage */
     out->is_lost = td_children_lost_one(&l->children);
     out->n_suspect = out->is_lost && !td_children_cause(&l->children)->is_ended;
 out:

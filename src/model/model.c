@@ -41,7 +41,8 @@ static const td_field fields[] = {
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
-               "side of the square input image in pixels; 0: the network's default"),
+               "side of the square input image in pixels; 0: that of the weight file, or "
+               "the network's default"),
     TD_ENUM(td_model_opts, se_form, TD_SE_FORM_CONST, se_forms,
                "hidden units of squeeze-and-excitation blocks; const: 16 in every block; "
                "ratio: a 16th of the block's channels"),

@@ -60,6 +60,10 @@ grep -E '^(bound|last quarter)' out && complain "lines of training"
 expect 0 benchmark --mode op --lines "$TANDEM_SOURCE/tests/ops/small.lines" --filter relu --iters 1 --threads 1
 prints '^ +ms +GFLOP/s +op +kernel +line$'
 prints '^ +[0-9.]+ +([0-9.]+|-) +relu +[^ ]+.* relu '
+# the line that the help page has as an example is one
+"$TANDEM" help --markdown benchmark | sed -n "s/^| .--lines FILE.*example '\(conv2d [^']*\)'.*/\1/p" >example.lines
+expect 0 benchmark --mode op --lines example.lines --iters 1 --warmup 0 --threads 1
+prints 'conv2d'
 expect 0 launch --nproc 2 benchmark --mode allreduce --iters 1 --warmup 0
 prints '^ranks +2, 2 of them on this machine$'
 prints '^ +bytes +median ms +min ms +max ms +GB/s$'

@@ -83,6 +83,15 @@ usage "'network' --arch --model" inspect model --arch network
 # the networks that have presets, detectors too
 usage "'resnet18' resnet50 ssd320 ssd300" train data --preset resnet18/90
 
+# errors of a verb that `launch` starts are printed once, with the verb's line of usage
+for line in "train data --bogus" "train data -b many" "train one two" "train data --fp16 --amp" "train data --arch net" \
+    train "evaluate data" "benchmark --mode op"; do
+    usage '' launch --nproc 2 --cpu-affinity none $line
+    [ "$(grep -c '^tandem: error: ' err)$(grep -c '^usage: ' err)" = 11 ] || complain "not one error"
+    says "^usage: tandem ${line%% *} "
+done
+usage "'--bogus'" launch --hosts a,b train data --bogus
+
 # read, but not there yet
 usage "--pretrained" train --data-backend synthetic --arch resnet18 --pretrained
 

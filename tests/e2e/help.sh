@@ -19,6 +19,11 @@ for verb in $verbs; do
     grep -q "^usage: tandem $verb" "$verb.txt" || fail "the page of $verb has no usage line"
     "$TANDEM" "$verb" --help >"$verb.again" || fail "$verb --help fails"
     awk 'length > 80 { print "wider than 80 columns: " $0; bad = 1 } END { exit bad }' "$verb.txt" || fail "page of $verb"
+    # a reader of an installed page has no source tree
+    if grep -n 'tests/' "$verb.txt"; then fail "the page of $verb names a file of the source tree"; fi
+    # the default size, 0, is explained
+    size=$(grep '^| `--image-size N` ' "$verb.md" || true)
+    case $size in '' | *' 0: '*) ;; *) fail "$verb: what is --image-size 0?" ;; esac
     # "--[no-]x" stands for --x and --no-x; no name occurs in two rows
     twice=$(sed -n 's/^| `\([^`]*\)`.*/\1/p' "$verb.md" | tr -d ',' | tr ' ' '\n' |
         sed -n 's/^--\[no-\]\(.*\)/--\1\n--no-\1/; /^-/p' | sort | uniq -d)

@@ -48,6 +48,7 @@ done
 
 # the table of tasks: what is in it is understood, but for what needs a file of the reader's
 grep -o '`tandem [^`]*`' "$TANDEM_SOURCE/docs/tasks.md" | tr -d '`' | sed 's/ >run.yaml//' >commands
+if grep 'tests/' commands; then complain "docs/tasks.md has a command with a file of the source tree"; fi
 while IFS= read -r line <&3; do
     case $line in *…* | *--resume* | *--config* | *'*'* | *--walkthrough* | *' help '* | *doctor*) continue ;; esac
     eval "set -- ${line#tandem }"
