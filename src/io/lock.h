@@ -7,7 +7,8 @@
  *     td_lock_close(l);
  *
  * The lock is the kernel's (flock), on the file tandem.lock in that folder: it ends with the
- * process, even after a crash, so there are no stale locks.  The file itself stays.
+ * process, even after a crash, so there are no stale locks.  td_lock_close removes the file; after
+ * a crash it stays, without a meaning.
  */
 #ifndef TD_IO_LOCK_H
 #define TD_IO_LOCK_H
@@ -28,7 +29,7 @@ typedef struct td_lock td_lock;
  */
 TD_CHECKED td_status td_lock_open(const char *folder, td_lock **out);
 
-/** Release the lock.  `l` may be NULL. */
+/** Remove the file and release the lock.  `l` may be NULL. */
 void td_lock_close(td_lock *l);
 
 #endif

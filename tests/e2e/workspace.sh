@@ -21,6 +21,7 @@ for file in checkpoint.safetensors model_best.safetensors experiment_raport.json
     [ -f runs/resnet18-1/$file ] || complain "no $file"
     [ ! -e $file ] || complain "$file in the current folder"
 done
+[ ! -e runs/resnet18-1/tandem.lock ] || complain "the lock is left"
 expect 0 train set --arch resnet18 --image-size 32 $common --run-iters 1
 says "'runs/resnet18-2'"
 expect 0 train set $net --epochs 1

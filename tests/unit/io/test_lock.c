@@ -26,9 +26,61 @@ static void one_holder(void **state)
     assert_non_null(strstr(td_error_message(), td_scratch_folder()));
     td_lock_close(a);
     expect_ok(td_lock_open(td_scratch_folder(), &b));
+    assert_int_equal(access(td_scratch_path(TD_LOCK_NAME), F_OK), 0);
     td_lock_close(b);
     td_lock_close(NULL);
+    assert_int_equal(access(td_scratch_path(TD_LOCK_NAME), F_OK), -1);
+}
+
+/* Takes and leaves the lock `rounds` times; the exit code is 1 when another process had it, too. */
+static void take_and_leave(int rounds)
+{
+    for (int i = 0; i < rounds;) {
+        td_lock *l;
+        if (td_lock_open(td_scratch_folder(), &l) != TD_OK)
+            continue;
+        const int inside = open(td_scratch_path("inside"), O_CREAT | O_EXCL | O_WRONLY, 0666);
+        if (inside < 0 || close(inside) != 0 || unlink(td_scratch_path("inside")) != 0)
+            _exit(1);
+        td_lock_close(l);
+        i++;
+    }
+    _exit(0);
+}
+
+static void never_two_holders(void **state)
+{
+    enum { PROCESSES = 4, ROUNDS = 300 };
+    pid_t pid[PROCESSES];
+    int status;
+    (void)state;
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+        assert_true(pid[i] >= 0);
+        if (pid[i] == 0)
+            take_and_leave(ROUNDS);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(td_scratch_count("inside"), 0);
+    assert_int_equal(access(td_scratch_path(TD_LOCK_NAME), F_OK), -1);
+}
+
+/* a file that somebody else has put in place of the lock's is not removed */
+static void the_file_of_others_stays(void **state)
+{
+    td_lock *a, *b;
+    (void)state;
+    expect_ok(td_lock_open(td_scratch_folder(), &a));
+    assert_int_equal(unlink(td_scratch_path(TD_LOCK_NAME)), 0);
+    expect_ok(td_lock_open(td_scratch_folder(), &b));
+    td_lock_close(a);
     assert_int_equal(access(td_scratch_path(TD_LOCK_NAME), F_OK), 0);
+    expect_error(td_lock_open(td_scratch_folder(), &a), TD_EIO, "in use by process");
+    td_lock_close(b);
+    assert_int_equal(access(td_scratch_path(TD_LOCK_NAME), F_OK), -1);
 }
 
 /* a child that holds the lock until it is killed; returns once it has it */
@@ -88,14 +140,14 @@ static void bad_folders(void **state)
     td_lock *l;
     expect_error(td_lock_open(td_scratch_path("absent"), &l), TD_EIO, "No such file");
     assert_null(l);
-    expect_error(td_lock_open(td_scratch_path(TD_LOCK_NAME), &l), TD_EIO, "Not a directory");
-
-    /* a link must not make us truncate what it points to */
-    assert_int_equal(mkdir(td_scratch_path("linked"), 0777), 0);
     FILE *f = fopen(td_scratch_path("precious"), "w");
     assert_non_null(f);
     fputs("text", f);
     fclose(f);
+    expect_error(td_lock_open(td_scratch_path("precious"), &l), TD_EIO, "Not a directory");
+
+    /* a link must not make us truncate what it points to */
+    assert_int_equal(mkdir(td_scratch_path("linked"), 0777), 0);
     assert_int_equal(symlink("../precious", td_scratch_path("linked/" TD_LOCK_NAME)), 0);
     expect_error(td_lock_open(td_scratch_path("linked"), &l), TD_EIO, "cannot lock folder");
     struct stat s;
@@ -121,9 +173,13 @@ static void allocation_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_holder),          cmocka_unit_test(ends_with_the_process),
-        cmocka_unit_test(unknown_holder),      cmocka_unit_test(bad_folders),
+        cmocka_unit_test(one_holder),
+        cmocka_unit_test(ends_with_the_process),
+        cmocka_unit_test(unknown_holder),
+        cmocka_unit_test(bad_folders),
         cmocka_unit_test(allocation_failures),
+        cmocka_unit_test(never_two_holders),
+        cmocka_unit_test(the_file_of_others_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
