@@ -342,7 +342,7 @@ static td_status set_up_order(td_loader *ld)
     if (ld->plan.n_batches == 0)
         return td_error(TD_EARG,
                         "'%s' has %" PRId64 " images, fewer than one batch of %" PRId64
-                        ": use a smaller batch size",
+                        ": use a smaller --batch-size (-b)",
                         ld->plan.ds->root, ld->plan.ds->n, (int64_t)o->batch_size * o->world);
     TD_TRY(check_range("first batch", o->start_batch, 0, ld->plan.n_batches));
     ld->epoch = o->start_epoch;

@@ -26,6 +26,7 @@
 #include "train/train_rate.h"
 #include "train/train_report.h"
 #include "train/train_save.h"
+#include "train/workspace.h"
 
 typedef td_train_job job;
 
@@ -593,8 +594,10 @@ out:
     td_leave(j.ranks.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(j.log.report);
     td_status stats_closed = td_amp_stats_close(j.observers.amp_stats);
-    td_train_release(&j);
     st = st != TD_OK ? st : closed != TD_OK ? closed : stats_closed;
+    if (st != TD_OK)
+        td_workspace_discard(&j);
+    td_train_release(&j);
     if (st != TD_OK && st != TD_EREQUIRED) {
         td_text_free(out->profile);
         out->profile = NULL;

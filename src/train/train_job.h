@@ -136,6 +136,7 @@ typedef struct {
     td_lock *lock;
     char *folder;
     bool is_folder_fresh; /* it is this run's own runs/ARCH-N */
+    bool is_folder_new;   /* this process has created it */
     bool may_overwrite;   /* may replace files of another run in the folder */
     char *path[TD_PATHS];
     td_bad_list bad;

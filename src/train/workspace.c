@@ -76,6 +76,14 @@ static bool is_default_checkpoint(const td_train_opts *o)
            !td_options_given_on_line(td_train_fields(), o, "checkpoint_filename");
 }
 
+/* "run/" and "run" are one folder, which has one name in messages: "run" */
+static void trim_slashes(char *path)
+{
+    size_t n = path ? strlen(path) : 0;
+    while (n > 1 && path[n - 1] == '/')
+        path[--n] = '\0';
+}
+
 static td_status choose_folder(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -92,7 +100,8 @@ static td_status choose_folder(td_train_job *j)
         return choose_fresh(&o->model, &j->files.folder);
     j->files.folder = o->output.workspace ? td_copy_text(o->output.workspace)
                       : o->start.resume   ? folder_of(o->start.resume)
-                                          : td_copy_text("./");
+                                          : td_copy_text(".");
+    trim_slashes(j->files.folder);
     return j->files.folder ? TD_OK : TD_ENOMEM;
 }
 
@@ -297,17 +306,36 @@ static td_status make_fresh(td_train_job *j)
 
 td_status td_workspace_open(td_train_job *j)
 {
+    const bool is_to_make = j->files.is_folder_fresh && !j->restart.folder;
     if (j->ranks.rank > 0)
         return TD_OK;
-    TD_TRY(j->files.is_folder_fresh && !j->restart.folder ? make_fresh(j)
-                                                          : td_make_folder(j->files.folder));
+    const bool is_new = is_to_make || !td_path_exists(j->files.folder);
+    TD_TRY(is_to_make ? make_fresh(j) : td_make_folder(j->files.folder));
+    j->files.is_folder_new = is_new;
     TD_TRY(check_report(j));
     if (!td_train_writes(j))
         return TD_OK;
     TD_TRY(td_lock_open(j->files.folder, &j->files.lock));
     TD_TRY(check_free(j));
-    td_log(TD_LOG_INFO, "train", "writing the files of this run to '%s'", j->files.folder);
+    td_log(TD_LOG_INFO, "train",
+           j->s.epoch < j->o.length.epochs ? "writing the files of this run to '%s'"
+                                           : "the files of this run are in '%s'",
+           j->files.folder);
     return TD_OK;
+}
+
+void td_workspace_discard(td_train_job *j)
+{
+    const char *report = j->files.path[TD_PATH_REPORT];
+    if (!j->files.is_folder_new || j->run.batches > 0 || *j->out->checkpoint ||
+        j->files.bad.n_written > 0 || td_restart_is_possible())
+        return;
+    (void)unlink(j->files.path[TD_PATH_CONFIG]);
+    if (report && is_report_default(&j->o))
+        (void)unlink(report);
+    td_lock_close(j->files.lock);
+    j->files.lock = NULL;
+    (void)rmdir(j->files.folder); /* fails if it is not empty */
 }
 
 td_status td_workspace_write_config(const td_train_job *j)

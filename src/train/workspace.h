@@ -30,6 +30,13 @@ td_status td_workspace_name(td_train_job *j) TD_CHECKED;
  */
 td_status td_workspace_open(td_train_job *j) TD_CHECKED;
 
+/**
+ * After a failure: if no batch was trained and this process has created the folder, remove its
+ * configuration and report, release the lock, and remove the folder.  With a list of bad images,
+ * with files of others in it, and under a launcher that restarts the run, the folder stays.
+ */
+void td_workspace_discard(td_train_job *j);
+
 /** Write config.yaml.  A file of that name that no run has written is kept, with a warning. */
 td_status td_workspace_write_config(const td_train_job *j) TD_CHECKED;
 

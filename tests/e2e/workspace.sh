@@ -45,9 +45,13 @@ wait
 expect 0 train --config runs/small-net-1/config.yaml --run-iters 1
 says "'runs/small-net-2'"
 
-# a folder that holds a run
-expect 0 train set $net --epochs 1 --workspace mine
+# a folder that holds a run; it has one name, with or without a slash
+expect 0 train set $net --epochs 1 --workspace mine//
 log_names train: "'mine'"
+prints '^checkpoint    mine/checkpoint.safetensors$'
+expect 0 train set --resume mine/checkpoint.safetensors
+log_names train: "'mine'"
+if grep -q '[Ww]riting' err; then complain "writes the files of a run that has ended"; fi
 before=$(all mine)
 expect 1 train set $net --epochs 2 --workspace mine
 error_names "'mine'" "'mine/checkpoint.safetensors'" --workspace --resume --overwrite
@@ -75,6 +79,27 @@ if grep -q overwrite mine/config.yaml; then
     error_names "'mine'"
 fi
 
+# a run that trains nothing leaves nothing; a folder that was there stays, with the files of others
+plain_model nan.td 32 4 4 1 1e6
+safetensors nan.safetensors "$(tensors_header 8 3 32 32)"
+{ floats 7e967699 && head -c $((8 * 3 * 32 * 32 * 4 - 4 + 8 * 8)) /dev/zero; } >>nan.safetensors
+nan="train nan.safetensors --data-backend tensors --model nan.td $common --epochs 1"
+runs=$(ls runs)
+for where in '' '--workspace nothing' '--workspace nothing --no-checkpoints'; do
+    expect 1 $nan $where
+    error_names 'epoch 0' 'iteration 1' loss
+    [ "$(ls runs)" = "$runs" ] && [ ! -e nothing ] || complain "left $(ls -d runs/* nothing)"
+done
+mkdir nothing && echo text >nothing/notes
+expect 1 $nan --workspace nothing
+[ "$(cat nothing/notes)" = text ] || complain "a file of the user's is gone"
+rm -rf nothing
+# one that names its bad images keeps the list
+cp -r set part_set && for file in part_set/train/*/*; do echo damaged >"$file"; printf '\377\330\377' | dd of="$file" conv=notrunc 2>/dev/null; done
+expect 1 train part_set $net --epochs 1 --workspace listed
+log_names train: "'listed/bad.list'"
+[ -s listed/bad.list ] || complain "no list of bad images"
+
 # a run continues in its folder, wherever the command is started
 expect 0 train set --resume runs/small-net-1/checkpoint.safetensors --epochs 2
 prints '^checkpoint    runs/small-net-1/checkpoint.safetensors$'
@@ -89,14 +114,14 @@ while read -r folder options; do
     expect 0 train set --epochs 3 $options
     log_names train: "'$folder'"
 done <<END
-$PWD/moved/ --resume $saved
-$PWD/moved/ --config resume.yaml
+$PWD/moved --resume $saved
+$PWD/moved --config resume.yaml
 by_file --resume $saved --config place.yaml
 by_line --resume $saved --config place.yaml --workspace by_line
 by_line --config resume.yaml --workspace by_line --overwrite
 END
 (cd moved && "$TANDEM" train ../set --resume checkpoint.safetensors --epochs 4 >../out 2>../err </dev/null) || complain "fails"
-log_names train: "'./'"
+log_names train: "'.'"
 # nor does the config.yaml of a resumed run name a folder
 grep -Eq '^  workspace: null$' moved/config.yaml || complain "config.yaml of a resumed run: $(grep workspace moved/config.yaml)"
 

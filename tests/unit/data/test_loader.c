@@ -411,7 +411,8 @@ static void options_are_checked(void **state)
         { { .start_batch = 99 }, "first batch is 99, wanted 0 .. 1" },
         { { .max_bad = 1.5 }, "share of bad images is 1.5" },
         { { .interpolation = (td_interpolation)7 }, "interpolation 7" },
-        { { .is_training = true }, "21 images, fewer than one batch of 32" },
+        { { .is_training = true },
+          "21 images, fewer than one batch of 32: use a smaller --batch-size (-b)" },
         { { .is_training = true, .batch_size = 11, .world = 2 }, "fewer than one batch of 22" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
