@@ -15,7 +15,7 @@ extern "C" {
 
 /**
  * Initialize the weights of a network from a seed and write them to a file. TD_EARG: there is a
- * file `out_path`, without `overwrite`.
+ * file `out_path`, without `overwrite`. TD_EUSAGE: its name ends like that of another format.
  */
 TD_API TD_CHECKED td_status td_init_weights(const td_model_opts *model, uint64_t seed,
                                             const char *out_path, bool overwrite);

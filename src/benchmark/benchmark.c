@@ -108,6 +108,9 @@ static td_status check_files(const td_benchmark_opts *o)
         return td_error(TD_EUSAGE,
                         "--raport-file, --workspace and --log-format require a single network with "
                         "--mode training or inference; use --json for a table");
+    if (o->mode == TD_BENCHMARK_DATA && !td_feed_has_data(&o->input) &&
+        o->input.data_backend != TD_DATA_SYNTHETIC)
+        return td_error(TD_EUSAGE, "--mode data requires DATA, a folder of images or a pack");
     if (td_feed_has_data(&o->input) && (o->largest_batch || o->mode > TD_BENCHMARK_DATA))
         return td_error(TD_EUSAGE, "%s reads no data: remove '%s'",
                         o->largest_batch                    ? "--largest-batch"

@@ -113,6 +113,13 @@ td_status td_problems_benchmark(const td_benchmark_opts *opts, td_text *out)
     TD_OUT(td_device_open(opts->device.name, &s.dev));
     td_text_add(out, "{\"mode\": \"op\", \"threads\": %d, \"results\": [", td_threads());
     TD_OUT(time_lines(&s, text));
+    if (s.n_results == 0)
+        TD_OUT(opts->filter ? td_error(TD_EUSAGE, "--filter: no op of '%s' matches '%s'",
+                                       opts->lines, opts->filter)
+                            : td_error(TD_EFORMAT,
+                                       "'%s' has no problem line, wanted one such as "
+                                       "'conv2d x=8x64x56x56 w=64x64x3x3 pad=1'",
+                                       opts->lines));
     td_text_add(out, "]}");
     st = td_text_status(out);
 out:

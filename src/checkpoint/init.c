@@ -2,6 +2,7 @@
  * init.c -- tandem init: writes initial weights of an architecture
  */
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_file.h"
 #include "io/atomic.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
@@ -20,6 +21,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     td_graph *g = NULL;
     td_program *p = NULL;
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    TD_TRY(td_weight_file_name_check("--output", out_path));
     TD_TRY(td_model_resolve(&m));
     TD_TRY(td_output_check_new(out_path, overwrite));
     if (!m.num_classes)

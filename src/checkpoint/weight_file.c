@@ -95,3 +95,15 @@ out:
     td_tensors_free(t);
     return st;
 }
+
+td_status td_weight_file_name_check(const char *option, const char *path)
+{
+    static const char *const others[] = { ".onnx", ".pth", ".pt", ".pth.tar" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (td_text_ends(path, others[i]))
+            return td_error(TD_EUSAGE,
+                            "%s: '%s' would be a safetensors file, wanted a name that ends in "
+                            ".safetensors; 'tandem convert' makes a file that ends in %s of it",
+                            option, path, others[i]);
+    return TD_OK;
+}

@@ -28,6 +28,12 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) T
 td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
 td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 
+/**
+ * Check the name of a safetensors file to be written as `option`: TD_EUSAGE if it ends like that of
+ * another format (.pth, .onnx), which td_convert writes.
+ */
+td_status td_weight_file_name_check(const char *option, const char *path) TD_CHECKED;
+
 /** Warn if a file has this program's metadata but no digest; td_weight_file_open does so, too. */
 void td_weight_file_warn(const td_tensors *t, const char *path);
 

@@ -301,8 +301,11 @@ static td_status run(const td_call *call)
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         if (strcmp(call->args[0], tasks[i].name) != 0)
             continue;
-        if (call->n_args != tasks[i].n_args)
+        if (call->n_args < tasks[i].n_args)
             return td_error(TD_EUSAGE, "dataset %s requires %s", tasks[i].name, tasks[i].arguments);
+        if (call->n_args > tasks[i].n_args)
+            return td_error(TD_EUSAGE, "dataset %s: unexpected argument '%s'; it requires %s",
+                            tasks[i].name, call->args[tasks[i].n_args], tasks[i].arguments);
         return tasks[i].run(call);
     }
     return td_error(TD_EUSAGE, "unknown command '%s' of dataset, wanted draw, check or pack",
@@ -339,7 +342,7 @@ const td_verb td_verb_dataset = {
                 "coco/annotations/instances_val2017.json\n"
                 "tandem dataset check flowers --split val --dump-tensors val.safetensors\n"
                 "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90",
-    .n_args_min = 2,
+    .n_args_min = 1,
     .n_args_max = 3,
     .has_json = true,
     .opts_bytes = sizeof(options),

@@ -23,7 +23,7 @@ td_status td_cli_data(td_input_opts *input, const td_call *call)
 {
     if (call->n_args > 0)
         input->data = call->args[0];
-    if (!input->data && input->data_backend != TD_DATA_SYNTHETIC)
+    if ((!input->data || !*input->data) && input->data_backend != TD_DATA_SYNTHETIC)
         return td_error(TD_EUSAGE, "DATA is missing: give the folder of images as an argument");
     return TD_OK;
 }
@@ -345,6 +345,8 @@ static td_status run(const td_call *call)
             call->args[0]);
     if (!is_files)
         TD_TRY(td_cli_data(&o->input, call));
+    if (!is_files && !o->weights && !o->checkpoint_dir)
+        return td_error(TD_EUSAGE, "evaluate requires --weights FILE");
     return td_cli_evaluate(o, call);
 }
 

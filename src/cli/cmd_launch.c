@@ -1,6 +1,7 @@
 /*
  * cmd_launch.c -- tandem launch --nproc W VERB ...
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/verb.h"
@@ -22,11 +23,51 @@ static td_status check_verb(const char *name, const td_verb **verb)
                     name);
 }
 
+static bool has_option(const td_verb *verb, void *opts, const char *name)
+{
+    td_field_group groups[TD_GROUPS_MAX + 1] = { 0 };
+    if (verb->groups)
+        verb->groups(opts, groups);
+    for (int i = 0; groups[i].fields; i++)
+        if (td_field_find(groups[i].fields, name))
+            return true;
+    return false;
+}
+
+/* Is the word "--nproc=2" or "-n" of `launch`, and not of the verb?  `name`: "nproc" or "n". */
+static bool is_of_launch(const char *word, const td_verb *verb, void *opts, char name[64])
+{
+    const size_t dashes = strspn(word, "-");
+    snprintf(name, 64, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    return dashes == (strlen(name) == 1 ? 1 : 2) && td_field_find(td_ranks_fields(), name) &&
+           !has_option(verb, opts, name);
+}
+
+/* Refuse "launch train DATA --nproc 2": the options of launch precede the verb. */
+static td_status check_order(const td_verb *verb, const td_call *call)
+{
+    char name[64];
+    td_arena arena;
+    td_status st = TD_OK;
+    td_arena_init(&arena);
+    void *opts = td_arena_alloc(&arena, 1, verb->opts_bytes + 1);
+    for (int i = 1; opts && st == TD_OK && i < call->n_args; i++) {
+        if (strcmp(call->args[i], "--") == 0)
+            break;
+        if (is_of_launch(call->args[i], verb, opts, name))
+            st = td_error(TD_EUSAGE, "'%.*s' is an option of launch, wanted before '%s'",
+                          (int)strcspn(call->args[i], "="), call->args[i], verb->name);
+    }
+    td_arena_release(&arena);
+    return opts ? st : TD_ENOMEM;
+}
+
 /* Errors of the verb's command line are printed once, here, and not by every rank. */
 static td_status run(const td_call *call)
 {
     const td_verb *verb;
     TD_TRY(check_verb(call->args[0], &verb));
+    TD_TRY(check_order(verb, call));
     td_status st = td_verb_check_line(verb, call->n_args - 1, call->args + 1);
     if (st != TD_OK) {
         *call->code = td_verb_failed(verb, st);

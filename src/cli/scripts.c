@@ -1,5 +1,5 @@
 /*
- * scripts.c -- maps scripts of the reference programs to verbs
+ * scripts.c -- maps scripts of the reference programs, and verbs of other programs, to verbs
  *
  * Source of the names: the folders PyTorch/Classification/ConvNets, TensorFlow/Classification/
  * ConvNets, TensorFlow/Detection/SSD and PyTorch/Detection/SSD of NVIDIA's DeepLearningExamples,
@@ -11,10 +11,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#define TRAIN  "'tandem train' takes its options"
-#define RANKS  "'tandem launch --nproc N train ...' starts ranks"
-#define NO_QAT "quantization is not supported"
-#define EXPORT "'tandem convert WEIGHTS OUT.onnx' exports a network"
+#define TRAIN    "'tandem train' takes its options"
+#define RANKS    "'tandem launch --nproc N train ...' starts ranks"
+#define NO_QAT   "quantization is not supported"
+#define EVALUATE "'tandem evaluate' computes the accuracy"
+#define PREDICT  "'tandem classify' names the classes of images, 'tandem detect' finds boxes"
+#define EXPORT   "'tandem convert WEIGHTS OUT.onnx' exports a network"
 
 /* clang-format off */
 static const struct {
@@ -56,6 +58,18 @@ static const struct {
       "list' shows all" },
     { "train.py", TRAIN },
     { "evaluate.py", "'tandem evaluate' does the same" },
+    { "tandem", "it is the name of the program, which comes once" },
+    { "export", EXPORT },
+    { "predict", PREDICT },
+    { "infer", PREDICT },
+    { "inference", PREDICT },
+    { "test", EVALUATE },
+    { "val", EVALUATE },
+    { "validate", EVALUATE },
+    { "preset*", "'tandem help presets' lists them" },
+    { "draw", "'tandem dataset draw FOLDER' draws a data set" },
+    { "check", "'tandem dataset check FOLDER' checks a data set" },
+    { "pack", "'tandem dataset pack FOLDER OUT.pack' packs a data set" },
     { "python", "the command is 'tandem VERB', without Python" },
     { "python3", "the command is 'tandem VERB', without Python" },
     { "*.py",

@@ -7,9 +7,9 @@
  */
 #include "cli/verb.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cli/scripts.h"
@@ -33,27 +33,42 @@ static const td_field json_fields[] = {
 };
 /* clang-format on */
 
-td_status td_verb_find(const char *name, const td_verb **out)
+/* The verb whose name begins so, in any case, or is spelled nearly so; NULL: none. */
+static const char *nearest_verb(const char *name)
 {
     const char *nearest = NULL;
-    int best = INT_MAX;
+    const size_t n = strlen(name);
+    int best = (int)n / 3 + 1;
+    for (int i = 0; td_verb_at(i); i++) {
+        const char *verb = td_verb_at(i)->name;
+        if (n > 2 && strncasecmp(verb, name, n) == 0)
+            return verb;
+        const int distance = td_text_distance(name, verb);
+        if (distance < best || (distance == best && !nearest)) {
+            best = distance;
+            nearest = verb;
+        }
+    }
+    return nearest;
+}
+
+td_status td_verb_find(const char *name, const td_verb **out)
+{
     for (int i = 0; td_verb_at(i); i++) {
         *out = td_verb_at(i);
         if (strcmp((*out)->name, name) == 0)
             return TD_OK;
-        int distance = td_text_distance(name, (*out)->name);
-        if (distance < best) {
-            best = distance;
-            nearest = (*out)->name;
-        }
     }
     *out = NULL;
     const char *replacement = td_script_replacement(name);
+    const char *nearest = nearest_verb(name);
     if (replacement)
         return td_error(TD_EUSAGE, "'%s' is not a verb: %s", name, replacement);
-    bool is_near = best <= (int)strlen(name) / 3 + 1;
-    return td_error(TD_EUSAGE, "unknown verb '%s'%s%s%s", name, is_near ? ", did you mean '" : "",
-                    is_near ? nearest : "", is_near ? "'?" : "");
+    if (nearest)
+        return td_error(TD_EUSAGE, "unknown verb '%s', did you mean '%s'?", name, nearest);
+    if (*name == '-')
+        return td_error(TD_EUSAGE, "found the option '%s', wanted a verb: options follow it", name);
+    return td_error(TD_EUSAGE, "unknown verb '%s'", name);
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
@@ -70,18 +85,6 @@ void td_verb_tables(const td_verb *verb, void *opts, td_common *c,
         groups[n++] = (td_field_group){ "Result", json_fields, c };
     groups[n++] = (td_field_group){ "Common", common_fields, c };
     groups[n] = (td_field_group){ NULL, NULL, NULL };
-}
-
-static td_status check_args(const td_verb *verb, const td_common *c, int n_args, const char **args)
-{
-    if (c->print_config && n_args == 0)
-        return TD_OK;
-    if (n_args < verb->n_args_min)
-        return td_error(TD_EUSAGE, "%s requires %s", verb->name, verb->arguments);
-    if (verb->n_args_max >= 0 && n_args > verb->n_args_max)
-        return td_error(TD_EUSAGE, "%s: unexpected argument '%s'", verb->name,
-                        args[verb->n_args_max]);
-    return TD_OK;
 }
 
 /* Apply the options stored in a file that the command line names. */
@@ -157,6 +160,16 @@ static const td_model_opts *model_of(const td_field_group *groups)
     return groups->fields ? groups->base : NULL;
 }
 
+/* Refuse an unknown --arch on the command line, before ranks are joined or files are read. */
+static td_status check_arch(const td_field_group *groups)
+{
+    td_arch_info info;
+    const td_model_opts *model = model_of(groups);
+    if (!model || !td_options_given_on_line(td_model_fields(), model, "arch"))
+        return TD_OK;
+    return td_arch_find(model->arch, &info);
+}
+
 /*
  * Refuse --arch on the command line together with --model, which may come from a file.  If --model
  * was a preset's name, it has been resolved.
@@ -168,6 +181,74 @@ static td_status check_network(const td_field_group *groups)
         return TD_OK;
     return td_error(TD_EUSAGE, "--arch %s and --model %s exclude each other: both name a network",
                     model->arch, model->model);
+}
+
+static bool is_truth(const char *word)
+{
+    static const char *const words[] = { "true", "false", "yes", "no", "on", "off", "0", "1" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_weight_file(const char *word)
+{
+    return td_text_ends(word, ".safetensors") || td_text_ends(word, ".pth") ||
+           td_text_ends(word, ".pth.tar") || td_text_ends(word, ".pt");
+}
+
+/* The option that takes a weight file; NULL: none. */
+static const char *weight_option(const td_field_group *groups)
+{
+    static const char *const names[] = { "weights", "pretrained-weights", "output" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (const td_field_group *g = groups; g->fields; g++) {
+            const td_field *f = td_field_find(g->fields, names[i]);
+            if (f && f->kind == TD_KIND_TEXT)
+                return names[i];
+        }
+    return NULL;
+}
+
+/* The option before an argument, "--amp" in "--amp true"; NULL: none, or it has its value. */
+static const char *option_before(const line *l, const char *arg)
+{
+    for (int i = 1; i < l->argc; i++)
+        if (l->argv[i] == arg)
+            return td_text_starts(l->argv[i - 1], "--") && !strchr(l->argv[i - 1], '=')
+                       ? l->argv[i - 1]
+                       : NULL;
+    return NULL;
+}
+
+/* There are too many arguments: report one that is meant for an option, otherwise the last. */
+static td_status unexpected(const td_verb *verb, const line *l, const td_field_group *groups)
+{
+    const char *weights = verb->n_args_max <= 1 ? weight_option(groups) : NULL;
+    for (int i = 0; i < l->n_rest; i++) {
+        const char *word = l->rest[i], *before = option_before(l, word);
+        if (before && is_truth(word))
+            return td_error(TD_EUSAGE, "%s: unexpected argument '%s', did you mean '%s=%s'?",
+                            verb->name, word, before, word);
+        if (weights && is_weight_file(word))
+            return td_error(TD_EUSAGE, "%s: unexpected argument '%s', did you mean '--%s %s'?",
+                            verb->name, word, weights, word);
+    }
+    return td_error(TD_EUSAGE, "%s: unexpected argument '%s'", verb->name,
+                    l->rest[verb->n_args_max]);
+}
+
+static td_status check_args(const td_verb *verb, const td_common *c, const line *l,
+                            const td_field_group *groups)
+{
+    if (c->print_config && l->n_rest == 0)
+        return TD_OK;
+    if (l->n_rest < verb->n_args_min)
+        return td_error(TD_EUSAGE, "%s requires %s", verb->name, verb->arguments);
+    if (verb->n_args_max >= 0 && l->n_rest > verb->n_args_max)
+        return unexpected(verb, l, groups);
+    return TD_OK;
 }
 
 static td_status parse(const td_verb *verb, line *l, const td_field_group *groups, td_arena *arena)
@@ -192,6 +273,7 @@ static td_status read_line(const td_verb *verb, const void *opts, const td_commo
     if (c->help)
         return TD_OK;
     TD_TRY(check_data(l, groups));
+    TD_TRY(check_arch(groups));
     return verb->check ? verb->check(opts) : TD_OK;
 }
 
@@ -215,7 +297,7 @@ static td_status read_options(const td_verb *verb, void *opts, td_common *c, lin
         TD_TRY(verb->preset(opts, groups, arena));
     TD_TRY(take_files(verb, opts, &requested, groups, arena));
     TD_TRY(parse(verb, l, groups, arena));
-    return check_args(verb, c, l->n_rest, l->rest);
+    return check_args(verb, c, l, groups);
 }
 
 /* Allocate the verb's options and room for the arguments, in `arena`. */
@@ -234,7 +316,7 @@ static td_status check_line(const td_verb *verb, line *l, td_arena *arena)
     TD_TRY(make_options(verb, l, &opts, arena));
     td_verb_tables(verb, opts, &c, groups);
     TD_TRY(read_line(verb, opts, &c, l, groups, arena));
-    return c.help ? TD_OK : check_args(verb, &c, l->n_rest, l->rest);
+    return c.help ? TD_OK : check_args(verb, &c, l, groups);
 }
 
 td_status td_verb_check_line(const td_verb *verb, int argc, const char *const *argv)

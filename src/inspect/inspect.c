@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/paths.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "inference/inputs.h"
@@ -40,7 +41,7 @@ static td_status name_things(td_text *out)
 static const char *nearest_thing(const char *name)
 {
     const char *nearest = NULL;
-    int best = (int)strlen(name) / 3 + 1;
+    int best = strlen(name) < 6 ? 1 : (int)strlen(name) / 3;
     for (int i = 0; i < N_THINGS; i++) {
         const int distance = td_text_distance(name, things[i].name);
         if (distance <= best && (!nearest || distance < best)) {
@@ -51,12 +52,22 @@ static const char *nearest_thing(const char *name)
     return nearest;
 }
 
+/* A path in place of the thing: what inspects it; NULL: nothing. */
+static const char *thing_of_path(const char *path)
+{
+    return td_path_is_folder(path) ? "dataset" : td_path_exists(path) ? "checkpoint" : NULL;
+}
+
 static td_status no_thing(const char *name)
 {
     td_text all = { 0 };
     td_status st = name_things(&all);
     const char *near = name ? nearest_thing(name) : NULL;
-    if (st == TD_OK && name)
+    const char *thing = name && !near ? thing_of_path(name) : NULL;
+    if (st == TD_OK && thing)
+        st = td_error(TD_EUSAGE, "inspect requires a THING before '%s', did you mean '%s %s'?",
+                      name, thing, name);
+    else if (st == TD_OK && name)
         st = td_error(TD_EUSAGE, "cannot inspect '%s', wanted %s%s%s%s", name, td_text_get(&all),
                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     else if (st == TD_OK)

@@ -350,7 +350,8 @@ static const char *nearest_name(const td_field *f, const char *value, char room[
         const char *rest = f->names[i];
         for (const char *piece; (piece = td_name_next(&rest, &n));) {
             snprintf(word, sizeof word, "%.*s", (int)n, piece);
-            if (td_name_is_near(value, word, &distance) && distance < best) {
+            const bool is_start = strlen(value) > 2 && td_text_starts(word, value);
+            if ((td_name_is_near(value, word, &distance) || is_start) && distance < best) {
                 best = distance;
                 memcpy(room, word, sizeof word);
             }

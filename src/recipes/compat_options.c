@@ -85,6 +85,7 @@ static const td_field fields[] = {
     TD_ACCEPTED("sample_1_of_n_eval_on_train_examples", "N", "training data are not evaluated"),
     TD_REFUSED("torchvision_weights_version",
                "weights are not downloaded; use --pretrained-weights FILE"),
+    TD_REFUSED("weights", "use --pretrained-weights, or --resume for a checkpoint"),
     TD_REFUSED("eval_training_data", "use 'tandem evaluate --eval-training-data'"),
     TD_REFUSED("checkpoint_dir", "use 'tandem evaluate --checkpoint-dir'"),
     TD_REFUSED("run_once", "use 'tandem evaluate --checkpoint-dir --run-once'"),

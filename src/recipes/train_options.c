@@ -8,6 +8,7 @@
 
 #include "amp/amp_opts.h"
 #include "base/status.h"
+#include "checkpoint/weight_file.h"
 #include "data/sizes.h"
 #include "evaluation/evaluator.h"
 #include "loggers/run_logger.h"
@@ -466,6 +467,8 @@ td_status td_train_check_line(const td_train_opts *o)
     if (!o->validation.is_enabled && o->validation.patience >= 0)
         return td_error(TD_EUSAGE, "--early-stopping-patience and --training-only exclude each "
                                    "other: early stopping requires a validation");
+    if (o->output.final_weights)
+        TD_TRY(td_weight_file_name_check("--final-weights", o->output.final_weights));
     td_amp_opts amp = td_train_amp(o);
     return td_amp_check(&amp);
 }

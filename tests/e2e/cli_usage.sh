@@ -26,6 +26,13 @@ usage "'trian' 'train'" trian
 usage "'xyzzyxyzzy'" xyzzyxyzzy
 usage "'--verson'" --verson
 usage "'trains'" help trains
+usage "'TRAIN' 'train'" TRAIN data
+usage "'eval' 'evaluate'" eval data
+usage "'predict' classify detect" predict a.jpg
+usage "'export' convert" export w.safetensors w.onnx
+usage "'draw' dataset" draw shapes
+usage "'preset' presets" help preset
+usage "'--arch'" --arch resnet18 train data
 usage "'more'" help train more
 
 # options
@@ -61,7 +68,10 @@ usage "'two'" train one two
 usage "FILE" classify
 usage "IN OUT" convert one
 usage "'three'" convert one two three
-usage "draw check FOLDER" dataset draw
+usage "draw check pack FOLDER" dataset
+usage "draw FOLDER" dataset draw
+usage "pack FOLDER OUT.pack" dataset pack data
+usage "check 'val' FOLDER" dataset check data val
 usage "draw check pack 'drew'" dataset drew here
 usage "'nets' model graph backends" inspect nets
 usage "'modle' 'model'" inspect modle
@@ -69,6 +79,41 @@ usage "THING model graph amp kernels memory checkpoint dataset ops" inspect
 usage "PATH" inspect checkpoint
 usage "'x'" inspect model x
 usage "output" init
+usage "--mode data DATA" benchmark --mode data
+usage "DATA" train ""
+usage "DATA" evaluate "" --weights w.safetensors
+
+# arguments that are meant for an option: the error names it
+usage "'true' '--amp=true'" train data --amp true
+usage "'no' '--amp=no'" train --amp no data
+usage "'w.safetensors' '--weights" evaluate w.safetensors data
+usage "'w.pth.tar' '--weights" serve w.pth.tar
+usage "'w.safetensors' '--pretrained-weights" train data w.safetensors
+usage "'w.safetensors' '--output" init w.safetensors
+usage "--weights --pretrained-weights --resume" train data --weights w.safetensors
+for option in '--nproc 2' --nproc=2 '-n 2' '--log-dir logs'; do
+    word=${option%%[ =]*}
+    usage "'$word' launch 'train'" launch train data $option
+done
+mkdir folder
+: >file
+usage "'folder' 'dataset" inspect folder
+usage "'file' 'checkpoint" inspect file
+
+# values: the start of one; files named like another format
+usage "'train' 'training'" benchmark --mode train
+usage "'cos' 'cosine'" train data --lr-schedule cos
+usage "--output 'w.onnx' .safetensors" init --arch resnet18 -o w.onnx
+usage "--final-weights 'w.pth' .safetensors" train data --final-weights w.pth
+[ ! -e w.onnx ] || complain "init wrote a file with the wrong name"
+
+# nothing to measure is an error
+printf '# no line\n\n' >none.lines
+expect 1 benchmark --mode op --lines none.lines
+error_names "'none.lines'" conv2d
+silent
+printf 'conv2d x=1x2x3x3 w=2x2x2x2\n' >one.lines
+usage "--filter 'one.lines' 'konv*'" benchmark --mode op --lines one.lines --filter 'konv*'
 
 # names
 usage "'resnet51' 'resnet50'" inspect model --arch resnet51
@@ -85,7 +130,7 @@ usage "'resnet18' resnet50 ssd320 ssd300" train data --preset resnet18/90
 
 # errors of a verb that `launch` starts are printed once, with the verb's line of usage
 for line in "train data --bogus" "train data -b many" "train one two" "train data --fp16 --amp" "train data --arch net" \
-    train "evaluate data" "benchmark --mode op"; do
+    train "evaluate data" "benchmark --mode data"; do
     usage '' launch --nproc 2 --cpu-affinity none $line
     [ "$(grep -c '^tandem: error: ' err)$(grep -c '^usage: ' err)" = 11 ] || complain "not one error"
     says "^usage: tandem ${line%% *} "
