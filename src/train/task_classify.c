@@ -88,6 +88,7 @@ static td_status open_data(job *j)
     td_train_opts *o = &j->o;
     TD_TRY(open_train_set(j));
     TD_TRY(td_resolve_image_size(j->data.train_set, &o->model));
+    td_train_note_enlarged(j);
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch.size);
     td_train_loader_opts(j, &lo);

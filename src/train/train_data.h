@@ -15,6 +15,9 @@ td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
 /** Add to the message that validation data are absent (TD_ENOTFOUND) how to train without. */
 td_status td_train_validation_absent(td_status st) TD_CHECKED;
 
+/** Log when the images are smaller than the default image size of the network, so are enlarged. */
+void td_train_note_enlarged(const td_train_job *j);
+
 /** Set the training loader's options that td_loader_opts_of does not set: order, seed, position. */
 void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
 

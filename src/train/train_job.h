@@ -74,6 +74,7 @@ typedef struct {
     td_loader *train_loader, *val_loader;
     const char **class_names; /* [classes of train_set], borrowed from it */
     int64_t *categories;      /* [classes] of a detector: category ids */
+    bool is_size_default;     /* nothing but the architecture has set the image size */
     td_sizes sizes;           /* sizes of training images by epoch; n 0: one size */
     td_mixup mixup;           /* batch 0: no mixup */
 } td_train_data;

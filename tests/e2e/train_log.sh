@@ -53,6 +53,18 @@ prints '"ema_top1": [0-9.]+, "ema_topk": 100, "ema_loss": [0-9.]+, .*"best_weigh
 expect 0 train set $net --epochs 1 --training-only --workspace trained
 if grep -q 'averages\|best' out err; then complain "averages or best weights without a validation"; fi
 
+# --- images smaller than the default size of the network -------------------------------------------
+few="--threads 1 --workers 1 --seed 1 -b 2 --run-iters 0 --no-checkpoints"
+expect 0 train set --arch resnet18 $few
+log_names train: '32 x 32' '224 x 224' resnet18 '--image-size 32'
+for size in '--arch resnet18 --image-size 224' '--arch resnet18 --image-size-schedule 0:32' '--model small.td'; do
+    expect 0 train set $size $few
+    if grep -q enlarged err; then complain "a note about a size that was chosen"; fi
+done
+"$TANDEM" dataset draw large --classes 2 --train 4 --val 2 --size 230 >/dev/null 2>&1
+expect 0 train large --arch resnet18 $few
+if grep -q enlarged err; then complain "a note about images that are large enough"; fi
+
 # --- a long silence -------------------------------------------------------------------------------
 # whatever --print-freq; the first iteration of a network takes longer than these 2 ms
 slow="--arch resnet18 --image-size 96 --threads 1 --workers 1 --seed 1 --lr 0.01 -b 16 --run-iters 2 --no-checkpoints"
