@@ -268,7 +268,7 @@ static td_status open_world(ranks *m, const td_rank_place *place)
     if (m->world.rank != place->rank || m->world.size != place->size)
         return td_error(TD_EDEVICE,
                         "the environment names rank %d of %d, but %s has rank %d of %d: the ranks "
-                        "were started by another MPI's mpirun",
+                        "were started for another MPI, by its mpirun or by srun with its --mpi",
                         place->rank, place->size, m->world.library, m->world.rank, m->world.size);
     if (!opened && on_exit(abort_at_exit, (void *)(uintptr_t)m->mpi) != 0)
         return TD_ENOMEM;
