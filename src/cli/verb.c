@@ -222,12 +222,29 @@ static const char *option_before(const line *l, const char *arg)
     return NULL;
 }
 
+/* A dash of typography before an option, as word processors and web pages put it: U+2010 to U+2015,
+   U+2212; *rest: what follows */
+static bool has_wrong_dash(const char *word, const char **rest)
+{
+    *rest = word;
+    while (strncmp(*rest, "\xe2\x80", 2) == 0 && (*rest)[2] >= '\x90' && (*rest)[2] <= '\x95')
+        *rest += 3;
+    while (strncmp(*rest, "\xe2\x88\x92", 3) == 0)
+        *rest += 3;
+    return *rest > word;
+}
+
 /* There are too many arguments: report one that is meant for an option, otherwise the last. */
 static td_status unexpected(const td_verb *verb, const line *l, const td_field_group *groups)
 {
     const char *weights = verb->n_args_max <= 1 ? weight_option(groups) : NULL;
     for (int i = 0; i < l->n_rest; i++) {
-        const char *word = l->rest[i], *before = option_before(l, word);
+        const char *word = l->rest[i], *before = option_before(l, word), *name;
+        if (has_wrong_dash(word, &name))
+            return td_error(TD_EUSAGE,
+                            "%s: '%s' begins with a dash that is not '-', did you mean "
+                            "'--%s'?",
+                            verb->name, word, name + strspn(name, "-"));
         if (before && is_truth(word))
             return td_error(TD_EUSAGE, "%s: unexpected argument '%s', did you mean '%s=%s'?",
                             verb->name, word, before, word);

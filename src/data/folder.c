@@ -70,23 +70,45 @@ static void add_names(td_text *t, const td_listing *l, bool folders)
         td_text_add(t, "none");
 }
 
-/* "set/val/" is in the data set "set", which has the folder `split`; "": it is in none. */
-static void find_set(const char *path, const char *split, char *out, size_t room)
+/* The folder of a path: "a" for "a/b/", "." for "b"; *name: "b", *n of its bytes. */
+static void cut_name(const char *path, char *out, size_t room, const char **name, size_t *n)
 {
-    size_t n = strlen(path), first;
-    bool is_split = false;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    for (first = n; first > 0 && path[first - 1] != '/'; first--)
+    size_t end = strlen(path), first;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (first = end; first > 0 && path[first - 1] != '/'; first--)
         ;
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
-        is_split |=
-            n - first == strlen(splits[i]) && strncmp(path + first, splits[i], n - first) == 0;
+    *name = path + first;
+    *n = end - first;
     (void)snprintf(out, room, "%.*s", first > 1 ? (int)first - 1 : 1, first ? path : ".");
-    char *there = is_split ? td_path_join(out, split) : NULL;
-    if (!there || !td_path_is_folder(there))
-        *out = '\0';
-    td_free(there);
+}
+
+static bool is_split(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        if (n == strlen(splits[i]) && strncmp(name, splits[i], n) == 0)
+            return true;
+    return false;
+}
+
+/* The data set with the folder `split` of which "set/val" or "set/val/cat" is a part; "": none. */
+static void find_set(const char *path, const char *split, char out[PATH_BYTES])
+{
+    enum { LEVELS = 2 };
+    char at[PATH_BYTES];
+    const char *name;
+    size_t n;
+    (void)snprintf(at, sizeof at, "%s", path);
+    for (int i = 0; i < LEVELS; i++) {
+        cut_name(at, out, PATH_BYTES, &name, &n);
+        char *there = is_split(name, n) ? td_path_join(out, split) : NULL;
+        const bool is_found = there && td_path_is_folder(there);
+        td_free(there);
+        if (is_found)
+            return;
+        memcpy(at, out, sizeof at);
+    }
+    *out = '\0';
 }
 
 /* Report a missing split folder, and the existing ones. */
@@ -96,7 +118,7 @@ static td_status no_split(const char *path, const char *split, const td_listing 
     char set[PATH_BYTES];
     TD_TRY(td_foreign_refuse_folder(path, WANTED));
     add_names(&names, l, true);
-    find_set(path, split, set, sizeof set);
+    find_set(path, split, set);
     td_status st = td_text_status(&names);
     if (st == TD_OK)
         st = td_error(TD_ENOTFOUND,

@@ -215,7 +215,8 @@ static td_status open_temp(td_atomic *a, mode_t mode)
         a->fd = open_again(a->temp, flags, mode);
     }
     if (a->fd < 0)
-        return td_error_errno(TD_EIO, "cannot create '%s'", a->temp);
+        return td_error_errno(TD_EIO, "cannot write '%s': cannot create a file in its folder",
+                              a->path);
     a->has_temp = true;
     note_temp(a->temp);
     (void)flock(a->fd, LOCK_EX | LOCK_NB); /* without flock only the pid protects the file */

@@ -192,6 +192,10 @@ static bool is_last_part(const char *word, const char *name, int *distance)
    config files, which do not accept prefixes), or the name of the word: --lrate, --lr */
 static bool is_similar(const char *word, const char *name, similarity *out)
 {
+    if (is_no(word, strlen(word)) && is_no(name, strlen(name))) { /* the rest must be similar */
+        word += strlen("no-");
+        name += strlen("no-");
+    }
     bool is_near = td_name_is_near(word, name, &out->distance);
     out->n_common = common_letters(word, name);
     if (strlen(word) > 2 && td_text_starts(name, word)) {

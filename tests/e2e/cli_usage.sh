@@ -86,6 +86,8 @@ usage "DATA" evaluate "" --weights w.safetensors
 # arguments that are meant for an option: the error names it
 usage "'true' '--amp=true'" train data --amp true
 usage "'no' '--amp=no'" train --amp no data
+usage "'–epochs' '--epochs'" train data –epochs 3
+usage "'—arch' '--arch'" train —arch resnet18 data
 usage "'w.safetensors' '--weights" evaluate w.safetensors data
 usage "'w.pth.tar' '--weights" serve w.pth.tar
 usage "'w.safetensors' '--pretrained-weights" train data w.safetensors

@@ -105,6 +105,9 @@ static void roots(void **state)
     expect_error(open_split(split, "val", &ds), TD_ENOTFOUND, "wanted val/<class>/<image>");
     assert_null(strstr(td_error_message(), "did you mean"));
     (void)snprintf(split, sizeof split, "%s/train/cat", root);
+    expect_error(open_split(split, "train", &ds), TD_ENOTFOUND, wanted);
+    (void)snprintf(split, sizeof split, "%s/train/cat/deep", root);
+    expect_ok(td_make_folder(split));
     expect_error(open_split(split, "train", &ds), TD_ENOTFOUND, "folders found: none");
     assert_null(strstr(td_error_message(), "did you mean"));
 }

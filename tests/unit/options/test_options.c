@@ -271,6 +271,8 @@ static void unknown_options(void **state)
     bad("--num-workers 1", "unknown option '--num-workers', did you mean '--workers'?");
     bad("--n_workers 1", "unknown option '--n_workers', did you mean '--workers'?");
     bad("--lr-count 1", "unknown option '--lr-count', did you mean '--lr'?");
+    bad("--no-amb", "unknown option '--no-amb', did you mean '--no-amp'?");
+    bad("--no-arh", "unknown option '--no-arh'"); /* near --no-amp by its "no-" only */
     bad("--jit 1", "unknown option '--jit'");               /* two letters of three are not --out */
     bad("--work-count 1", "unknown option '--work-count'"); /* not a plural of "work" */
 }
