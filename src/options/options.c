@@ -176,11 +176,14 @@ static bool is_first_part(const char *word, const char *name, size_t n_common)
     return word[n] && n > 2 && n_common >= n && strlen(name) <= n + PLURAL;
 }
 
-/* --num-epochs for --epochs: the last parts of the word; nearer than --run-epochs */
+/* --num-epochs or --num-epoch for --epochs: the last parts of the word; nearer than --run-epochs */
 static bool is_last_part(const char *word, const char *name, int *distance)
 {
     enum { ALIKE = 2 };
-    const size_t n = strlen(word), m = strlen(name);
+    const size_t n = strlen(word);
+    size_t m = strlen(name);
+    if (m > 3 && name[m - 1] == 's' && n > 0 && word[n - 1] != 's')
+        m--;
     if (m <= 2 || n <= m || !strchr("-_", word[n - m - 1]) ||
         !td_name_equal(word + n - m, m, name, m))
         return false;
@@ -212,6 +215,18 @@ static bool is_more_similar(const similarity *a, const similarity *b)
     return a->n_common != b->n_common ? a->n_common > b->n_common : a->distance < b->distance;
 }
 
+/* The options whose last parts the word is: --smoothing for --label-smoothing */
+static void find_ending(const td_field_group *groups, const char *word, candidates *c)
+{
+    walk w = { .group = groups };
+    const size_t n = strlen(word);
+    size_t m;
+    for (const char *s; (s = next_spelling(&w, &m));)
+        if (n > 2 && m > n && td_field_has_member(w.field) && strchr("-_", s[m - n - 1]) &&
+            td_name_equal(s + m - n, n, word, n))
+            add_candidate(c, &w, s, m, false);
+}
+
 td_status td_option_unknown(const td_field_group *groups, const char *word, bool dashes)
 {
     walk w = { .group = groups };
@@ -229,8 +244,12 @@ td_status td_option_unknown(const td_field_group *groups, const char *word, bool
                 snprintf(best_word, sizeof best_word, "%s", dashes ? full : full + 2);
             }
         }
-    return td_error(TD_EUSAGE, "unknown option '%s'%s%s%s", word,
-                    *best_word ? ", did you mean '" : "", best_word, *best_word ? "'?" : "");
+    candidates c = { .n = 0 };
+    if (!*best_word)
+        find_ending(groups, bare, &c);
+    const char *shown = c.n == 1 ? c.words[0] + (dashes ? 0 : 2) : best_word;
+    return td_error(TD_EUSAGE, "unknown option '%s'%s%s%s", word, *shown ? ", did you mean '" : "",
+                    shown, *shown ? "'?" : "");
 }
 
 /* --- command lines --------------------------------------------------------------------------- */

@@ -270,9 +270,12 @@ static void unknown_options(void **state)
     bad("--worker-count 1", "unknown option '--worker-count', did you mean '--workers'?");
     bad("--num-workers 1", "unknown option '--num-workers', did you mean '--workers'?");
     bad("--n_workers 1", "unknown option '--n_workers', did you mean '--workers'?");
+    bad("--num-worker 1", "unknown option '--num-worker', did you mean '--workers'?");
+    bad("--schedule 1", "unknown option '--schedule', did you mean '--lr-schedule'?");
+    bad("--size 1", "unknown option '--size', did you mean '--batch-size'?");
     bad("--lr-count 1", "unknown option '--lr-count', did you mean '--lr'?");
     bad("--no-amb", "unknown option '--no-amb', did you mean '--no-amp'?");
-    bad("--no-arh", "unknown option '--no-arh'"); /* near --no-amp by its "no-" only */
+    bad("--no-arh", "unknown option '--no-arh'");           /* near --no-amp by its "no-" only */
     bad("--jit 1", "unknown option '--jit'");               /* two letters of three are not --out */
     bad("--work-count 1", "unknown option '--work-count'"); /* not a plural of "work" */
 }
