@@ -188,6 +188,22 @@ static td_status open_sets(const td_call *call, sets *s)
     return s->train || s->val ? TD_OK : td_dataset_open(&source, &s->one);
 }
 
+/* Check that both splits have the same classes, as training requires; boxes are not checked. */
+static td_status check_classes(const sets *s)
+{
+    if (!s->train || !s->val || td_dataset_has_boxes(s->train) || td_dataset_has_boxes(s->val))
+        return TD_OK;
+    const int n = td_dataset_classes(s->train);
+    td_arena arena;
+    td_arena_init(&arena);
+    const char **names = td_arena_alloc(&arena, (size_t)n + 1, sizeof *names);
+    for (int i = 0; names && i < n; i++)
+        names[i] = td_dataset_class_name(s->train, i);
+    td_status st = names ? td_dataset_use_classes(s->val, n, names, false) : TD_ENOMEM;
+    td_arena_release(&arena);
+    return st == TD_OK ? st : td_error_context(st, "train and val have different classes");
+}
+
 /* Check all of them, also after a failure, and return the first failure. */
 static td_status check_sets(const td_call *call, const sets *s)
 {
@@ -199,7 +215,7 @@ static td_status check_sets(const td_call *call, const sets *s)
             td_status one = check_one(call, all[i], &n_done);
             st = st == TD_OK ? one : st;
         }
-    return st;
+    return st == TD_OK ? check_classes(s) : st;
 }
 
 /* Print the splits that exist, and what the missing ones are required for. */
@@ -330,8 +346,8 @@ const td_verb td_verb_dataset = {
         "For data with boxes it also lists the annotations that are skipped, with the reason.\n"
         "The last line names the splits that were found: a data set without val requires\n"
         "train --training-only, and one without train is for evaluation; neither is an error.\n"
-        "The exit code is 1 if FOLDER cannot be used for either, or if more images than\n"
-        "--max-bad are unreadable in a split.\n\n"
+        "The exit code is 1 if FOLDER cannot be used for either, if train and val have\n"
+        "different classes, or if more images than --max-bad are unreadable in a split.\n\n"
         "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
         "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
         "used in place of FOLDER, here and in train, evaluate and benchmark.",

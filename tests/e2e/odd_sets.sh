@@ -115,6 +115,21 @@ expect 0 dataset check kinds/val
 prints '^splits +no train, no val.*evaluation'
 expect 0 dataset check kinds/val --json
 prints '"missing_splits": \["train", "val"\]\}$'
+cp -r kinds/val kept
+mv "kinds/val/$class" kinds/val/zebra
+expect 1 dataset check kinds
+error_names "'kinds/val'" "'zebra'"
+prints '^splits +train, val$'
+expect 1 dataset check kinds --json
+prints '"missing_splits": \[\]\}$'
+rm -r kinds/val/zebra
+cp -r kept/"$class" kinds/val
+cp -r kept/"$class" kinds/val/zebra
+expect 1 dataset check kinds
+error_names "'kinds/val'" "'zebra'"
+rm -r kinds/val kept/zebra 2>/dev/null
+cp -r kept kinds/val
+expect 0 dataset check kinds
 mv kinds/val gone
 expect 0 dataset check kinds
 prints '^splits +train; no val.*--training-only'
