@@ -247,6 +247,8 @@ static td_status read_step(const td_json *state, td_step_state *s)
     TD_TRY(td_json_int(j, "in_epoch", &s->in_epoch));
     TD_TRY(read_real(j, "loss_sum", &s->loss_sum));
     TD_TRY(td_json_number(j, "ema_before", &s->ema_before));
+    if (s->ema_before == -1) /* older files, of runs without averages */
+        s->ema_before = 1;
     if (s->n_batches < 1 || s->done < 0 || s->done >= s->n_batches || s->in_epoch < 0 ||
         s->in_epoch > s->done || !(s->ema_before >= 0 && s->ema_before <= 1))
         return td_error(TD_EFORMAT, "its position inside an optimizer step is out of range");

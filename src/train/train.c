@@ -25,6 +25,7 @@
 #include "train/train_ranks.h"
 #include "train/train_rate.h"
 #include "train/train_report.h"
+#include "train/train_restart.h"
 #include "train/train_save.h"
 #include "train/workspace.h"
 
@@ -149,7 +150,8 @@ static void count_step(job *j, const batch_step *b)
 {
     td_step_state *st = &j->s.step;
     const bool is_sure = j->s.scaler.kind == TD_SCALER_NONE;
-    st->ema_before *= ema_factor(j);
+    if (j->o.optimizer.ema >= 0)
+        st->ema_before *= ema_factor(j);
     j->s.iteration++;
     j->run.batches++;
     j->run.epoch_batches++;
@@ -576,6 +578,7 @@ static td_status finish(job *j)
     TD_TRY(td_train_report_run(j));
     TD_TRY(show_profile(j));
     TD_TRY(check_skips(j));
+    td_train_restart_note_stop(j);
     return check_required(j);
 }
 

@@ -57,6 +57,18 @@ expect 0 train set $whole --workspace term --resume term/checkpoint.safetensors 
 same straight.safetensors term.safetensors
 [ "$(sed -n '/^top1/p;/^val loss/p;/^train loss/p' out)" = "$counts" ] || complain "other results than '$counts'"
 
+# inside an optimizer step of 12 batches, after an odd and after an even number of them
+accumulated="$whole --optimizer-batch-size 96"
+expect 0 train set $accumulated --no-checkpoints --final-weights straight12.safetensors
+for i in 4 5; do
+    holds accumulated "epoch 1, iteration $i/12" train set $accumulated --workspace accumulated --overwrite
+    kill -TERM $pid
+    ends accumulated 3
+    expect 0 train set $accumulated --workspace accumulated --resume accumulated/checkpoint.safetensors \
+        --final-weights accumulated.safetensors
+    same straight12.safetensors accumulated.safetensors
+done
+
 # stopped by a number of steps, at an epoch's end, and inside
 for stop in '--run-epochs 1' '--run-iters 12' '--run-iters 13' '--run-iters 1'; do
     rm -rf part

@@ -102,6 +102,10 @@ static void what_is_not_there_has_a_default(void **state)
     want.last_train_loss = NAN;
     want.last_val_loss = INFINITY;
     want.ranks = 1;
+    want.step = (td_step_state){ .done = 1, .n_batches = 2, .ema_before = -1 };
+    expect_ok(td_checkpoint_set_state(t, &want)); /* as older versions wrote it without averages */
+    expect_ok(td_checkpoint_state(t, "x", &is));
+    assert_true(is.step.done == 1 && is.step.ema_before == 1);
     want.step = (td_step_state){ .n_batches = 1 };
     expect_ok(td_checkpoint_set_state(t, &want));
     const char *text = td_tensors_meta(t, "tandem.state");
