@@ -498,10 +498,21 @@ static int shell_code(mpi_kind kind, int code)
     return code;
 }
 
+/* the exit code of a run that a signal has stopped is rank 0's: mpirun's own differs at times */
+static void judge_stop(td_attempt *out)
+{
+    if (!td_restart_has(TD_RESTART_STOP))
+        return;
+    out->code = TD_EXIT_STOPPED;
+    *out->cause = '\0';
+}
+
 static void judge(launch *l, const td_children *c, td_attempt *out)
 {
-    const int code = shell_code(l->mpi.kind, out->code);
+    const int code = c->is_forced ? TD_EXIT_LOST : shell_code(l->mpi.kind, out->code);
     const bool is_own = code == 0 || code == 2 || td_child_is_quiet(code); /* of the run */
+    if (td_signal_caught())
+        judge_stop(out);
     if (is_own || td_signal_caught())
         return;
     out->is_lost = code >= 128 || code == TD_EXIT_LOST;
@@ -516,6 +527,11 @@ static void judge(launch *l, const td_children *c, td_attempt *out)
                  "mpirun exited with code %d, and all %d machines can be reached; no restart", code,
                  l->hosts.n);
     drop_hosts(l, out);
+}
+
+static bool has_loss(void)
+{
+    return td_restart_has(TD_RESTART_LOSS);
 }
 
 /* a td_attempt_run */
@@ -533,6 +549,9 @@ static td_status run_once(void *ctx, int ranks, td_attempt *out)
     }
     TD_TRY(td_children_make(1, &c));
     snprintf(c.at[0].name, sizeof c.at[0].name, "mpirun");
+    /* every mpirun passes this one on, and waits: Open MPI's kills ranks 1 s after another one */
+    c.stop_signal = SIGUSR1;
+    c.is_over = has_loss; /* Open MPI's waits for machines that it cannot reach */
     TD_OUT(td_child_fork(&c, 0, false, &is_child));
     if (is_child)
         be_mpirun(l, ranks);

@@ -127,6 +127,13 @@ static td_status prepare(restarts *r, int number, int ranks, const td_attempt *a
     return td_restart_export(r->has_position ? &r->at : NULL, r->plan->ranks);
 }
 
+static td_status number_start(int number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    return setenv(TD_ENV_RESTART_NUMBER, text, 1) == 0 ? TD_OK : TD_ENOMEM;
+}
+
 static td_status check_plan(const td_restart_plan *p)
 {
     if (p->min_ranks && !p->restarts)
@@ -155,6 +162,7 @@ td_status td_restarts_run(const td_restart_plan *plan, td_attempt_run *run, void
         const int ranks = next;
         td_attempt a = { .n_left = ranks };
         next = 0;
+        TD_OUT(number_start(number));
         TD_OUT(run(ctx, ranks, &a));
         *code = a.code;
         if (a.is_lost && !td_signal_caught())

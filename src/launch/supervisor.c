@@ -21,10 +21,13 @@
 #define MS INT64_C(1000000)
 enum {
     TURN_MS = 50,
-    SEIZE_MS = 1000, /* after a failure: send SIGKILL to stopped processes */
-    TERM_MS = 2000,  /* send SIGTERM to the others */
-    KILL_MS = 3000,  /* then SIGKILL */
-    STOP_MS = 30000  /* after a rank stopped because of a signal: the others may still be saving */
+    SEIZE_MS = 1000,     /* after a failure: send SIGKILL to stopped processes */
+    TERM_MS = 2000,      /* send SIGTERM to the others */
+    KILL_MS = 3000,      /* then SIGKILL */
+    ASK_MS = 500,        /* between calls of is_over */
+    OVER_TERM_MS = 4000, /* after is_over was true: SIGTERM, then SIGKILL */
+    OVER_KILL_MS = 7000,
+    STOP_MS = 30000 /* after a rank stopped because of a signal: the others may still be saving */
 };
 
 td_status td_children_make(int n, td_children *out)
@@ -259,12 +262,29 @@ static void end_others(td_children *l, int *sent)
     }
 }
 
+/* ends children that should have ended by themselves */
+static void end_overdue(td_children *l)
+{
+    const int64_t now = td_now_ns();
+    if (!l->over_ns && now - l->asked_ns >= ASK_MS * MS) {
+        l->asked_ns = now;
+        l->over_ns = l->is_over() ? now : 0;
+    }
+    const int64_t since = l->over_ns ? (now - l->over_ns) / MS : 0;
+    if (since < OVER_TERM_MS)
+        return;
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].pid > 0 && (!l->is_forced || since >= OVER_KILL_MS))
+            kill(-l->at[i].pid, since >= OVER_KILL_MS ? SIGKILL : SIGTERM);
+    l->is_forced = true;
+}
+
 /* forwards SIGINT and SIGTERM, once */
 static void forward_signal(td_children *l)
 {
     const int sig = td_signal_caught();
     if (sig && !l->was_told) {
-        td_children_signal(l, sig);
+        td_children_signal(l, l->stop_signal ? l->stop_signal : sig);
         l->was_told = true;
     }
 }
@@ -281,6 +301,8 @@ td_status td_children_watch(td_children *l)
         reap(l);
         if (l->first_failed)
             end_others(l, &sent);
+        if (l->is_over && l->n_living > 0)
+            end_overdue(l);
     }
     hear_all(l, polls);
     td_free(polls);

@@ -38,8 +38,12 @@ typedef struct {
     td_child *at;                 /* [n] */
     const td_child *first_failed; /* the current candidate for the cause; NULL: none failed */
     int64_t failed_ns;
-    td_child *blamed; /* blamed by other ranks; NULL: none, or on another machine */
-    bool was_told;    /* a signal was forwarded */
+    td_child *blamed;      /* blamed by other ranks; NULL: none, or on another machine */
+    int stop_signal;       /* forwarded in place of the signal that was caught; 0: the same one */
+    bool was_told;         /* a signal was forwarded */
+    bool (*is_over)(void); /* asked now and then: should all have ended?  NULL: never */
+    int64_t asked_ns, over_ns; /* when it was asked, and first was true; 0: not yet */
+    bool is_forced;            /* children were ended because they did not after is_over */
 } td_children;
 
 /** Allocate `n` children, not started; release with td_children_release. */
@@ -60,7 +64,8 @@ void td_children_signal(const td_children *c, int sig);
 
 /**
  * Wait until all have ended.  Forwards signals; after a failure ends the others with a short delay,
- * in which they may report their own errors.
+ * in which they may report their own errors.  Children that do not end although is_over are killed
+ * with their process groups.
  */
 TD_CHECKED td_status td_children_watch(td_children *c);
 

@@ -89,3 +89,9 @@ void td_train_restart_record(const td_train_job *j, bool is_saved)
         td_error_clear();
     }
 }
+
+void td_train_restart_note_stop(const td_train_job *j)
+{
+    if (j->out->was_stopped && j->ranks.rank == 0)
+        td_restart_report(TD_RESTART_STOP);
+}

@@ -24,4 +24,7 @@ void td_train_restart_shorten(td_train_job *j);
  */
 void td_train_restart_record(const td_train_job *j, bool is_saved);
 
+/** After a signal, on rank 0, when all is saved: tell the launcher, whose mpirun may not. */
+void td_train_restart_note_stop(const td_train_job *j);
+
 #endif

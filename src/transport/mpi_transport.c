@@ -56,6 +56,13 @@ static const td_mpi_plugin *opened;
 
 static atomic_bool has_lost; /* a rank, or the connection to it */
 
+/* mpirun may hang when a machine is gone: its launcher has to know */
+static void note_loss(void)
+{
+    if (!atomic_exchange(&has_lost, true))
+        td_restart_report(TD_RESTART_LOSS);
+}
+
 /* --- ending all ranks ------------------------------------------------------------------------- */
 
 /* a launcher that may start the ranks again must know why they end: it has only this code */
@@ -80,7 +87,7 @@ static void abort_at_exit(int code, void *ctx)
 /* by the watchdog: the thread that calls MPI does not come back */
 static _Noreturn void end_now(const ranks *m)
 {
-    atomic_store(&has_lost, true);
+    note_loss();
     if (m->world.is_concurrent)
         m->mpi->abort(abort_code(1));
     (void)raise(SIGKILL); /* mpirun ends the others */
@@ -110,7 +117,7 @@ static void watch(void *ctx)
 
 static void fail(ranks *m, int rank, const char *what)
 {
-    atomic_store(&has_lost, true);
+    note_loss();
     td_transport_fail(&m->base, m->base.names[rank], what);
 }
 

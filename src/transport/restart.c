@@ -2,6 +2,7 @@
  * restart.c -- the record of a run that can be started again, and the environment of its restart
  *
  *     record   "BATCH IMAGES STEPS FIRST_STEPS FIRST_EPOCHS IS_FRESH" NUL FOLDER NUL CHECKPOINT NUL
+ *     ...      at RECORD_MAX + 2 N + E: 1 if start N has reported event E
  *
  * It is written by one pwrite over the record before it, so that a process that is killed meanwhile
  * leaves one or the other; what a longer record has left behind the last NUL is not read.
@@ -22,7 +23,7 @@
 #define ENV_FOLDER     "TANDEM_RESTART_FOLDER"
 #define ENV_CHECKPOINT "TANDEM_RESTART_CHECKPOINT"
 
-enum { NUMBERS = 6, RECORD_MAX = 2 * PATH_MAX + 200 };
+enum { NUMBERS = 6, RECORD_MAX = 2 * PATH_MAX + 200, STARTS_MAX = 1 << 20 };
 
 /* reads n numbers with a blank between each two */
 static bool read_numbers(const char *text, int n, int64_t *out)
@@ -98,6 +99,42 @@ td_status td_restart_write(const td_restart_record *r)
     return st;
 }
 
+/* --- events ---------------------------------------------------------------------------------- */
+
+/* the record, open, and the place of this start's mark for an event; -1: there is none */
+static int open_mark(td_restart_event event, int flags, off_t *at)
+{
+    const char *path = text_of(TD_ENV_RESTART_RECORD), *number = text_of(TD_ENV_RESTART_NUMBER);
+    int64_t n;
+    if (!path || !number || !td_text_to_int(number, &n) || n < 1 || n > STARTS_MAX)
+        return -1;
+    *at = RECORD_MAX + TD_RESTART_EVENTS * (off_t)n + (off_t)event;
+    return open(path, flags | O_CLOEXEC);
+}
+
+void td_restart_report(td_restart_event event)
+{
+    const char one = 1;
+    off_t at;
+    const int fd = open_mark(event, O_WRONLY, &at);
+    if (fd < 0)
+        return;
+    (void)!pwrite(fd, &one, 1, at);
+    close(fd);
+}
+
+bool td_restart_has(td_restart_event event)
+{
+    char mark = 0;
+    off_t at;
+    const int fd = open_mark(event, O_RDONLY, &at);
+    if (fd < 0)
+        return false;
+    const bool has = pread(fd, &mark, 1, at) == 1 && mark == 1;
+    close(fd);
+    return has;
+}
+
 /* --- in the launcher -------------------------------------------------------------------------- */
 
 /* copies the text of the n bytes at `at` and returns its size with NUL; 0: it has no end */
@@ -142,8 +179,8 @@ td_status td_restart_read(const char *path, td_restart_record *out, bool *has)
     if (n < 0)
         TD_OUT(
             td_error_errno(TD_EIO, "cannot read '%s', where the run records its position", path));
-    *has = n > 0;
-    if (n > 0 && !parse(text, (size_t)n, out))
+    *has = n > 0 && *text; /* a mark alone leaves zeros before it */
+    if (*has && !parse(text, (size_t)n, out))
         st = td_error(TD_EFORMAT, "'%s' is not the record of a run", path);
 out:
     if (fd >= 0)
@@ -166,6 +203,7 @@ td_status td_restart_export(const td_restart_record *r, int ranks)
 void td_restart_clear(void)
 {
     unsetenv(TD_ENV_RESTART_RECORD);
+    unsetenv(TD_ENV_RESTART_NUMBER);
     unsetenv(ENV_START);
     unsetenv(ENV_FOLDER);
     unsetenv(ENV_CHECKPOINT);

@@ -2,6 +2,7 @@
  * transport/restart.h -- what `tandem launch --restarts` and the run it starts again exchange
  *
  *     run        td_restart_write      rank 0, at the beginning and after each checkpoint
+ *     run        td_restart_report     any rank, when another one was lost; rank 0, when it stops
  *     launcher   td_restart_read       after a rank was lost: the last position of the run
  *                td_restart_export     into the environment of the next start
  *     run        td_restart_here       the position at which it begins
@@ -21,11 +22,17 @@
 /** The file that rank 0 writes; set by the launcher if it may start the ranks again. */
 #define TD_ENV_RESTART_RECORD "TANDEM_RESTART_RECORD"
 
+/** The number of the start, 1, 2, ...; set by the launcher with TANDEM_RESTART_RECORD. */
+#define TD_ENV_RESTART_NUMBER "TANDEM_RESTART_NUMBER"
+
 /**
  * Exit code, under mpirun, of a rank that ends because another was lost, if the launcher may start
  * the ranks again; it distinguishes a lost rank from an error of the run.
  */
 #define TD_EXIT_LOST 75
+
+/** Exit code of a run that a signal has stopped, after saving. */
+#define TD_EXIT_STOPPED 3
 
 /** Written by rank 0. */
 typedef struct {
@@ -54,6 +61,19 @@ bool td_restart_is_possible(void);
 
 /** Write the record if a launcher has named one.  TD_EIO. */
 TD_CHECKED td_status td_restart_write(const td_restart_record *r);
+
+/** What mpirun may not report: Open MPI's may hang after a loss, MPICH's exits with 0 at times. */
+typedef enum {
+    TD_RESTART_LOSS, /* a rank was lost */
+    TD_RESTART_STOP, /* a signal has stopped the run, after saving: exit code 3 */
+    TD_RESTART_EVENTS
+} td_restart_event;
+
+/** Note an event of this start in the record.  Without a launcher that may restart: nothing. */
+void td_restart_report(td_restart_event event);
+
+/** In the launcher: was the event reported by the start that its environment names? */
+bool td_restart_has(td_restart_event event);
 
 /** Read the record `path`; *has is false if it is empty.  TD_EIO; TD_EFORMAT. */
 TD_CHECKED td_status td_restart_read(const char *path, td_restart_record *out, bool *has);

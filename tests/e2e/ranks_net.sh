@@ -1,8 +1,8 @@
-# ctest: timeout 300
+# ctest: timeout 600
 # ctest: processors 2
 # ranks_net.sh -- ranks on two machines, here network namespaces with host names of their own and a link between them:
 # the bytes of one rank, through `launch --hosts`; when the link is cut, all ranks end and one names a rank of the other
-# machine; skipped where namespaces or MPI cannot be had
+# machine; with --restarts, the run continues without a machine that is lost; skipped where namespaces or MPI cannot be had
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -32,9 +32,11 @@ cat >agent <<'END'
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1
 shift
+[ ! -e "$GONE" ] || [ "$(cat "$GONE")" != "$host" ] || exit 255
 exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
 END
 chmod +x agent
+export GONE="$PWD/gone" # a file with the name of the machine that cannot be reached
 export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$PWD/agent" OMPI_MCA_btl=tcp,self
 export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
 export PRTE_MCA_plm_ssh_agent="$PWD/agent"
@@ -54,6 +56,26 @@ all="$fixed --epochs 2 --final-state"
 expect 0 train set $all -b 4 --optimizer-batch-size 16 --final-weights one.safetensors
 expect 0 train set $all -b 8 --optimizer-batch-size 16 --final-weights two.safetensors
 
+# after a loss: 16 images a step, on however many ranks
+long="--model plain.td --threads 1 --workers 1 --seed 7 --lr 0.01 -p 1 -b 8 --epochs 100000 --lr-schedule cosine --final-state"
+
+# loses NAME: the run of two machines loses the second one, continues on the first, and is stopped there
+loses() {
+    waits "$1" 'epoch 2, '
+    echo $b >gone
+    # MPICH's library finds that the two machines are one, and sends nothing over the link
+    if [ $mpi = openmpi ]; then ip -n $a link set net0 down; else kill -KILL $(ip netns pids $b); fi
+    waits "$1" 'restart 1 of 1' && waits "$1" 'train: resumed'
+    mpirun=$(sed -n 's/^launch: mpirun is process //p' "$1.err" | tail -n 1)
+    kill -TERM "$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$mpirun/status")"
+    ends "$1" 3
+    log_names 'restart 1 of 1' "'$b'" '1 rank' "'lost/checkpoint.safetensors'"
+    steps=$(sed -n 's/^tandem: stopped: .*[^0-9]\([0-9]*\)$/\1/p' err)
+    kill -KILL $(ip netns pids $a) $(ip netns pids $b) 2>/dev/null
+    rm gone
+    ip -n $a link set net0 up
+}
+
 for mpi in $mpis; do
     # --- the same bytes: two ranks on each machine, then one ---------------------------------------------
     last="mpirun.$mpi, two machines of two ranks"
@@ -67,8 +89,20 @@ for mpi in $mpis; do
     log_names train: '2 ranks' '1 of them'
     same two.safetensors net.safetensors
 
+    # --- a machine is lost, with --restarts; then a signal to the launcher ---------------------------------------
+    last="mpirun.$mpi, a machine is lost"
+    : >lost.err
+    on_a "$TANDEM" launch --log debug --mpirun mpirun.$mpi --hosts $a,$b --restarts 1 --min-ranks 1 train --log debug set \
+        $long --workspace lost --overwrite >out 2>lost.err </dev/null &
+    pid=$!
+    loses lost
+    expect 0 train set $long --workspace lost --resume lost/checkpoint.safetensors --optimizer-batch-size 16 --run-iters 5 \
+        --final-weights net.safetensors
+    expect 0 train set $long --optimizer-batch-size 16 --no-checkpoints --run-iters $((${steps:-0} + 5)) \
+        --final-weights straight.safetensors
+    same straight.safetensors net.safetensors
+
     # --- the link is cut ------------------------------------------------------------------------------
-    # MPICH's library finds that the two machines are one, and sends nothing over the link
     [ $mpi = openmpi ] || continue
     last="mpirun.$mpi, the link is cut"
     : >cut.err

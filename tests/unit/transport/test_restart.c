@@ -91,7 +91,6 @@ static void a_damaged_record_is_refused(void **state)
         ROW("8 16 9999999999999999999999999999999999999999 0 0 1\0a\0b\0"),
         ROW("8 16 9000000000000000000 0 0 1\0a\0b\0"),
 #undef ROW
-        { zeros, sizeof zeros },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fill(path, rows[i].bytes, rows[i].n);
@@ -136,12 +135,49 @@ static void the_environment_carries_the_position(void **state)
     td_restart_clear();
 }
 
+static void an_event_belongs_to_one_start(void **state)
+{
+    (void)state;
+    static const td_restart_record r = { .batch = 8, .images = 16, .folder = "f" };
+    const char *path = in_scratch("lossy");
+    bool has;
+    td_restart_clear();
+    td_restart_report(TD_RESTART_LOSS); /* no launcher: does nothing */
+    assert_false(td_restart_has(TD_RESTART_LOSS));
+    fill(path, "", 0);
+    assert_int_equal(setenv(TD_ENV_RESTART_RECORD, path, 1), 0);
+    assert_int_equal(setenv(TD_ENV_RESTART_NUMBER, "1", 1), 0);
+    assert_false(td_restart_has(TD_RESTART_LOSS));
+    td_restart_report(TD_RESTART_LOSS);
+    assert_true(td_restart_has(TD_RESTART_LOSS));
+    assert_false(td_restart_has(TD_RESTART_STOP));
+    td_restart_report(TD_RESTART_STOP);
+    assert_true(td_restart_has(TD_RESTART_STOP));
+    expect_ok(td_restart_read(path, &read_back, &has)); /* before anything was recorded */
+    assert_false(has);
+    expect_ok(td_restart_write(&r));
+    assert_true(td_restart_has(TD_RESTART_LOSS));
+    assert_int_equal(setenv(TD_ENV_RESTART_NUMBER, "2", 1), 0);
+    assert_false(td_restart_has(TD_RESTART_LOSS));
+    assert_false(td_restart_has(TD_RESTART_STOP));
+    td_restart_report(TD_RESTART_LOSS);
+    expect_ok(td_restart_read(path, &read_back, &has));
+    assert_true(has);
+    assert_string_equal(read_back.folder, "f");
+    assert_int_equal(setenv(TD_ENV_RESTART_NUMBER, "-1", 1), 0);
+    td_restart_report(TD_RESTART_LOSS);
+    assert_false(td_restart_has(TD_RESTART_LOSS));
+    td_restart_clear();
+    assert_null(getenv(TD_ENV_RESTART_NUMBER));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_read_back),
         cmocka_unit_test(a_damaged_record_is_refused),
         cmocka_unit_test(the_environment_carries_the_position),
+        cmocka_unit_test(an_event_belongs_to_one_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
