@@ -31,9 +31,12 @@ td_status td_device_open(const char *name, td_device **out)
     bool is_cpu = !name || strcmp(name, "cpu") == 0;
     if (!is_cpu && strcmp(name, "ref") != 0)
         return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu or ref", name);
+    const td_device_memory *memory;
+    TD_TRY(td_device_memory_choose(&memory));
     td_device *dev = TD_NEW(td_device);
     if (!dev)
         return TD_ENOMEM;
+    dev->memory = memory;
     dev->name = is_cpu ? "cpu" : "ref";
     dev->emulates = is_cpu;
     const td_backend *b;

@@ -7,12 +7,14 @@
 #include "comm/comm.h"
 #include "runtime/autotune.h"
 #include "runtime/backends.h"
+#include "runtime/device_memory.h"
 #include "tandem/program.h"
 
 struct td_device {
     const char *name;
     const td_backend *backends[TD_BACKENDS_MAX]; /* best first */
     int n_backends;
+    const td_device_memory *memory;
     bool emulates; /* half types by float32 kernels (emulate_half.h), before `ref` */
     td_target target;
     td_tuner *tuner; /* NULL: no measurements are used */

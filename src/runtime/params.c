@@ -21,7 +21,10 @@ td_status td_program_bind(td_program *p, const char *input, const void *data)
         return td_error(TD_ENOTFOUND, "the program has no input '%s'", input);
     if (!data)
         return td_error(TD_EARG, "input '%s': no data", input);
-    memcpy(&p->address[v->id], &data, sizeof data);
+    if (p->memory->is_host)
+        memcpy(&p->address[v->id], &data, sizeof data);
+    else
+        p->bound[v->id] = data;
     return TD_OK;
 }
 
@@ -30,7 +33,11 @@ const void *td_program_output(const td_program *p, const char *name, td_type *ty
     const td_value *v = td_graph_output_value(p->graph, name);
     if (v && type)
         *type = v->type;
-    return v ? p->address[v->id] : NULL;
+    if (!v || p->memory->is_host)
+        return v ? p->address[v->id] : NULL;
+    const size_t n = (size_t)td_type_bytes(&v->type);
+    const td_status st = p->memory->copy_out(p->copied[v->id], p->address[v->id], n);
+    return st == TD_OK ? p->copied[v->id] : NULL;
 }
 
 int td_program_param_count(const td_program *p)
@@ -136,19 +143,38 @@ static td_status copy_param(const td_value *v, char *inside, char *plain, bool t
     return TD_OK;
 }
 
+/* copy_param, through host memory if the parameter is elsewhere */
+static td_status move_param(td_program *p, const td_value *v, char *plain, bool to_plain)
+{
+    const size_t n = (size_t)td_type_bytes(&v->type);
+    void *inside = p->address[v->id];
+    if (p->memory->is_host)
+        return copy_param(v, inside, plain, to_plain);
+    char *staged = td_alloc(n, 1);
+    if (!staged)
+        return TD_ENOMEM;
+    td_status st = to_plain ? p->memory->copy_out(staged, inside, n) : TD_OK;
+    if (st == TD_OK)
+        st = copy_param(v, staged, plain, to_plain);
+    if (st == TD_OK && !to_plain)
+        st = p->memory->copy_in(inside, staged, n);
+    td_free(staged);
+    return st;
+}
+
 /* copy between a parameter and the caller's plain float32 (float64) data */
 static td_status exchange(td_program *p, const td_value *v, char *outside, bool to_outside)
 {
     const td_dtype d = v->type.dtype;
     const int64_t n = td_type_count(&v->type);
     if (!td_dtype_is_half(d))
-        return copy_param(v, p->address[v->id], outside, to_outside);
+        return move_param(p, v, outside, to_outside);
     uint16_t *half = td_alloc((size_t)n, sizeof *half);
     if (!half)
         return TD_ENOMEM;
     if (!to_outside)
         td_emulate_half_convert(TD_DT_F32, outside, d, half, n);
-    td_status st = copy_param(v, p->address[v->id], (char *)half, to_outside);
+    td_status st = move_param(p, v, (char *)half, to_outside);
     if (st == TD_OK && to_outside)
         td_emulate_half_convert(d, half, TD_DT_F32, outside, n);
     td_free(half);
@@ -232,8 +258,7 @@ static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
         return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
                         td_dtype_name(v->type.dtype));
     if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS) {
-        memset(p->address[v->id], 0, (size_t)td_type_bytes(&v->type));
-        return TD_OK;
+        return p->memory->clear(p->address[v->id], (size_t)td_type_bytes(&v->type));
     }
     const td_type outside = outside_type(&v->type);
     char *plain = td_alloc((size_t)n, td_dtype_bytes(outside.dtype));

@@ -35,14 +35,25 @@ static td_status failed(const td_program *p, int i, td_status st)
                             p->calls[i].prepared.kernel->name);
 }
 
+/* checks that an input is bound; it is copied to a device with memory of its own */
+static td_status take_input(td_program *p, const td_value *v)
+{
+    const void *data = p->memory->is_host ? p->address[v->id] : p->bound[v->id];
+    if (!data)
+        return td_error(TD_EARG, "input '%s' was never bound", v->name);
+    return p->memory->is_host
+               ? TD_OK
+               : p->memory->copy_in(p->address[v->id], data, (size_t)td_type_bytes(&v->type));
+}
+
 /* updates the pointers of reshaped inputs, since inputs may have been bound to other memory */
 static td_status follow_inputs(td_program *p)
 {
     const td_graph *g = p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        if (n->op->is_leaf && td_value_is_input(n->out[0]) && !p->address[n->out[0]->id])
-            return td_error(TD_EARG, "input '%s' was never bound", n->out[0]->name);
+        if (n->op->is_leaf && td_value_is_input(n->out[0]))
+            TD_TRY(take_input(p, n->out[0]));
         if (n->op->is_alias && p->plan.slots[n->out[0]->id].buffer < 0)
             p->address[n->out[0]->id] = p->address[n->in[0]->id];
     }
@@ -57,7 +68,7 @@ static td_status fill_copies(td_program *p)
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.scratch_bytes > room)
             room = p->copies[i].prepared.scratch_bytes;
-    void *scratch = p->n_copies ? td_alloc(room, 1) : NULL;
+    void *scratch = p->n_copies ? p->memory->alloc(room) : NULL;
     if (p->n_copies && !scratch)
         return TD_ENOMEM;
     for (int i = 0; st == TD_OK && i < p->n_copies; i++) {
@@ -67,7 +78,8 @@ static td_status fill_copies(td_program *p)
         if (st != TD_OK)
             st = td_error_context(st, "%s (%s)", c->in[0]->name, c->prepared.kernel->name);
     }
-    td_free(scratch);
+    if (scratch)
+        p->memory->free(scratch, room);
     return st;
 }
 
@@ -83,25 +95,58 @@ static td_status run_setup(td_program *p)
     return TD_OK;
 }
 
-static void show_results(const td_program *p, const td_node *n)
+/* lends a result to the observer; a copy of it, if the device has memory of its own */
+static td_status show_result(const td_program *p, const td_node *n, const td_value *v)
 {
-    for (int i = 0; i < n->n_out; i++) {
-        const td_value *v = n->out[i];
+    const size_t bytes = (size_t)td_type_bytes(&v->type);
+    void *copy = p->memory->is_host ? NULL : td_alloc(bytes, 1);
+    td_status st = TD_OK;
+    if (!p->memory->is_host)
+        st = copy ? p->memory->copy_out(copy, p->address[v->id], bytes) : TD_ENOMEM;
+    if (st == TD_OK) {
         td_observation o = { .name = v->name,
                              .label = td_node_label(n),
                              .op = n->op->name,
                              .type = v->type,
-                             .data = p->address[v->id],
-                             .bytes = td_type_bytes(&v->type) };
+                             .data = copy ? copy : p->address[v->id],
+                             .bytes = (int64_t)bytes };
+        p->memory->end_kernels(); /* an observer is not one */
         p->observe(p->observe_ctx, &o);
+        p->memory->begin_kernels();
     }
+    td_free(copy);
+    return st;
 }
 
-static void show_leaves(const td_program *p)
+static td_status show_results(const td_program *p, const td_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        TD_TRY(show_result(p, n, n->out[i]));
+    return TD_OK;
+}
+
+static td_status show_leaves(const td_program *p)
 {
     for (int i = 0; i < p->graph->n_nodes; i++)
         if (p->graph->nodes[i]->op->is_leaf)
-            show_results(p, p->graph->nodes[i]);
+            TD_TRY(show_results(p, p->graph->nodes[i]));
+    return TD_OK;
+}
+
+static td_status run_nodes(td_program *p)
+{
+    if (p->needs_setup)
+        TD_TRY(run_setup(p));
+    if (p->observe)
+        TD_TRY(show_leaves(p));
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        td_status st = p->is_setup[i] ? TD_OK : run_call(p, i);
+        if (st != TD_OK)
+            return failed(p, i, st);
+        if (p->observe && p->calls[i].prepared.kernel)
+            TD_TRY(show_results(p, p->graph->nodes[i]));
+    }
+    return TD_OK;
 }
 
 td_status td_program_run(td_program *p)
@@ -109,17 +154,10 @@ td_status td_program_run(td_program *p)
     const int64_t begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
     p->span = (td_span){ 0 };
     TD_TRY(follow_inputs(p));
-    if (p->needs_setup)
-        TD_TRY(run_setup(p));
-    if (p->observe)
-        show_leaves(p);
-    for (int i = 0; i < p->graph->n_nodes; i++) {
-        td_status st = p->is_setup[i] ? TD_OK : run_call(p, i);
-        if (st != TD_OK)
-            return failed(p, i, st);
-        if (p->observe && p->calls[i].prepared.kernel)
-            show_results(p, p->graph->nodes[i]);
-    }
+    p->memory->begin_kernels();
+    td_status st = run_nodes(p);
+    p->memory->end_kernels();
+    TD_TRY(st);
     p->n_runs++;
     if (begin_ns)
         p->span = (td_span){ begin_ns, td_now_ns() };
@@ -193,6 +231,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     if (!c->prepared.kernel || td_node_has_effect(p->graph->nodes[i]))
         return TD_OK;
     p->is_profiled = false; /* these runs are not profiled */
+    p->memory->begin_kernels();
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();
         st = run_call(p, i);
@@ -200,6 +239,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         if (r == 0 || seconds < *best_s)
             *best_s = seconds;
     }
+    p->memory->end_kernels();
     p->is_profiled = is_profiled;
     return st == TD_OK ? st : failed(p, i, st);
 }

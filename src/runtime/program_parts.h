@@ -44,9 +44,15 @@ struct td_program {
     int64_t unlimited_bytes;  /* the plan's size without the limit */
     td_call_slot *calls;      /* [graph nodes]; leaves and aliases have no kernel */
     bool *is_setup;
-    void **address; /* [graph values] */
+    const td_device_memory *memory;
+    void **address; /* [graph values] in the device's memory */
     char *slab;
     size_t slab_bytes;
+    /* if the device's memory is not the host's: */
+    const void **bound; /* [graph values] inputs in host memory; copied in every run */
+    void **copied;      /* [graph values] outputs in host memory, for td_program_output */
+    char *inputs;       /* the addresses of inputs are in here */
+    size_t inputs_bytes;
     bool needs_setup, is_profiled;
     void (*observe)(void *ctx, const td_observation *o); /* NULL: not observed */
     void *observe_ctx;
@@ -70,6 +76,9 @@ td_status td_program_no_kernel(const td_node *n, const td_text *why);
     a failure. */
 td_status td_program_plan(td_program *p) TD_CHECKED;
 void td_program_unplan(td_program *p);
+
+/** Bytes of `v` in the device's memory, a multiple of TD_HOST_ALIGN. */
+size_t td_program_room(const td_value *v);
 
 /** The planned bytes of parameters and activations. */
 int64_t td_program_planned_bytes(const td_program *p);

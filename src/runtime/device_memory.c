@@ -1,0 +1,147 @@
+/*
+ * device_memory.c -- host memory, and guarded memory
+ *
+ * The regions of guarded memory are in a list.  All are accessible while a kernel or a copy runs on
+ * any thread, and none otherwise.
+ */
+#include "runtime/device_memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/arena.h"
+#include "base/machine.h"
+
+/* --- host memory ------------------------------------------------------------------------------ */
+
+static td_status host_copy(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+    return TD_OK;
+}
+
+static td_status host_clear(void *p, size_t n)
+{
+    memset(p, 0, n);
+    return TD_OK;
+}
+
+static void nothing(void)
+{
+}
+
+const td_device_memory td_host_memory = { .name = "host",
+                                          .is_host = true,
+                                          .alloc = td_pages_alloc,
+                                          .free = td_pages_free,
+                                          .copy_in = host_copy,
+                                          .copy_out = host_copy,
+                                          .clear = host_clear,
+                                          .begin_kernels = nothing,
+                                          .end_kernels = nothing };
+
+/* --- guarded memory --------------------------------------------------------------------------- */
+
+typedef struct region region;
+struct region {
+    void *p;
+    size_t n;
+    region *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static region *regions; /* under the lock */
+static int n_users;     /* likewise: kernels and copies in progress */
+
+static void protect(const region *r, bool is_open)
+{
+    TD_CHECK(mprotect(r->p, r->n, is_open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+}
+
+static void protect_all(bool is_open)
+{
+    for (const region *r = regions; r; r = r->next)
+        protect(r, is_open);
+}
+
+static void begin_use(void)
+{
+    pthread_mutex_lock(&lock);
+    if (n_users++ == 0)
+        protect_all(true);
+    pthread_mutex_unlock(&lock);
+}
+
+static void end_use(void)
+{
+    pthread_mutex_lock(&lock);
+    if (--n_users == 0)
+        protect_all(false);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *guarded_alloc(size_t n)
+{
+    region *r = TD_NEW(region);
+    void *p = r ? td_pages_alloc(n) : NULL;
+    if (!p) {
+        td_free(r);
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    *r = (region){ p, n, regions };
+    regions = r;
+    protect(r, n_users > 0);
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+static void guarded_free(void *p, size_t n)
+{
+    pthread_mutex_lock(&lock);
+    for (region **at = &regions; *at; at = &(*at)->next)
+        if ((*at)->p == p) {
+            region *r = *at;
+            *at = r->next;
+            td_free(r);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    td_pages_free(p, n);
+}
+
+static td_status guarded_copy(void *to, const void *from, size_t n)
+{
+    begin_use();
+    memcpy(to, from, n);
+    end_use();
+    return TD_OK;
+}
+
+static td_status guarded_clear(void *p, size_t n)
+{
+    begin_use();
+    memset(p, 0, n);
+    end_use();
+    return TD_OK;
+}
+
+const td_device_memory td_guarded_memory = { .name = "guarded",
+                                             .alloc = guarded_alloc,
+                                             .free = guarded_free,
+                                             .copy_in = guarded_copy,
+                                             .copy_out = guarded_copy,
+                                             .clear = guarded_clear,
+                                             .begin_kernels = begin_use,
+                                             .end_kernels = end_use };
+
+td_status td_device_memory_choose(const td_device_memory **out)
+{
+    const char *v = getenv("TANDEM_GUARD_MEMORY");
+    if (v && *v && strcmp(v, "0") != 0 && strcmp(v, "1") != 0)
+        return td_error(TD_EUSAGE, "TANDEM_GUARD_MEMORY is '%s', wanted 0 or 1", v);
+    *out = v && strcmp(v, "1") == 0 ? &td_guarded_memory : &td_host_memory;
+    return TD_OK;
+}

@@ -1,0 +1,36 @@
+/*
+ * runtime/device_memory.h -- the memory of a device: parameters, activations and inputs of programs
+ *
+ * Host memory is that of the processor: every function may use it.  Other memory is used only by
+ * kernels, between begin_kernels and end_kernels, and by the functions below.
+ *
+ * Guarded memory has host addresses, but pages that cannot be accessed except by kernels and
+ * copies.  TANDEM_GUARD_MEMORY=1 selects it for tests: what works with it does not use the
+ * addresses of a program outside runtime/ and backend/, as memory of a GPU requires.
+ */
+#ifndef TD_RUNTIME_DEVICE_MEMORY_H
+#define TD_RUNTIME_DEVICE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct {
+    const char *name;
+    bool is_host;
+    void *(*alloc)(size_t n); /* zeros, aligned to TD_HOST_ALIGN; NULL, with the message set */
+    void (*free)(void *p, size_t n);
+    td_status (*copy_in)(void *to, const void *from_host, size_t n);
+    td_status (*copy_out)(void *to_host, const void *from, size_t n);
+    td_status (*clear)(void *p, size_t n);
+    void (*begin_kernels)(void); /* pairs may be nested, also by several threads */
+    void (*end_kernels)(void);
+} td_device_memory;
+
+extern const td_device_memory td_host_memory, td_guarded_memory;
+
+/** Guarded memory if TANDEM_GUARD_MEMORY is 1, host memory if it is 0 or not set; TD_EUSAGE. */
+TD_CHECKED td_status td_device_memory_choose(const td_device_memory **out);
+
+#endif
