@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "transport/mpi_plugin.h"
 #include "transport/restart.h"
@@ -35,6 +37,9 @@ enum {
     TESTS = 20,     /* before the first nap */
     NAP_NS = 50000, /* the first; each is longer than the one before it by as much */
     NAP_MAX_NS = 200000,
+    FINALIZE_MS = 10000, /* for MPI_Finalize, once all ranks call it */
+    HOLD_S = 5,
+    FDS_MAX = 4096,
     OUTPUT_NS = 200000000 /* for mpirun to pass on the last messages */
 };
 
@@ -53,6 +58,7 @@ typedef struct {
 
 /* the world of this process, between opening and td_mpi_finalize */
 static const td_mpi_plugin *opened;
+static bool is_mpich; /* and may finalize in another thread */
 
 static atomic_bool has_lost; /* a rank, or the connection to it */
 
@@ -71,10 +77,52 @@ static int abort_code(int code)
     return atomic_load(&has_lost) && td_restart_is_possible() ? TD_EXIT_LOST : code ? code : 1;
 }
 
+/*
+ * MPI_Finalize runs in a thread of its own, which is left alone when it does not return: MPICH 4.0
+ * over UCX's TCP often hangs there, also after a single MPI_Barrier.
+ */
+static td_thread finalizer;
+static int finalized_fd = -1;
+static bool is_finalize_hung;
+
+static void finalize(void *ctx)
+{
+    const uint64_t one = 1;
+    const td_mpi_plugin *mpi = ctx;
+    mpi->close();
+    (void)!write(finalized_fd, &one, sizeof one);
+}
+
+/* a child that keeps the connection to MPICH's mpirun open until the other ranks have ended, too:
+   mpirun kills them when it is closed before MPI_Finalize */
+static void hold_mpirun(void)
+{
+    int64_t kept;
+    const char *v = getenv("PMI_FD");
+    if (!v || !td_text_to_int(v, &kept) || fork() != 0)
+        return;
+    for (int fd = 0; fd < FDS_MAX; fd++)
+        if (fd != kept)
+            (void)close(fd);
+    const struct timespec while_ = { .tv_sec = HOLD_S };
+    (void)nanosleep(&while_, NULL);
+    _exit(0);
+}
+
+/* the libraries' own handlers must not run beside MPI_Finalize */
+static _Noreturn void exit_without_finalize(int code)
+{
+    (void)fflush(NULL);
+    hold_mpirun();
+    _exit(code);
+}
+
 /* a process that exits without MPI_Finalize has failed: MPI ends the other ranks; srun would not */
 static void abort_at_exit(int code, void *ctx)
 {
     const td_mpi_plugin *mpi = ctx;
+    if (is_finalize_hung)
+        exit_without_finalize(code);
     if (!opened)
         return;
     (void)fflush(NULL);
@@ -206,6 +254,20 @@ static void progress(td_transport *t, int ms)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* so that all ranks finalize MPI at one time; a rank that dies meanwhile is noticed by the next */
+static void wait_for_all(ranks *m)
+{
+    bool is_done = false;
+    const char *wrong = m->mpi->begin(&(td_exchange){ .kind = TD_EXCHANGE_BARRIER });
+    while (!wrong && !is_done) {
+        atomic_store(&m->alive_ns, td_now_ns());
+        wrong = m->mpi->test(&is_done);
+        nap(TESTS + 4);
+    }
+    if (wrong)
+        fail_with(m, wrong);
+}
+
 /* no rank finalizes MPI before the one after it has heard that it leaves */
 static void leave_in_peace(ranks *m)
 {
@@ -220,6 +282,8 @@ static void leave_in_peace(ranks *m)
     }
     if (wrong)
         fail_with(m, wrong);
+    else if (m->base.st == TD_OK)
+        wait_for_all(m);
 }
 
 static void leave(td_transport *t, const char *why)
@@ -248,9 +312,25 @@ static void free_mpi(td_transport *t)
 
 void td_mpi_finalize(void)
 {
-    if (opened)
-        opened->close();
+    const td_mpi_plugin *mpi = opened;
     opened = NULL;
+    if (!mpi)
+        return;
+    finalized_fd = is_mpich ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (finalized_fd < 0 ||
+        td_thread_start(&finalizer, "finalizer", finalize, (void *)(uintptr_t)mpi) != TD_OK) {
+        mpi->close();
+        return;
+    }
+    struct pollfd w = { .fd = finalized_fd, .events = POLLIN };
+    is_finalize_hung = poll(&w, 1, FINALIZE_MS) == 0;
+    if (is_finalize_hung) {
+        td_log(TD_LOG_WARN, "ranks", "MPI_Finalize has not returned for %d s: ending without it",
+               FINALIZE_MS / 1000);
+        return;
+    }
+    td_thread_join(&finalizer);
+    close(finalized_fd);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -280,6 +360,7 @@ static td_status open_world(ranks *m, const td_rank_place *place)
     if (!opened && on_exit(abort_at_exit, (void *)(uintptr_t)m->mpi) != 0)
         return TD_ENOMEM;
     opened = m->mpi;
+    is_mpich = m->world.is_concurrent && strstr(m->world.library, "MPICH");
     return TD_OK;
 }
 

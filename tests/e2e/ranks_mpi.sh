@@ -240,6 +240,19 @@ for mpi in $mpis; do
     gone term
 done
 
+# --- MPI_Finalize: MPICH 4.0's often does not return after plain TCP; the run is complete, and ends with its code ---
+case " $mpis " in
+*" mpich "*)
+    export UCX_TLS=tcp
+    mpi=mpich
+    mpi 0 4 train set $float32 --final-weights mpi.safetensors
+    same one.float32.4 mpi.safetensors
+    prints '^steps +6$'
+    mpi 4 4 train set $float32 --require 'top1>=101'
+    unset UCX_TLS
+    ;;
+esac
+
 # --- what is missing or wrong ----------------------------------------------------------------------------
 # without the library: a sentence that says what to do
 last="a plug-in that is not there"
