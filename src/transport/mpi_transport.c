@@ -10,6 +10,7 @@
  */
 #include "transport/mpi_transport.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -38,7 +39,7 @@ enum {
     NAP_NS = 50000, /* the first; each is longer than the one before it by as much */
     NAP_MAX_NS = 200000,
     FINALIZE_MS = 10000, /* for MPI_Finalize, once all ranks call it */
-    HOLD_S = 5,
+    HOLD_S = 5,          /* that mpirun's connection is kept open */
     FDS_MAX = 4096,
     OUTPUT_NS = 200000000 /* for mpirun to pass on the last messages */
 };
@@ -323,7 +324,10 @@ void td_mpi_finalize(void)
         return;
     }
     struct pollfd w = { .fd = finalized_fd, .events = POLLIN };
-    is_finalize_hung = poll(&w, 1, FINALIZE_MS) == 0;
+    int n;
+    while ((n = poll(&w, 1, FINALIZE_MS)) < 0 && errno == EINTR)
+        ; /* a signal: the run has ended already */
+    is_finalize_hung = n == 0;
     if (is_finalize_hung) {
         td_log(TD_LOG_WARN, "ranks", "MPI_Finalize has not returned for %d s: ending without it",
                FINALIZE_MS / 1000);
