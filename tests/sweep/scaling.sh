@@ -5,7 +5,8 @@
 #
 # Machines are network namespaces on one bridge; tc's tbf limits what each sends and receives to GBIT Gbit/s (0: no
 # limit).  Ranks talk TCP through Open MPI (MPIRUN=mpirun.mpich: MPICH), each on one processor.  Requires root, ip, tc.
-# DELAY_US delays every packet by so many microseconds on its way (tc's netem; a kernel without netem fails).
+# With DELAY_US every packet also arrives so many microseconds later; the links are then those of tests/tools/slow_link.c,
+# since not every kernel has tc's netem.
 set -u
 [ $# -ge 3 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 ranks=$1 per=$2 gbit=$3
@@ -23,6 +24,7 @@ clean() {
         i=$((i + 1))
     done
     ip netns del $hub 2>/dev/null
+    [ -z "${relay:-}" ] || kill "$relay" 2>/dev/null
     rm -rf "$work"
 }
 trap clean EXIT
@@ -30,24 +32,39 @@ trap 'exit 130' INT TERM
 
 # limit NAMESPACE DEVICE
 limit() {
-    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root handle 1: tbf rate "${gbit}gbit" burst 256kb \
-        limit 32mb || exit 1
-    [ -z "${DELAY_US:-}" ] || ip netns exec "$1" tc qdisc add dev "$2" \
-        $([ "$gbit" = 0 ] && echo root || echo parent 1:1) netem delay "${DELAY_US}us" limit 100000 || exit 1
+    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "${gbit}gbit" burst 256kb limit 32mb || exit 1
+}
+
+# join NAMESPACE INDEX: to the bridge
+join() {
+    ip link add net0 netns "$1" type veth peer name "p$2" netns $hub && ip -n $hub link set "p$2" up master br0 || exit 1
+    limit "$1" net0
+    limit $hub "p$2"
 }
 
 ip netns add $hub && ip -n $hub link add br0 type bridge && ip -n $hub link set br0 up || exit 1
-hosts=
+hosts= all=
 i=0
 while [ $i -lt $n ]; do
     m=m$i-$$
-    ip netns add $m && ip link add net0 netns $m type veth peer name p$i netns $hub || exit 1
-    ip -n $m addr add 10.79.0.$((i + 1))/24 dev net0 && ip -n $m link set lo up && ip -n $m link set net0 up || exit 1
-    ip -n $hub link set p$i master br0 up || exit 1
-    limit $m net0
-    limit $hub p$i
-    hosts=$hosts${hosts:+,}$m:$per
+    ip netns add $m || exit 1
+    [ -n "${DELAY_US:-}" ] || join $m $i
+    hosts=$hosts${hosts:+,}$m:$per all="$all $m"
     i=$((i + 1))
+done
+if [ -n "${DELAY_US:-}" ]; then
+    "$here/build/release/tests/slow_link" "$gbit" "$DELAY_US" $all >"$work/ready" &
+    relay=$!
+    until [ -s "$work/ready" ]; do
+        kill -0 $relay 2>/dev/null || exit 1
+        sleep 0.1
+    done
+fi
+i=0
+for m in $all; do
+    i=$((i + 1))
+    [ -z "${DELAY_US:-}" ] || ip -n $m link set net0 mtu 9000 || exit 1
+    ip -n $m addr add 10.79.0.$i/24 dev net0 && ip -n $m link set lo up && ip -n $m link set net0 up || exit 1
 done
 cat >"$work/agent" <<'X'
 #!/bin/sh
