@@ -1,10 +1,12 @@
 /*
- * slow_link.c -- joins network namespaces by links of a given rate and delay, for kernels without tc's netem
+ * slow_link.c -- joins network namespaces by links of a given rate and delay, for kernels without
+ * tc's netem
  *
  *     slow_link GBIT DELAY_US NAMESPACE...      prints "ready", then runs until it is killed
  *
- * Each namespace gets a device net0, and a frame goes to the device whose address it has, or to all.  A frame leaves
- * when those before it on both links have left, and arrives DELAY_US later.  Requires root.
+ * Each namespace gets a device net0, and a frame goes to the device whose address it has, or to
+ * all.  A frame leaves when those before it on both links have left, and arrives DELAY_US later.
+ * Requires root.
  */
 #include <fcntl.h>
 #include <linux/if.h>
