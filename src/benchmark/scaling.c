@@ -168,6 +168,22 @@ static int count_buckets(const td_graph *g)
     return n;
 }
 
+static td_status read_buckets(scaling *s)
+{
+    const td_graph *g = td_program_view_of(s->program).graph;
+    const int n = count_buckets(g);
+    td_event_kind kind;
+    TD_TRY(TD_ALLOC(s->floats, (size_t)n + 1));
+    TD_TRY(TD_ALLOC(s->finished, (size_t)n + 1));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_all_reduce_attr *a = half_of(g->nodes[i], &kind);
+        if (a && kind == TD_EVENT_BEGIN)
+            s->floats[a->bucket] += floats_of(g->nodes[i]);
+    }
+    s->step = (td_step_schedule){ .n_buckets = n, .floats = s->floats, .finished = s->finished };
+    return TD_OK;
+}
+
 static void add_event(scaling *s, td_event_kind kind, int bucket, double seconds)
 {
     td_step_event *last = s->n_events ? &s->events[s->n_events - 1] : NULL;
@@ -196,7 +212,6 @@ static void read_events(scaling *s)
             add_event(s, TD_EVENT_WAIT, a->bucket, 0);
             add_event(s, TD_EVENT_COPY, -1, seconds);
         } else {
-            s->floats[a->bucket] += floats_of(n);
             add_event(s, TD_EVENT_COPY, -1, seconds);
             if (a->is_last)
                 add_event(s, TD_EVENT_BEGIN, a->bucket, 0);
@@ -207,15 +222,9 @@ static void read_events(scaling *s)
 static td_status read_schedule(scaling *s)
 {
     const td_graph *g = td_program_view_of(s->program).graph;
-    const size_t n_buckets = (size_t)count_buckets(g);
-    TD_TRY(TD_ALLOC(s->floats, n_buckets + 1));
-    TD_TRY(TD_ALLOC(s->finished, n_buckets + 1));
     TD_TRY(TD_ALLOC(s->events, 2 * (size_t)g->n_nodes + 1));
-    s->step = (td_step_schedule){ .n_buckets = (int)n_buckets,
-                                  .events = s->events,
-                                  .floats = s->floats,
-                                  .finished = s->finished };
     read_events(s);
+    s->step.events = s->events;
     s->step.n_events = s->n_events;
     return TD_OK;
 }
@@ -250,7 +259,10 @@ static double processor_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Rank 0's median time of the sum of `n` numbers over these ranks, and processor time per byte. */
+/*
+ * Rank 0's mean time of the sum of `n` numbers over these ranks, and processor time per byte.  A mean,
+ * because a step waits for many sums, the slow ones too.
+ */
 static td_status time_sum(td_comm *c, int64_t n, double *seconds, double *cpu_s_per_byte)
 {
     double all[FIT_SUMS];
@@ -258,7 +270,9 @@ static td_status time_sum(td_comm *c, int64_t n, double *seconds, double *cpu_s_
     const double cpu_s = processor_s();
     TD_TRY(td_sums_time(c, n, 1, FIT_SUMS, all, &is_shared));
     *cpu_s_per_byte = (processor_s() - cpu_s) / (FIT_SUMS + 1) / ((double)n * sizeof(float));
-    *seconds = td_median(all, FIT_SUMS);
+    *seconds = 0;
+    for (int i = 0; i < FIT_SUMS; i++)
+        *seconds += all[i] / FIT_SUMS;
     TD_TRY(td_comm_broadcast(c, seconds, sizeof *seconds));
     return td_comm_broadcast(c, cpu_s_per_byte, sizeof *cpu_s_per_byte);
 }
@@ -274,16 +288,19 @@ static bool is_one_machine(const td_cluster *c)
     return c->n_ranks <= c->per_machine;
 }
 
-/* Fit the link between these ranks: of one machine, or between machines. */
+/* Fit the link between these ranks to sums of a step's sizes. */
 static td_status measure_link(scaling *s)
 {
-    static const int64_t n_floats[] = { 1 << 12, 1 << 16, 1 << 19, 1 << 21 };
-    enum { N = sizeof n_floats / sizeof *n_floats };
+    static const int parts[] = { 256, 16, 4, 1 }; /* of the largest bucket */
+    enum { N = sizeof parts / sizeof *parts };
     td_link *l = is_one_machine(&s->here) ? &s->local : &s->link;
-    double floats[N], seconds[N], cpu = 0;
+    double floats[N], seconds[N], cpu = 0, largest = 0;
+    for (int i = 0; i < s->step.n_buckets; i++)
+        largest = s->floats[i] > largest ? s->floats[i] : largest;
     for (int i = 0; i < N; i++) {
-        floats[i] = (double)n_floats[i];
-        TD_TRY(time_sum(s->comm, n_floats[i], &seconds[i], &cpu));
+        const int64_t n = (int64_t)largest / parts[i] + 1;
+        floats[i] = (double)n;
+        TD_TRY(time_sum(s->comm, n, &seconds[i], &cpu));
     }
     l->cpu_s_per_byte = is_sharing(s->comm) ? cpu : 0; /* of the largest */
     td_link_fit(&s->here, N, floats, seconds, l);
@@ -455,6 +472,7 @@ static td_status run(scaling *s, td_text *out)
     TD_TRY(td_device_tune(s->dev, s->o.device.tune, s->o.device.tune_cache));
     TD_TRY(compile(s));
     TD_TRY(TD_ALLOC(s->node_s, (size_t)td_program_node_count(s->program)));
+    TD_TRY(read_buckets(s));
     TD_TRY(guess_links(s));
     if (s->comm)
         TD_TRY(measure_link(s));

@@ -32,7 +32,7 @@ trap 'exit 130' INT TERM
 
 # limit NAMESPACE DEVICE
 limit() {
-    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "${gbit}gbit" burst 256kb limit 32mb || exit 1
+    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "${gbit}gbit" burst 64kb limit 32mb || exit 1
 }
 
 # join NAMESPACE INDEX: to the bridge
