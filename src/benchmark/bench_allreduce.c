@@ -21,17 +21,18 @@ static const int64_t sizes[] = { 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 
 
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
-td_status td_sums_time(td_comm *c, int64_t n, int warmup, int iters, double *seconds,
-                       bool *is_shared)
+static td_status time_one(td_comm *c, const td_benchmark_opts *o, int64_t bytes, double *seconds,
+                          bool *is_shared)
 {
     td_reduction *r;
+    const int64_t n = bytes / (int64_t)sizeof(float);
     const float *sum;
     td_status st = TD_OK;
     TD_TRY(td_reduction_new(c, 1, &n, false, &r));
     *is_shared = td_reduction_is_shared(r);
     for (int64_t i = 0; i < n; i++)
         td_reduction_own(r, 0)[i] = 1;
-    for (int i = -warmup; i < iters; i++) {
+    for (int i = -o->warmup; i < o->iters; i++) {
         int64_t together = 0;
         TD_OUT(td_comm_sum_i64(c, &together, 1)); /* all ranks start together */
         const int64_t begin_ns = td_now_ns();
@@ -68,8 +69,7 @@ static td_status measure(td_comm *c, const td_benchmark_opts *o, td_text *out)
     double *seconds = td_alloc((size_t)o->iters + 1, sizeof *seconds);
     TD_OUT(seconds ? TD_OK : TD_ENOMEM);
     for (int i = 0; i < N_SIZES; i++) {
-        TD_OUT(td_sums_time(c, sizes[i] / (int64_t)sizeof(float), o->warmup, o->iters, seconds,
-                            &is_shared));
+        TD_OUT(time_one(c, o, sizes[i], seconds, &is_shared));
         td_text_add(&rows, i ? ", " : "");
         add_row(sizes[i], td_comm_size(c), seconds, o->iters, &rows);
         if (td_signal_caught())

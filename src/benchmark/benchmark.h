@@ -5,7 +5,6 @@
 #define TD_BENCHMARK_BENCHMARK_H
 
 #include "base/text.h"
-#include "comm/comm.h"
 #include "tandem/benchmark.h"
 
 /**
@@ -32,14 +31,6 @@ td_status td_benchmark_largest_batch(const td_benchmark_opts *o, td_text *out) T
  * others nothing.  TD_EDEVICE: a rank was lost.
  */
 td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
-
-/**
- * Times of `iters` sums of `n` numbers over the ranks, after `warmup` others: from the moment when
- * this rank's numbers are ready until it has the sum.  TD_EDEVICE: a rank was lost, or the sum is
- * wrong.
- */
-td_status td_sums_time(td_comm *c, int64_t n, int warmup, int iters, double *seconds,
-                       bool *is_shared) TD_CHECKED;
 
 /**
  * Measure a training step without other ranks and, with several ranks, their sums and steps, and

@@ -260,21 +260,33 @@ static double processor_s(void)
 }
 
 /*
- * Rank 0's mean time of the sum of `n` numbers over these ranks, and processor time per byte.  A mean,
- * because a step waits for many sums, the slow ones too.
+ * Rank 0's mean time of the sum of `n` numbers over these ranks, and processor time per byte.  One
+ * sum follows the other, as in a step.
  */
-static td_status time_sum(td_comm *c, int64_t n, double *seconds, double *cpu_s_per_byte)
+static td_status time_sums(td_comm *c, int64_t n, double *seconds, double *cpu_s_per_byte)
 {
-    double all[FIT_SUMS];
-    bool is_shared;
-    const double cpu_s = processor_s();
-    TD_TRY(td_sums_time(c, n, 1, FIT_SUMS, all, &is_shared));
-    *cpu_s_per_byte = (processor_s() - cpu_s) / (FIT_SUMS + 1) / ((double)n * sizeof(float));
-    *seconds = 0;
-    for (int i = 0; i < FIT_SUMS; i++)
-        *seconds += all[i] / FIT_SUMS;
-    TD_TRY(td_comm_broadcast(c, seconds, sizeof *seconds));
-    return td_comm_broadcast(c, cpu_s_per_byte, sizeof *cpu_s_per_byte);
+    td_reduction *r;
+    const float *sum;
+    int64_t together = 0, begin_ns = 0;
+    double cpu_s = 0;
+    td_status st = TD_OK;
+    TD_TRY(td_reduction_new(c, 1, &n, false, &r));
+    for (int i = -1; i < FIT_SUMS; i++) { /* the first touches the memory */
+        if (i == 0) {
+            TD_OUT(td_comm_sum_i64(c, &together, 1)); /* all ranks start together */
+            begin_ns = td_now_ns();
+            cpu_s = processor_s();
+        }
+        td_reduction_begin(r, 0);
+        TD_OUT(td_reduction_wait(r, 0, &sum));
+    }
+    *seconds = (double)(td_now_ns() - begin_ns) * 1e-9 / FIT_SUMS;
+    *cpu_s_per_byte = (processor_s() - cpu_s) / FIT_SUMS / ((double)n * sizeof(float));
+    TD_OUT(td_comm_broadcast(c, seconds, sizeof *seconds));
+    st = td_comm_broadcast(c, cpu_s_per_byte, sizeof *cpu_s_per_byte);
+out:
+    td_reduction_free(r);
+    return st;
 }
 
 /* Do sums take processors from the computation?  If its threads use all of them. */
@@ -300,7 +312,7 @@ static td_status measure_link(scaling *s)
     for (int i = 0; i < N; i++) {
         const int64_t n = (int64_t)largest / parts[i] + 1;
         floats[i] = (double)n;
-        TD_TRY(time_sum(s->comm, n, &seconds[i], &cpu));
+        TD_TRY(time_sums(s->comm, n, &seconds[i], &cpu));
     }
     l->cpu_s_per_byte = is_sharing(s->comm) ? cpu : 0; /* of the largest */
     td_link_fit(&s->here, N, floats, seconds, l);

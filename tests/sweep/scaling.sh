@@ -32,7 +32,7 @@ trap 'exit 130' INT TERM
 
 # limit NAMESPACE DEVICE
 limit() {
-    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "${gbit}gbit" burst 64kb limit 32mb || exit 1
+    [ "$gbit" = 0 ] || ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "${gbit}gbit" burst 256kb limit 32mb || exit 1
 }
 
 # join NAMESPACE INDEX: to the bridge
@@ -64,6 +64,7 @@ i=0
 for m in $all; do
     i=$((i + 1))
     [ -z "${DELAY_US:-}" ] || ip -n $m link set net0 mtu 9000 || exit 1
+    ip netns exec $m sh -c 'echo reno >/proc/sys/net/ipv4/tcp_congestion_control' || exit 1 # bbr: other rates in every run
     ip -n $m addr add 10.79.0.$i/24 dev net0 && ip -n $m link set lo up && ip -n $m link set net0 up || exit 1
 done
 cat >"$work/agent" <<'X'
