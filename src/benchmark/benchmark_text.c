@@ -180,7 +180,7 @@ static void add_link(const td_json *link, td_text *out)
 {
     if (has(link, "gbit_per_s"))
         td_text_add(out, "%.4g Gbit/s, ", number(link, "gbit_per_s"));
-    td_text_add(out, "%.4g us", number(link, "latency_us"));
+    td_text_add(out, "%.1f us", number(link, "latency_us"));
 }
 
 static void add_comparison(const td_json *doc, td_text *out)
@@ -188,8 +188,8 @@ static void add_comparison(const td_json *doc, td_text *out)
     const td_json *m = td_json_get(doc, "measured");
     if (!m)
         return;
-    td_text_add(out, "%-15s %.0f on %.0f machines, ", "ranks", number(m, "ranks"),
-                number(m, "machines"));
+    td_text_add(out, "%-15s %.0f on %.0f machine%s, ", "ranks", number(m, "ranks"),
+                number(m, "machines"), number(m, "machines") == 1 ? "" : "s");
     add_link(m, out);
     td_text_add(out, "\n%-15s %.2f ms, predicted %.2f ms (%+.1f %%)\n", "step",
                 number(m, "step_ms"), number(m, "predicted_ms"), number(m, "error") * 100);

@@ -71,14 +71,14 @@ prints '^ +1024( +[0-9.]+){4}$'
 scaling="benchmark --mode scaling --model small.td --num-classes 4 --image-size 16 -b 4 --threads 1 --iters 2 --warmup 1"
 expect 0 $scaling --ranks 1,2,64 --bandwidth 0.5,200 --latency 50
 prints '^gradients +[0-9]+ bytes in [0-9]+ sums$'
-prints '^link of a machine: 0.5 Gbit/s, 50 us$'
+prints '^link of a machine: 0.5 Gbit/s, 50.0 us$'
 prints '^ +ranks machines +step ms +waiting ms +images/s efficiency$'
 prints '^ +1 +1 +[0-9.]+ +0.00 +[0-9.]+ +1.000$'
 prints '^ +64 +64( +[0-9.]+){4}$'
 expect 0 $scaling --ranks 8,64 --ranks-per-machine 8 --compute-speedup 10 --json
 prints '"ranks": 8, "machines": 1,.*"ranks": 64, "machines": 8,'
 expect 0 launch --nproc 2 $scaling --ranks 2,4
-prints '^ranks +2 on 1 machines?, [0-9.]+ Gbit/s, [0-9.]+ us$'
+prints '^ranks +2 on 1 machine, ([0-9.e+]+ Gbit/s, )?[0-9.]+ us$'
 prints '^step +[0-9.]+ ms, predicted [0-9.]+ ms \([-+][0-9.]+ %\)$'
 expect 2 $scaling --ranks 1,two
 error_names --ranks 1,two
