@@ -66,7 +66,7 @@ typedef struct {
     char best[512];            /* path of the run's best weights, or "" */
     bool has_ema;              /* this run validated averaged weights; their last validation: */
     double ema_top1, ema_topk, ema_loss; /* percent, percent, true mean */
-    double ema_boxes[TD_BOX_METRICS];    /* of a detector, 0 .. 1; -1: nothing to find */
+    double ema_boxes[TD_BOX_METRICS];    /* a detector's metrics, 0 .. 1; -1: no objects */
     char arch[64];                       /* the network's, or the graph file's name, cut */
     char *profile; /* with opts->prof: where the steps' time went (td_text_free); or NULL */
 } td_train_result;

@@ -5,6 +5,7 @@
 #define TD_BENCHMARK_BENCHMARK_H
 
 #include "base/text.h"
+#include "comm/comm.h"
 #include "tandem/benchmark.h"
 
 /**
@@ -41,6 +42,18 @@ td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CH
  *   TD_ESTOPPED  a signal was received
  */
 td_status td_benchmark_scaling(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
+
+/**
+ * Join the ranks that the environment defines; *out NULL: one rank.  Sets the number of threads and
+ * what several ranks change in `o`.  Errors of td_join.
+ */
+td_status td_benchmark_join(td_benchmark_opts *o, td_comm **out) TD_CHECKED;
+
+/**
+ * Exchange signals between ranks, which also starts the next step on all ranks together.
+ * TD_ESTOPPED: a rank received one.
+ */
+td_status td_benchmark_check_signals(td_comm *c) TD_CHECKED;
 
 /**
  * Measure one network for all combinations of the precisions, numbers of ranks and batch sizes in

@@ -205,11 +205,10 @@ static td_status run_once(bench *b)
     return TD_OK;
 }
 
-/* Exchange signals between ranks; this also starts the step on all ranks together. */
-static td_status check_signals(const bench *b)
+td_status td_benchmark_check_signals(td_comm *c)
 {
     int64_t n = td_signal_caught() ? 1 : 0;
-    TD_TRY(td_comm_sum_i64(b->comm, &n, 1));
+    TD_TRY(td_comm_sum_i64(c, &n, 1));
     return n ? td_error(TD_ESTOPPED, "interrupted by a signal") : TD_OK;
 }
 
@@ -255,7 +254,7 @@ static td_status measure(bench *b)
         if (i == 0)
             b->boxes_s = 0;
         int64_t t0 = td_now_ns();
-        TD_TRY(check_signals(b));
+        TD_TRY(td_benchmark_check_signals(b->comm));
         TD_TRY(run_once(b));
         TD_TRY(note_iteration(b, i, (double)(td_now_ns() - t0) * 1e-9));
         td_profile_step(b->profile, -1);
@@ -413,22 +412,26 @@ static td_status run_network(bench *b, td_text *out)
     return td_text_status(out);
 }
 
-/* Join the ranks that the environment defines. */
+td_status td_benchmark_join(td_benchmark_opts *o, td_comm **out)
+{
+    TD_TRY(td_join(
+        "benchmark",
+        &(td_join_opts){ .log = o->log, .threads = o->device.threads, .allreduce = o->allreduce },
+        out));
+    if (!*out)
+        return TD_OK;
+    if (o->device.tune == TD_TUNE_FULL)
+        o->device.tune = TD_TUNE_CACHED; /* use what one rank stored in the cache */
+    td_set_threads(o->device.threads ? o->device.threads : td_comm_threads(*out));
+    return TD_OK;
+}
+
 static td_status join_ranks(bench *b)
 {
     if (b->o.mode != TD_BENCHMARK_TRAINING)
         return TD_OK;
-    TD_TRY(td_join("benchmark",
-                   &(td_join_opts){ .log = b->o.log,
-                                    .threads = b->o.device.threads,
-                                    .allreduce = b->o.allreduce },
-                   &b->comm));
-    if (!b->comm)
-        return TD_OK;
+    TD_TRY(td_benchmark_join(&b->o, &b->comm));
     b->n_ranks = td_comm_size(b->comm);
-    if (b->o.device.tune == TD_TUNE_FULL)
-        b->o.device.tune = TD_TUNE_CACHED; /* use what one rank stored in the cache */
-    td_set_threads(b->o.device.threads ? b->o.device.threads : td_comm_threads(b->comm));
     return TD_OK;
 }
 

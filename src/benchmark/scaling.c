@@ -14,7 +14,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/machine.h"
-#include "base/signals.h"
 #include "base/stats.h"
 #include "benchmark/benchmark.h"
 #include "benchmark/number_list.h"
@@ -26,6 +25,7 @@
 #include "optim/optimizer.h"
 #include "optim/synthetic_step.h"
 #include "pass/amp.h"
+#include "runtime/all_reduce.h"
 #include "runtime/device.h"
 #include "runtime/program_view.h"
 #include "tandem/benchmark.h"
@@ -97,10 +97,7 @@ static td_status compile(scaling *s)
 /* Run one step, started by all ranks together; the time of the slowest rank. */
 static td_status time_step(scaling *s, bool with_sums, double *slowest_s)
 {
-    int64_t stops = td_signal_caught() ? 1 : 0;
-    TD_TRY(td_comm_sum_i64(s->comm, &stops, 1));
-    if (stops)
-        return td_error(TD_ESTOPPED, "interrupted by a signal");
+    TD_TRY(td_benchmark_check_signals(s->comm));
     td_program_skip_sums(s->program, !with_sums);
     const int64_t begin_ns = td_now_ns();
     TD_TRY(td_program_run(s->program));
@@ -152,34 +149,18 @@ static const td_all_reduce_attr *half_of(const td_node *n, td_event_kind *kind)
     return *kind == TD_EVENT_COMPUTE ? NULL : n->attr;
 }
 
-static double floats_of(const td_node *n)
-{
-    return (double)(td_type_bytes(&n->in[0]->type) / (int64_t)sizeof(float));
-}
-
-static int count_buckets(const td_graph *g)
-{
-    td_event_kind kind;
-    int n = 0;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_all_reduce_attr *a = half_of(g->nodes[i], &kind);
-        n = a && a->bucket >= n ? a->bucket + 1 : n;
-    }
-    return n;
-}
-
 static td_status read_buckets(scaling *s)
 {
-    const td_graph *g = td_program_view_of(s->program).graph;
-    const int n = count_buckets(g);
-    td_event_kind kind;
-    TD_TRY(TD_ALLOC(s->floats, (size_t)n + 1));
-    TD_TRY(TD_ALLOC(s->finished, (size_t)n + 1));
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_all_reduce_attr *a = half_of(g->nodes[i], &kind);
-        if (a && kind == TD_EVENT_BEGIN)
-            s->floats[a->bucket] += floats_of(g->nodes[i]);
-    }
+    int64_t *floats;
+    int n;
+    TD_TRY(td_collective_buckets(td_program_view_of(s->program).graph, &floats, &n));
+    s->floats = td_alloc((size_t)n + 1, sizeof *s->floats);
+    s->finished = td_alloc((size_t)n + 1, sizeof *s->finished);
+    for (int b = 0; s->floats && b < n; b++)
+        s->floats[b] = (double)floats[b];
+    td_free(floats);
+    if (!s->floats || !s->finished)
+        return TD_ENOMEM;
     s->step = (td_step_schedule){ .n_buckets = n, .floats = s->floats, .finished = s->finished };
     return TD_OK;
 }
@@ -303,7 +284,7 @@ static bool is_one_machine(const td_cluster *c)
 /* Fit the link between these ranks to sums of a step's sizes. */
 static td_status measure_link(scaling *s)
 {
-    static const int parts[] = { 256, 16, 4, 1 }; /* of the largest bucket */
+    static const int parts[] = { 256, 16, 4, 1 }; /* a sum is this part of the largest bucket */
     enum { N = sizeof parts / sizeof *parts };
     td_link *l = is_one_machine(&s->here) ? &s->local : &s->link;
     double floats[N], seconds[N], cpu = 0, largest = 0;
@@ -314,7 +295,7 @@ static td_status measure_link(scaling *s)
         floats[i] = (double)n;
         TD_TRY(time_sums(s->comm, n, &seconds[i], &cpu));
     }
-    l->cpu_s_per_byte = is_sharing(s->comm) ? cpu : 0; /* of the largest */
+    l->cpu_s_per_byte = is_sharing(s->comm) ? cpu : 0; /* as in the largest sum */
     td_link_fit(&s->here, N, floats, seconds, l);
     if (l == &s->local)
         s->link.cpu_s_per_byte = l->cpu_s_per_byte; /* as far as it is known */
@@ -340,8 +321,6 @@ static td_cluster cluster_of(const scaling *s, int n_ranks)
 {
     td_cluster c = s->here;
     c.n_ranks = n_ranks;
-    if (n_ranks > c.per_machine)
-        c.n_ranks = n_ranks / c.per_machine * c.per_machine;
     return c;
 }
 
@@ -463,15 +442,7 @@ static td_status place_ranks(scaling *s)
 
 static td_status run(scaling *s, td_text *out)
 {
-    TD_TRY(td_join("benchmark",
-                   &(td_join_opts){ .log = s->o.log,
-                                    .threads = s->o.device.threads,
-                                    .allreduce = s->o.allreduce },
-                   &s->comm));
-    if (s->comm)
-        td_set_threads(s->o.device.threads ? s->o.device.threads : td_comm_threads(s->comm));
-    if (s->comm && s->o.device.tune == TD_TUNE_FULL)
-        s->o.device.tune = TD_TUNE_CACHED; /* use what one rank stored in the cache */
+    TD_TRY(td_benchmark_join(&s->o, &s->comm));
     TD_TRY(read_lists(s));
     TD_TRY(place_ranks(s));
     TD_TRY(TD_ALLOC(s->compute, (size_t)s->o.iters));

@@ -14,6 +14,11 @@ enum {
     N_RENDEZVOUS = 3 /* messages instead of one */
 };
 
+/* coefficients of the time of a sum */
+typedef struct {
+    double latencies, bytes, other_s;
+} sum_cost;
+
 static double messages(double bytes)
 {
     return bytes > EAGER ? N_RENDEZVOUS : 1;
@@ -21,17 +26,17 @@ static double messages(double bytes)
 
 /* --- one sum ---------------------------------------------------------------------------------- */
 
-static td_sum_cost on_one_machine(double bytes)
+static sum_cost on_one_machine(double bytes)
 {
-    return (td_sum_cost){ .latencies = 2, .bytes = bytes };
+    return (sum_cost){ .latencies = 2, .bytes = bytes };
 }
 
-static td_sum_cost by_messages(int n_ranks, const td_link *l, double bytes)
+static sum_cost by_messages(int n_ranks, const td_link *l, double bytes)
 {
     const double others = n_ranks - 1;
-    return (td_sum_cost){ .latencies = 2 * messages(bytes / n_ranks),
-                          .bytes = 2 * bytes * others / n_ranks,
-                          .other_s = 2 * others * l->message_s + bytes / l->added_per_s };
+    return (sum_cost){ .latencies = 2 * messages(bytes / n_ranks),
+                       .bytes = 2 * bytes * others / n_ranks,
+                       .other_s = 2 * others * l->message_s + bytes / l->added_per_s };
 }
 
 /* does a machine send chunks in both directions at step `time` of the chain? */
@@ -45,29 +50,29 @@ static bool is_two_way(int time, int last, int n_chunks)
     return low <= high;
 }
 
-static td_sum_cost along_machines(int n_machines, int per_machine, const td_link *l, double bytes)
+static sum_cost along_machines(int n_machines, int per_machine, const td_link *l, double bytes)
 {
     const double share = bytes / per_machine;
     const int64_t n = (int64_t)(share / sizeof(float));
     const double chunk = (double)td_chain_chunk(n_machines, n) * sizeof(float);
     const int n_chunks = (int)ceil(share / chunk), n_steps = n_chunks + 2 * n_machines - 3;
     const double sent = (share < chunk ? share : chunk) * per_machine;
-    td_sum_cost c = { .latencies = n_steps * messages(chunk), .other_s = bytes / l->added_per_s };
+    sum_cost c = { .latencies = n_steps * messages(chunk), .other_s = bytes / l->added_per_s };
     for (int time = 0; time < n_steps; time++)
         c.bytes += is_two_way(time, n_machines - 1, n_chunks) ? 2 * sent : sent;
     return c;
 }
 
-static td_sum_cost by_library(const td_cluster *c, const td_link *l, double floats)
+static sum_cost by_library(const td_cluster *c, const td_link *l, double floats)
 {
     const double bytes = floats * (c->allreduce.dtype == TD_WIRE_FLOAT32 ? 4 : 2);
     const double rounds = ceil(log2(c->n_ranks));
-    return (td_sum_cost){ .latencies = 2 * rounds * messages(bytes / c->n_ranks),
-                          .bytes = 2 * bytes * (c->n_ranks - 1) / c->n_ranks * c->per_machine,
-                          .other_s = bytes / l->added_per_s };
+    return (sum_cost){ .latencies = 2 * rounds * messages(bytes / c->n_ranks),
+                       .bytes = 2 * bytes * (c->n_ranks - 1) / c->n_ranks * c->per_machine,
+                       .other_s = bytes / l->added_per_s };
 }
 
-td_sum_cost td_sum_cost_of(const td_cluster *c, const td_link *l, double floats)
+static sum_cost cost_of(const td_cluster *c, const td_link *l, double floats)
 {
     const double bytes = floats * (double)sizeof(float);
     if (c->n_ranks <= c->per_machine)
@@ -79,21 +84,16 @@ td_sum_cost td_sum_cost_of(const td_cluster *c, const td_link *l, double floats)
     return along_machines(c->n_ranks / c->per_machine, c->per_machine, l, bytes);
 }
 
-static double seconds_of(const td_sum_cost *x, const td_link *l)
-{
-    return x->latencies * l->latency_s + x->bytes / l->bytes_per_s + x->other_s;
-}
-
 double td_sum_seconds(const td_cluster *c, const td_link *l, double floats)
 {
-    const td_sum_cost x = td_sum_cost_of(c, l, floats);
-    return seconds_of(&x, l);
+    const sum_cost x = cost_of(c, l, floats);
+    return x.latencies * l->latency_s + x.bytes / l->bytes_per_s + x.other_s;
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
 typedef struct {
-    double now;     /* of the computing thread */
+    double now;     /* what the computing thread has reached */
     double free_at; /* when the communication thread has finished all that was begun */
     double taken;   /* processor time that sums have yet to take from the computation */
     double waiting;
@@ -156,7 +156,7 @@ void td_link_fit(const td_cluster *c, int n, const double *floats, const double 
 {
     moments m = { 0 };
     for (int i = 0; i < n; i++) {
-        const td_sum_cost cost = td_sum_cost_of(c, link, floats[i]);
+        const sum_cost cost = cost_of(c, link, floats[i]);
         const double t = seconds[i] - cost.other_s;
         const double w = 1 / (seconds[i] * seconds[i]);
         m.xx += w * cost.latencies * cost.latencies;

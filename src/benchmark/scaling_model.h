@@ -38,8 +38,8 @@ typedef enum {
 
 typedef struct {
     td_event_kind kind;
-    int bucket;     /* of begin and wait */
-    double seconds; /* of compute and copy */
+    int bucket;     /* begin and wait: which bucket */
+    double seconds; /* compute and copy: how long it takes */
 } td_step_event;
 
 typedef struct {
@@ -57,19 +57,14 @@ typedef struct {
 
 /** What a sum costs. */
 typedef struct {
-    double latency_s;      /* of a message, the wait until it is noticed included */
-    double message_s;      /* of handling one of many messages that are sent together */
-    double bytes_per_s;    /* of a machine's link, in each direction */
+    double latency_s;      /* from sending a message until its arrival is noticed */
+    double message_s;      /* to handle one of many messages that are sent together */
+    double bytes_per_s;    /* bandwidth of a machine's link in each direction */
     double added_per_s;    /* bytes that a rank adds per second */
     double cpu_s_per_byte; /* taken from the computation while a sum is in progress; 0: none */
 } td_link;
 
-/** Coefficients of the time of a sum. */
-typedef struct {
-    double latencies, bytes, other_s;
-} td_sum_cost;
-
-td_sum_cost td_sum_cost_of(const td_cluster *c, const td_link *l, double floats);
+/** Predict the time of one sum of `floats` numbers. */
 double td_sum_seconds(const td_cluster *c, const td_link *l, double floats);
 
 /** Time of a step, and of the part in which the computation waits for sums. */

@@ -92,30 +92,39 @@ int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
     return floats * (int64_t)sizeof(float) * (COPIES + starts);
 }
 
-td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
+td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets)
 {
-    int n_buckets = 0;
-    bool starts = false;
-    *out = NULL;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        if (n->op != begin_kernel.op)
-            continue;
-        const int bucket = ((const td_all_reduce_attr *)n->attr)->bucket;
-        n_buckets = bucket >= n_buckets ? bucket + 1 : n_buckets;
-        starts = starts || n->n_in > 2;
-    }
-    if (n_buckets == 0)
-        return TD_OK;
-    int64_t *floats = td_alloc((size_t)n_buckets, sizeof *floats);
-    if (!floats)
-        return TD_ENOMEM;
+    *floats = NULL;
+    *n_buckets = 0;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         const td_all_reduce_attr *a = n->attr;
-        if (n->op == begin_kernel.op && a->at + floats_of(n) > floats[a->bucket])
-            floats[a->bucket] = a->at + floats_of(n);
+        if (n->op == begin_kernel.op && a->bucket >= *n_buckets)
+            *n_buckets = a->bucket + 1;
     }
+    if (*n_buckets == 0)
+        return TD_OK;
+    TD_TRY(TD_ALLOC(*floats, (size_t)*n_buckets));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        const td_all_reduce_attr *a = n->attr;
+        if (n->op == begin_kernel.op && a->at + floats_of(n) > (*floats)[a->bucket])
+            (*floats)[a->bucket] = a->at + floats_of(n);
+    }
+    return TD_OK;
+}
+
+td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
+{
+    int n_buckets;
+    int64_t *floats;
+    bool starts = false;
+    *out = NULL;
+    TD_TRY(td_collective_buckets(g, &floats, &n_buckets));
+    if (n_buckets == 0)
+        return TD_OK;
+    for (int i = 0; i < g->n_nodes; i++)
+        starts = starts || (g->nodes[i]->op == begin_kernel.op && g->nodes[i]->n_in > 2);
     td_status st = td_reduction_new(c, n_buckets, floats, starts, out);
     td_free(floats);
     return st;

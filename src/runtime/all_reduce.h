@@ -13,6 +13,12 @@
 const td_kernel *td_collective_select(const td_node *n);
 
 /**
+ * The buckets of a graph after pass buckets: *floats [*n_buckets] has how many numbers each sums
+ * (the caller frees it), NULL if there are none.
+ */
+TD_CHECKED td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets);
+
+/**
  * Make the buckets for all collective nodes of a graph, to be summed over the ranks of `c` (NULL:
  * one rank); *out is NULL if there are none.  Every rank must call it with the same graph.
  */
