@@ -16,7 +16,7 @@ target_compile_options(tandem_warnings INTERFACE
     -Wall -Wextra -Wshadow -Wconversion -Wundef -Wwrite-strings -Wvla
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes$<SEMICOLON>-Wmissing-prototypes>)
 
-set(CMAKE_C_FLAGS_RELEASE "-O3 -g1")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g")
 
 set(sanitize_address -fsanitize=address)
