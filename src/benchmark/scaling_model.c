@@ -158,7 +158,7 @@ void td_link_fit(const td_cluster *c, int n, const double *floats, const double 
     for (int i = 0; i < n; i++) {
         const sum_cost cost = cost_of(c, link, floats[i]);
         const double t = seconds[i] - cost.other_s;
-        const double w = 1 / (seconds[i] * seconds[i]);
+        const double w = 1 / seconds[i]; /* a step waits longest for the largest sums */
         m.xx += w * cost.latencies * cost.latencies;
         m.xy += w * cost.latencies * cost.bytes;
         m.yy += w * cost.bytes * cost.bytes;

@@ -76,8 +76,8 @@ typedef struct {
 td_step_time td_step_predict(const td_step_schedule *s, const td_cluster *c, const td_link *l);
 
 /**
- * Fit latency_s and bytes_per_s to n measured sums of floats[i] numbers: least squares of relative
- * errors, neither negative.  The other members are kept.
+ * Fit latency_s and bytes_per_s to n measured sums of floats[i] numbers: least squares of
+ * errors divided by the square root of the time, neither negative.  The other members are kept.
  */
 void td_link_fit(const td_cluster *c, int n, const double *floats, const double *seconds,
                  td_link *link);
