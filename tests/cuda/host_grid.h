@@ -1,5 +1,5 @@
 /*
- * host_grid.h -- CUDA C++ for a host compiler: a kernel source (.cu) compiles as C++17, and its grid
+ * host_grid.h -- CUDA C++ for a host compiler: a kernel source (.cu) compiles as C++17 and its grid
  * runs on the CPU, without CUDA headers, driver or GPU
  *
  * A .cu file includes it through backend/cuda/device.cuh.  Blocks run one after the other; the

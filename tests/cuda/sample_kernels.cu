@@ -123,6 +123,25 @@ __global__ void shared_store(int *out, int offset)
     out[0] = values[offset];
 }
 
+/* lanes that have returned take no part, though the mask contains them */
+__global__ void leave_lanes(unsigned *out)
+{
+    const unsigned all = 0xffffffffu, i = threadIdx.x;
+    if (i % 2 == 1)
+        return;
+    out[i] = __ballot_sync(all, i != 4);
+    out[i + 1] = __shfl_down_sync(all, i, i % 4 == 0 ? 1 : 2);
+}
+
+/* the neighbour's value is there only if the neighbour ran before: a barrier is missing */
+__global__ void forget_barrier(int *out)
+{
+    TD_DYNAMIC_SHARED(int, values);
+    unsigned i = threadIdx.x;
+    values[i] = int(i);
+    out[i] = i > 0 ? values[i - 1] : -1;
+}
+
 /* uses DEPTH KiB of stack and more */
 __device__ int use_stack(int depth, volatile char *above)
 {
@@ -202,6 +221,16 @@ void sample_halves(const unsigned short *in, unsigned short *half, unsigned shor
 void sample_launch(int gx, int gy, int gz, int bx, int by, int bz, size_t shared_bytes)
 {
     TD_LAUNCH(nothing, dim3(gx, gy, gz), dim3(bx, by, bz), shared_bytes, nullptr, 0);
+}
+
+void sample_leave(unsigned *out)
+{
+    TD_LAUNCH(leave_lanes, 1, 20, 0, nullptr, out);
+}
+
+void sample_race(int *out, int n)
+{
+    TD_LAUNCH(forget_barrier, 1, n, size_t(n) * sizeof(int), nullptr, out);
 }
 
 void sample_stuck(stuck how)

@@ -30,6 +30,11 @@ void sample_order(unsigned *order, unsigned *counter, int n_blocks, int n_thread
 /* out[i] = the float of half float bits in[i] * scale, as half float bits; bf16 the same */
 void sample_halves(const unsigned short *in, unsigned short *half, unsigned short *bf16, int n,
                    float scale);
+/* one block of 20 threads, of which the odd ones return first: out[i] = a ballot of the even ones,
+ * out[i+1] = a shuffle from lane i+1 (i % 4 = 0) or i+2 */
+void sample_leave(unsigned *out);
+/* out[i] = i - 1 for one block of n threads, if they run in order: it lacks a barrier */
+void sample_race(int *out, int n);
 /* a kernel that does nothing */
 void sample_launch(int gx, int gy, int gz, int bx, int by, int bz, size_t shared_bytes);
 /* does not return */

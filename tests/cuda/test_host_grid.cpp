@@ -114,6 +114,18 @@ static void test_intrinsics(void **)
     }
 }
 
+/* lanes that have returned or do not exist are not waited for, and a shuffle from them gives ~0 */
+static void test_left_lanes(void **)
+{
+    std::vector<unsigned> out(20);
+    sample_leave(out.data());
+    assert_no_error();
+    for (unsigned i = 0; i < 20; i += 2) {
+        assert_int_equal(out[i], 0x55555u & ~0x10u);
+        assert_int_equal(out[i + 1], i % 4 == 0 || i == 18 ? ~0u : i + 2);
+    }
+}
+
 static std::vector<unsigned> run_in_order(const char *order)
 {
     setenv("TANDEM_GRID_ORDER", order, 1);
@@ -149,9 +161,24 @@ static void test_results_in_any_order(void **)
         test_histogram(nullptr);
         test_transpose(nullptr);
         test_early_return(nullptr);
+        test_left_lanes(nullptr);
         test_intrinsics(nullptr);
         unsetenv("TANDEM_GRID_ORDER");
     }
+}
+
+/* another order shows a missing barrier */
+static void test_race(void **)
+{
+    std::vector<int> forward(40), reverse(40);
+    sample_race(forward.data(), 40);
+    setenv("TANDEM_GRID_ORDER", "reverse", 1);
+    sample_race(reverse.data(), 40);
+    unsetenv("TANDEM_GRID_ORDER");
+    assert_no_error();
+    assert_int_equal(forward[39], 38);
+    assert_int_equal(reverse[39], -1); /* shared memory starts with all bits 1 */
+    assert_true(forward != reverse);
 }
 
 static void assert_refused(bool is_refused)
@@ -401,7 +428,9 @@ int main()
         cmocka_unit_test(test_transpose),
         cmocka_unit_test(test_early_return),
         cmocka_unit_test(test_intrinsics),
+        cmocka_unit_test(test_left_lanes),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_race),
         cmocka_unit_test(test_results_in_any_order),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_divergence),
