@@ -22,7 +22,7 @@ configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
     --no-tests=error $(2)
 
-.PHONY: build debug demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
+.PHONY: build debug cuda demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
     dist deb setup clean help
 
 build: ## build/tandem, release
@@ -35,6 +35,9 @@ debug: ## build/debug/tandem, -O0 -g, every check on
 	@mkdir -p build
 	@$(call configure,debug,-DCMAKE_BUILD_TYPE=Debug)
 	@$(CMAKE) --build build/debug
+
+cuda: build ## build/release/libtandem_cuda.so, for NVIDIA GPUs; wants nvcc 13
+	@$(CMAKE) --build build/release --target cuda
 
 setup: ## install what is missing
 	@scripts/setup

@@ -17,12 +17,19 @@ static const td_backend *const all[] = {
 #undef BACKEND
 };
 
+extern const td_backend td_backend_gpu;
+
 #define N_BACKENDS ((int)(sizeof all / sizeof all[0]))
 _Static_assert(sizeof all / sizeof all[0] <= TD_BACKENDS_MAX, "room for every backend");
 
 const td_backend *td_backend_at(int i)
 {
     return i >= 0 && i < N_BACKENDS ? all[i] : NULL;
+}
+
+const td_backend *td_backend_of_gpus(void)
+{
+    return &td_backend_gpu;
 }
 
 bool td_backend_is_ref(const td_backend *b)

@@ -11,8 +11,11 @@
 
 #define TD_BACKENDS_MAX 8
 
-/** All backends of this build, best first; NULL past the end. */
+/** All backends of the processor in this build, best first; NULL past the end. */
 const td_backend *td_backend_at(int i);
+
+/** The backend of GPUs, of no other device; not among those of td_backend_at. */
+const td_backend *td_backend_of_gpus(void);
 
 /** Is it the reference backend? */
 bool td_backend_is_ref(const td_backend *b);

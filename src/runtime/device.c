@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "runtime/backends.h"
 #include "runtime/emulate_half.h"
+#include "runtime/gpu_plugin.h"
 #include "runtime/kernel_choice.h"
 
 static bool supports(void *ctx, const td_node *n)
@@ -21,32 +22,55 @@ static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
     const int k = dev->tuner ? td_tune_layout(dev->tuner, n) : 0;
     if (k && td_direct_candidate_layout(n, k, out))
         return true;
+    if (dev->backends[0]->preferred_layout && !dev->emulates)
+        return dev->backends[0]->preferred_layout(n, out);
     return dev->emulates &&
            (td_direct_preferred_layout(n, out) || td_emulate_half_preferred_layout(n, out));
 }
 
+/* the backends of the processor, or the reference one alone */
+static td_status open_processor(td_device *dev)
+{
+    const td_backend *b;
+    TD_TRY(td_device_memory_choose(&dev->memory));
+    for (int i = 0; (b = td_backend_at(i)); i++)
+        if (dev->emulates || td_backend_is_ref(b))
+            dev->backends[dev->n_backends++] = b;
+    return TD_OK;
+}
+
+static td_status open_gpu(td_device *dev)
+{
+    const td_gpu_plugin *plugin;
+    TD_TRY(td_gpu_open(&plugin));
+    dev->memory = &td_gpu_memory;
+    dev->backends[dev->n_backends++] = td_backend_of_gpus();
+    return TD_OK;
+}
+
 td_status td_device_open(const char *name, td_device **out)
 {
+    static const char *const names[] = { "cpu", "ref", "cuda" };
+    enum { CPU, REF, CUDA, N };
+    int kind = 0;
     *out = NULL;
-    bool is_cpu = !name || strcmp(name, "cpu") == 0;
-    if (!is_cpu && strcmp(name, "ref") != 0)
-        return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu or ref", name);
-    const td_device_memory *memory;
-    TD_TRY(td_device_memory_choose(&memory));
+    while (name && kind < N && strcmp(name, names[kind]) != 0)
+        kind++;
+    if (kind == N)
+        return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu, cuda or ref", name);
     td_device *dev = TD_NEW(td_device);
     if (!dev)
         return TD_ENOMEM;
-    dev->memory = memory;
-    dev->name = is_cpu ? "cpu" : "ref";
-    dev->emulates = is_cpu;
-    const td_backend *b;
-    for (int i = 0; (b = td_backend_at(i)); i++)
-        if (is_cpu || td_backend_is_ref(b))
-            dev->backends[dev->n_backends++] = b;
+    dev->name = names[kind];
+    dev->emulates = kind == CPU;
     dev->target =
         (td_target){ .ctx = dev, .supports = supports, .preferred_layout = preferred_layout };
-    *out = dev;
-    return TD_OK;
+    td_status st = kind == CUDA ? open_gpu(dev) : open_processor(dev);
+    if (st == TD_OK)
+        *out = dev;
+    else
+        td_device_close(dev);
+    return st;
 }
 
 td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)

@@ -29,6 +29,7 @@ typedef struct {
 } td_device_memory;
 
 extern const td_device_memory td_host_memory, td_guarded_memory;
+extern const td_device_memory td_gpu_memory; /* after td_gpu_open */
 
 /** Guarded memory if TANDEM_GUARD_MEMORY is 1, host memory if it is 0 or not set; TD_EUSAGE. */
 TD_CHECKED td_status td_device_memory_choose(const td_device_memory **out);

@@ -649,3 +649,5 @@ const char *host_grid_error()
     has_error = false;
     return had ? error_text : nullptr;
 }
+
+void (*td_grid::around_launch)(bool begins);

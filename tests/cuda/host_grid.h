@@ -85,6 +85,9 @@ void run(const char *name, site where, dim3 grid, dim3 block, size_t shared_byte
 
 void *dynamic_shared();
 
+/* called before and after every launch, unless it is NULL: a stand-in of the device's memory */
+extern void (*around_launch)(bool begins);
+
 /* wait for the block; returns for how many threads PREDICATE holds, or in ALL whether it does for
  * all */
 struct votes {
@@ -123,6 +126,8 @@ void launch(const char *name, site where, void (*kernel)(Params...), dim3 grid, 
     };
     const call this_call{ kernel,
                           std::tuple<std::decay_t<Params>...>(std::forward<Args>(args)...) };
+    if (around_launch)
+        around_launch(true);
     run(
         name, where, grid, block, shared_bytes,
         [](const void *context) {
@@ -130,6 +135,8 @@ void launch(const char *name, site where, void (*kernel)(Params...), dim3 grid, 
             std::apply(c->kernel, c->args);
         },
         &this_call);
+    if (around_launch)
+        around_launch(false);
 }
 } // namespace td_grid
 

@@ -110,25 +110,90 @@ const td_backend *td_backend_named(const char *name)
     return b;
 }
 
-td_status td_kernel_run_once(const td_kernel *k, const td_node *n, void *const *args)
+/* bytes of tensor i and of the fence after it */
+static size_t fenced_bytes(const td_node *n, int i)
+{
+    const td_type *t = i < n->n_in ? &n->in[i]->type : &n->out[i - n->n_in]->type;
+    return (size_t)td_type_bytes(t) + TD_PROBLEM_FENCE;
+}
+
+/* the argument before `i` that is the same memory, or i */
+static int first_of(void *const *args, int i)
+{
+    int k = 0;
+    while (k < i && args[k] != args[i])
+        k++;
+    return k;
+}
+
+static td_status copy_args(const td_node *n, const td_device_memory *m, void *const *host,
+                           void **own)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const int first = first_of(host, i);
+        own[i] = first < i ? own[first] : m->alloc(fenced_bytes(n, i));
+        if (!own[i])
+            return TD_ENOMEM;
+        if (first == i)
+            TD_TRY(m->copy_in(own[i], host[i], fenced_bytes(n, i)));
+    }
+    return TD_OK;
+}
+
+static td_status return_args(const td_node *n, const td_device_memory *m, void *const *host,
+                             void *const *own)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (first_of(host, i) == i)
+            TD_TRY(m->copy_out(host[i], own[i], fenced_bytes(n, i)));
+    return TD_OK;
+}
+
+static void free_args(const td_node *n, const td_device_memory *m, void *const *own)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (own[i] && first_of(own, i) == i)
+            m->free(own[i], fenced_bytes(n, i));
+}
+
+/* the scratch memory of a prepared call, full of garbage; NULL: none is needed */
+static td_status make_scratch(const td_device_memory *m, size_t n, void **out)
+{
+    *out = NULL;
+    if (n == 0)
+        return TD_OK;
+    void *garbage = td_alloc(n, 1);
+    *out = garbage ? m->alloc(n) : NULL;
+    td_status st = *out ? TD_OK : TD_ENOMEM;
+    if (st == TD_OK)
+        st = m->copy_in(*out, memset(garbage, 0xa5, n), n);
+    td_free(garbage);
+    return st;
+}
+
+td_status td_kernel_run_once(const td_kernel *k, const td_node *n, const td_device_memory *m,
+                             void *const *args)
 {
     td_prepared prepared = { .kernel = k, .node = n };
-    void *all[TD_IN_MAX + TD_OUT_MAX + 1];
-    void *scratch = NULL;
-    td_status st = TD_OK;
-    memcpy(all, args, (size_t)(n->n_in + n->n_out) * sizeof all[0]);
+    void *all[TD_IN_MAX + TD_OUT_MAX + 1] = { NULL };
+    td_status st;
     if (k->prepare)
         TD_TRY(k->prepare(n, &prepared));
-    if (prepared.scratch_bytes && !(scratch = td_alloc(prepared.scratch_bytes, 1)))
-        st = TD_ENOMEM;
-    if (scratch)
-        memset(scratch, 0xa5, prepared.scratch_bytes); /* nobody may count on zeros */
-    all[n->n_in + n->n_out] = scratch;
-    if (st == TD_OK)
-        st = k->run(&prepared, all);
+    const int last = n->n_in + n->n_out;
+    if (m->is_host)
+        memcpy(all, args, (size_t)last * sizeof all[0]);
+    else
+        TD_OUT(copy_args(n, m, args, all));
+    TD_OUT(make_scratch(m, prepared.scratch_bytes, &all[last]));
+    TD_OUT(k->run(&prepared, all));
+    st = m->is_host ? TD_OK : return_args(n, m, args, all);
+out:
     if (k->release)
         k->release(&prepared);
-    td_free(scratch);
+    if (all[last])
+        m->free(all[last], prepared.scratch_bytes);
+    if (!m->is_host)
+        free_args(n, m, all);
     return st;
 }
 
@@ -149,7 +214,7 @@ td_status td_problem_run(const td_problem *p, const td_node *n)
         if (k->op != n->op || k->accepts(n) != TD_OK)
             continue;
         td_problem_args(p, n, args);
-        return td_kernel_run_once(k, n, args);
+        return td_kernel_run_once(k, n, &td_host_memory, args);
     }
     return td_error(TD_ENOKERNEL, "%s: no reference kernel", n->op->name);
 }

@@ -11,6 +11,7 @@
 #define TD_TEST_PROBLEM_H
 
 #include "ops/ops.h"
+#include "runtime/device_memory.h"
 #include "runtime/kernel.h"
 
 typedef struct {
@@ -31,8 +32,13 @@ td_status td_problem_run(const td_problem *p, const td_node *n) TD_CHECKED;
 /** Operands (in, then out) of `n` as a kernel takes them, without scratch. */
 void td_problem_args(const td_problem *p, const td_node *n, void **args);
 
-/** Prepare, run, release. */
-td_status td_kernel_run_once(const td_kernel *k, const td_node *n, void *const *args) TD_CHECKED;
+/**
+ * Prepare, run, release.  Each of `args`, and TD_PROBLEM_FENCE bytes after it, is copied to memory
+ * `m` and back, unless that is the host's; equal pointers remain equal.
+ */
+td_status td_kernel_run_once(const td_kernel *k, const td_node *n, const td_device_memory *m,
+                             void *const *args) TD_CHECKED;
+enum { TD_PROBLEM_FENCE = 64 };
 
 /** The backend of a name, NULL when this build has none. */
 const td_backend *td_backend_named(const char *name);

@@ -2,6 +2,7 @@
  * test_ops.c -- the driver of problem lines: every kernel of every backend against the reference
  *
  *     test_ops FILE.lines ...      README.md beside this file describes the lines
+ *     test_ops --device cuda ...   the kernels of that device
  *
  * For each line and each node of its graph (the op and its gradients), each kernel that accepts the
  * node, in plain order and in the blocked layouts it accepts, must
@@ -34,6 +35,8 @@
 #define SMALL_MACS     20000000 /* above, the reference kernel is not run again and again */
 #define SMALL_ELEMENTS 20000    /* above, no finite differences */
 #define TINY_ELEMENTS  48       /* up to here, every element of a gradient is checked */
+
+static td_device *device; /* NULL: all kernels of the processor */
 
 typedef struct {
     const char *file;
@@ -242,12 +245,12 @@ static td_status buffers_make(const variant *v, void *const *plain, buffers *b)
     *b = (buffers){ { NULL } };
     for (int i = 0; i < v->n_tensors; i++) {
         const size_t n_bytes = (size_t)td_type_bytes(&v->value[i].type);
-        b->at[i] = td_alloc(n_bytes + 64, 1);
+        b->at[i] = td_alloc(n_bytes + TD_PROBLEM_FENCE, 1);
         if (!b->at[i]) {
             buffers_release(b);
             return TD_ENOMEM;
         }
-        memset((char *)b->at[i] + n_bytes, 0x5a, 64); /* a fence */
+        memset((char *)b->at[i] + n_bytes, 0x5a, TD_PROBLEM_FENCE); /* a fence */
         if (i < v->node.n_in)
             convert_tensor(v, i, b->at[i], plain[i], true);
         else
@@ -259,7 +262,7 @@ static td_status buffers_make(const variant *v, void *const *plain, buffers *b)
 static bool fence_is_whole(const variant *v, const buffers *b, int i)
 {
     const uint8_t *end = (uint8_t *)b->at[i] + td_type_bytes(&v->value[i].type);
-    for (int j = 0; j < 64; j++)
+    for (int j = 0; j < TD_PROBLEM_FENCE; j++)
         if (end[j] != 0x5a)
             return false;
     return true;
@@ -347,7 +350,9 @@ static td_status run_fresh(const variant *v, const td_kernel *k, void *const *pl
     memcpy(args, b->at, sizeof args);
     if (over >= 0)
         args[v->node.n_in] = args[over];
-    td_status st = td_kernel_run_once(k, &v->node, args);
+    const bool is_ours = device && strncmp(k->name, "ref_", 4) != 0;
+    td_status st =
+        td_kernel_run_once(k, &v->node, is_ours ? device->memory : &td_host_memory, args);
     if (st == TD_OK && over >= 0)
         memcpy(b->at[v->node.n_in], args[over], (size_t)td_type_bytes(tensor_type(&v->node, over)));
     return st;
@@ -444,6 +449,10 @@ static void check_threads(run *r, const variant *v, const td_backend *b, void *c
 static void check_variant(run *r, const variant *v, void *const *plain, void *const *wanted)
 {
     const td_backend *b;
+    if (device) {
+        check_backend(r, v, device->backends[0], plain, wanted);
+        return;
+    }
     for (int j = 0; (b = td_backend_at(j)); j++) {
         check_backend(r, v, b, plain, wanted);
         check_threads(r, v, b, plain, wanted);
@@ -668,7 +677,7 @@ static void check_line(run *r)
             check_node(r, &p, p.graph->nodes[i]);
     const bool has_gradient = p.dy != NULL;
     td_problem_release(&p);
-    if (has_gradient)
+    if (has_gradient && !device) /* the reference's */
         check_gradients(r);
 }
 
@@ -703,9 +712,18 @@ static int run_file(const char *path)
 int main(int argc, char **argv)
 {
     td_process_setup(argv);
-    int n_bad = argc < 2;
+    int first = 1;
+    if (argc > 2 && strcmp(argv[1], "--device") == 0) {
+        first = 3;
+        if (td_device_open(argv[2], &device) != TD_OK) {
+            printf("%s\n", td_error_message());
+            return 1;
+        }
+    }
+    int n_bad = argc <= first;
     set_threads(1); /* threads that wait for work that is too small cost more than they bring */
-    for (int i = 1; i < argc; i++)
+    for (int i = first; i < argc; i++)
         n_bad += run_file(argv[i]);
+    td_device_close(device);
     return n_bad > 0;
 }

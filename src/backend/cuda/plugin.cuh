@@ -1,0 +1,26 @@
+/*
+ * backend/cuda/plugin.cuh -- what the sources of the CUDA plug-in share
+ */
+#ifndef TD_BACKEND_CUDA_PLUGIN_CUH
+#define TD_BACKEND_CUDA_PLUGIN_CUH
+
+#include <cuda_runtime.h>
+
+#include "runtime/gpu_kernels.h"
+
+namespace tandem {
+
+/** The queue that all kernels and copies are on. */
+cudaStream_t queue();
+
+/** NULL, or why the last launch was refused. */
+const char *started();
+
+/** The functions of the plug-in: NULL, or an error message. */
+#define TD_CUDA_DECLARE(name) const char *name(const td_gpu_##name *a);
+TD_GPU_KERNELS(TD_CUDA_DECLARE)
+#undef TD_CUDA_DECLARE
+
+} // namespace tandem
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * backend/gpu/gpu.h -- kernels that a GPU plug-in starts: nodes become structs of gpu_kernels.h
+ *
+ * Tensors may have any layout without inner blocks: plain, or channels last ("acdb").
+ */
+#ifndef TD_BACKEND_GPU_H
+#define TD_BACKEND_GPU_H
+
+#include "ops/ops.h"
+#include "runtime/gpu_plugin.h"
+#include "runtime/kernel.h"
+
+/** `t` as the plug-in describes it; TD_ENOKERNEL: its layout has inner blocks. */
+TD_CHECKED td_status td_gpu_tensor_of(const td_type *t, void *data, td_gpu_tensor *out);
+
+/** The same, for a node that was accepted. */
+td_gpu_tensor td_gpu_tensor_at(const td_prepared *p, int i, void *const *args);
+
+/** The type of operand i, or of result i - n_in. */
+const td_type *td_gpu_type(const td_node *n, int i);
+
+/** As `x`, repeated along the dimensions in which it is 1 and `like` is not. */
+td_gpu_tensor td_gpu_broadcast(td_gpu_tensor x, const td_gpu_tensor *like);
+
+/** The part of `x` from `start` along axis `axis` of a tensor of `rank`, `size` long. */
+td_gpu_tensor td_gpu_part(td_gpu_tensor x, int rank, int axis, int64_t start, int64_t size);
+
+/** Do all tensors that are read have layouts without blocks and floats of one dtype? */
+TD_CHECKED td_status td_gpu_accepts_alike(const td_node *n);
+
+/** The same, with any dtypes that kernels know: all but f64. */
+TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
+
+/* clang-format off */
+#define TD_GPU_LIST(K)                                                                             \
+    K(add) K(mul) K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)           \
+    K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
+    K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
+    K(global_avg_pool) K(global_avg_pool_grad)
+/* clang-format on */
+
+#define TD_GPU_DECLARE(name) extern const td_kernel td_gpu_##name;
+TD_GPU_LIST(TD_GPU_DECLARE)
+#undef TD_GPU_DECLARE
+
+#endif

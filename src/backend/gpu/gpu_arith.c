@@ -1,0 +1,248 @@
+/*
+ * gpu_arith.c -- element by element, copies, and sums over dimensions
+ */
+#include "backend/gpu/gpu.h"
+
+#include "ir/leaf.h"
+
+/* --- element by element ----------------------------------------------------------------------- */
+
+static td_status start_map(const td_gpu_map *m)
+{
+    return td_gpu_status(td_gpu()->map(m));
+}
+
+/* y = by x in place: tensors `from` and `to` of the node */
+static td_status copy(const td_prepared *p, int from, int to, double by, void *const *args)
+{
+    td_gpu_map m = { .f = TD_GPU_SCALE, .by = by, .y = td_gpu_tensor_at(p, to, args) };
+    const td_gpu_tensor x = td_gpu_tensor_at(p, from, args);
+    m.x = td_gpu_broadcast(x, &m.y);
+    return start_map(&m);
+}
+
+static td_status run_unary(const td_prepared *p, td_gpu_function f, void *const *args)
+{
+    return start_map(&(td_gpu_map){
+        .f = f, .y = td_gpu_tensor_at(p, 1, args), .x = td_gpu_tensor_at(p, 0, args) });
+}
+
+/* x and z are repeated where they are smaller than y */
+static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const *args)
+{
+    td_gpu_map m = { .f = f, .y = td_gpu_tensor_at(p, 2, args) };
+    m.x = td_gpu_broadcast(td_gpu_tensor_at(p, 0, args), &m.y);
+    m.z = td_gpu_broadcast(td_gpu_tensor_at(p, 1, args), &m.y);
+    return start_map(&m);
+}
+
+#define RUN(kind, op_, f)                                                                          \
+    static td_status run_##op_(const td_prepared *p, void *const *args)                            \
+    {                                                                                              \
+        return run_##kind(p, f, args);                                                             \
+    }                                                                                              \
+    KERNEL(op_, td_gpu_accepts_alike)
+
+#define KERNEL(op_, accepts_)                                                                      \
+    const td_kernel td_gpu_##op_ = {                                                               \
+        .name = "cuda_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_##op_            \
+    };
+
+RUN(unary, relu, TD_GPU_RELU)
+RUN(unary, relu6, TD_GPU_RELU6)
+RUN(unary, sigmoid, TD_GPU_SIGMOID)
+RUN(unary, round_tf32, TD_GPU_ROUND_TF32)
+RUN(binary, add, TD_GPU_ADD)
+RUN(binary, mul, TD_GPU_MUL)
+RUN(binary, relu_grad, TD_GPU_RELU_GRAD)
+RUN(binary, relu6_grad, TD_GPU_RELU6_GRAD)
+RUN(binary, sigmoid_grad, TD_GPU_SIGMOID_GRAD)
+
+static double factor(const td_node *n)
+{
+    return ((const td_scale_attr *)n->attr)->by;
+}
+
+static td_status run_scale(const td_prepared *p, void *const *args)
+{
+    return copy(p, 0, 1, factor(p->node), args);
+}
+KERNEL(scale, td_gpu_accepts_alike)
+
+static td_status run_broadcast_like(const td_prepared *p, void *const *args)
+{
+    return copy(p, 0, 2, factor(p->node), args);
+}
+KERNEL(broadcast_like, td_gpu_accepts_alike)
+
+static td_status run_constant(const td_prepared *p, void *const *args)
+{
+    const double value = ((const td_constant_attr *)p->node->attr)->value;
+    return start_map(
+        &(td_gpu_map){ .f = TD_GPU_CONSTANT, .by = value, .y = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(constant, td_gpu_accepts_any)
+
+/* a vector [C] as [1, C, 1, 1] */
+static td_gpu_tensor by_channel(td_gpu_tensor v)
+{
+    const int last = TD_GPU_RANK - 1, channel = last - 2;
+    v.dim[channel] = v.dim[last];
+    v.stride[channel] = v.stride[last];
+    v.dim[last] = 1;
+    return v;
+}
+
+static td_status run_bias_add(const td_prepared *p, void *const *args)
+{
+    td_gpu_map m = { .f = TD_GPU_ADD,
+                     .y = td_gpu_tensor_at(p, 2, args),
+                     .x = td_gpu_tensor_at(p, 0, args) };
+    m.z = td_gpu_broadcast(by_channel(td_gpu_tensor_at(p, 1, args)), &m.y);
+    return start_map(&m);
+}
+KERNEL(bias_add, td_gpu_accepts_any)
+
+/* --- copies ----------------------------------------------------------------------------------- */
+
+static td_status run_cast(const td_prepared *p, void *const *args)
+{
+    return copy(p, 0, 1, 1, args);
+}
+KERNEL(cast, td_gpu_accepts_any)
+
+static td_status run_reorder(const td_prepared *p, void *const *args)
+{
+    return copy(p, 0, 1, 1, args);
+}
+KERNEL(reorder, td_gpu_accepts_any)
+
+static td_status run_assign(const td_prepared *p, void *const *args)
+{
+    return copy(p, 1, 0, 1, args);
+}
+KERNEL(assign, td_gpu_accepts_any)
+
+static td_status run_concat(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *y = &n->out[0]->type;
+    const int axis = ((const td_concat_attr *)n->attr)->axis;
+    int64_t start = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const int64_t size = td_in_type(n, i)->dim[axis];
+        td_gpu_map m = { .f = TD_GPU_SCALE, .by = 1, .x = td_gpu_tensor_at(p, i, args) };
+        m.y = td_gpu_part(td_gpu_tensor_at(p, n->n_in, args), y->rank, axis, start, size);
+        TD_TRY(start_map(&m));
+        start += size;
+    }
+    return TD_OK;
+}
+KERNEL(concat, td_gpu_accepts_any)
+
+static td_status run_slice(const td_prepared *p, void *const *args)
+{
+    const td_slice_attr *a = p->node->attr;
+    const td_gpu_tensor x = td_gpu_tensor_at(p, 0, args);
+    const int rank = td_in_type(p->node, 0)->rank;
+    return start_map(&(td_gpu_map){ .f = TD_GPU_SCALE,
+                                    .by = 1,
+                                    .y = td_gpu_tensor_at(p, 1, args),
+                                    .x = td_gpu_part(x, rank, a->axis, a->start, a->size) });
+}
+KERNEL(slice, td_gpu_accepts_any)
+
+static td_status run_slice_grad(const td_prepared *p, void *const *args)
+{
+    const td_slice_attr *a = p->node->attr;
+    const td_type *x = &p->node->out[0]->type;
+    const td_gpu_tensor dx = td_gpu_tensor_at(p, 2, args);
+    TD_TRY(td_gpu_status(td_gpu()->clear(args[2], (size_t)td_type_bytes(x))));
+    return start_map(&(td_gpu_map){ .f = TD_GPU_SCALE,
+                                    .by = 1,
+                                    .y = td_gpu_part(dx, x->rank, a->axis, a->start, a->size),
+                                    .x = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(slice_grad, td_gpu_accepts_any)
+
+static td_status run_global_avg_pool_grad(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 1);
+    td_gpu_map m = { .f = TD_GPU_SCALE,
+                     .by = 1 / (double)(x->dim[2] * x->dim[3]),
+                     .y = td_gpu_tensor_at(p, 2, args) };
+    td_gpu_tensor dy = by_channel(td_gpu_tensor_at(p, 0, args));
+    const int images = TD_GPU_RANK - 2, batch = TD_GPU_RANK - 4;
+    dy.dim[batch] = dy.dim[images];
+    dy.stride[batch] = dy.stride[images];
+    dy.dim[images] = 1;
+    m.x = td_gpu_broadcast(dy, &m.y);
+    return start_map(&m);
+}
+KERNEL(global_avg_pool_grad, td_gpu_accepts_any)
+
+/* --- sums ------------------------------------------------------------------------------------- */
+
+static td_status start_reduce(const td_gpu_reduce *r)
+{
+    return td_gpu_status(td_gpu()->reduce(r));
+}
+
+static td_status run_total(const td_prepared *p, double by, void *const *args)
+{
+    return start_reduce(&(td_gpu_reduce){
+        .by = by, .y = td_gpu_tensor_at(p, 1, args), .x = td_gpu_tensor_at(p, 0, args) });
+}
+
+static td_status run_sum(const td_prepared *p, void *const *args)
+{
+    return run_total(p, 1, args);
+}
+KERNEL(sum, td_gpu_accepts_alike)
+
+static td_status run_mean(const td_prepared *p, void *const *args)
+{
+    return run_total(p, 1 / (double)td_type_count(td_in_type(p->node, 0)), args);
+}
+KERNEL(mean, td_gpu_accepts_alike)
+
+static td_status run_sum_to(const td_prepared *p, void *const *args)
+{
+    return start_reduce(&(td_gpu_reduce){
+        .by = 1, .y = td_gpu_tensor_at(p, 2, args), .x = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(sum_to, td_gpu_accepts_any)
+
+static td_status run_mul_reduce(const td_prepared *p, void *const *args)
+{
+    td_gpu_reduce r = { .by = 1, .y = td_gpu_tensor_at(p, 3, args) };
+    td_gpu_tensor x = td_gpu_tensor_at(p, 0, args), z = td_gpu_tensor_at(p, 1, args), full = x;
+    for (int d = 0; d < TD_GPU_RANK; d++)
+        full.dim[d] = x.dim[d] > z.dim[d] ? x.dim[d] : z.dim[d];
+    r.x = td_gpu_broadcast(x, &full);
+    r.z = td_gpu_broadcast(z, &full);
+    return start_reduce(&r);
+}
+KERNEL(mul_reduce, td_gpu_accepts_alike)
+
+static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
+{
+    return start_reduce(&(td_gpu_reduce){ .by = 1,
+                                          .y = by_channel(td_gpu_tensor_at(p, 1, args)),
+                                          .x = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(bias_add_grad, td_gpu_accepts_any)
+
+static td_status run_global_avg_pool(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    td_gpu_reduce r = { .by = 1 / (double)(x->dim[2] * x->dim[3]),
+                        .x = td_gpu_tensor_at(p, 0, args) };
+    const td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
+    r.y = (td_gpu_tensor){ .data = y.data,
+                           .dtype = y.dtype,
+                           .dim = { 1, x->dim[0], x->dim[1], 1, 1 },
+                           .stride = { 0, x->dim[1], 1, 0, 0 } };
+    return start_reduce(&r);
+}
+KERNEL(global_avg_pool, td_gpu_accepts_any)

@@ -1,0 +1,65 @@
+/*
+ * runtime/gpu_kernels.h -- what the kernels of a GPU plug-in are given
+ *
+ * One struct for each function of the plug-in, and TD_GPU_KERNELS, the list of both.  No function
+ * reads memory of the host but the struct itself.
+ */
+#ifndef TD_RUNTIME_GPU_KERNELS_H
+#define TD_RUNTIME_GPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tandem/types.h"
+
+enum { TD_GPU_RANK = 5 };
+
+/** A tensor of rank 5, dimensions of 1 first: element i is data[sum of i[d] * stride[d]]. */
+typedef struct {
+    void *data;
+    td_dtype dtype;
+    int64_t dim[TD_GPU_RANK];
+    int64_t stride[TD_GPU_RANK]; /* in elements; 0: repeated */
+} td_gpu_tensor;
+
+/* --- element by element ----------------------------------------------------------------------- */
+
+typedef enum {
+    TD_GPU_SCALE,        /* by x; a plain copy if by is 1 */
+    TD_GPU_ADD,          /* x + z */
+    TD_GPU_MUL,          /* x z */
+    TD_GPU_RELU,         /* max(x, 0), keeps NaN */
+    TD_GPU_RELU6,        /* min(max(x, 0), 6), keeps NaN */
+    TD_GPU_SIGMOID,      /* 1 / (1 + exp(-x)) */
+    TD_GPU_RELU_GRAD,    /* x where z > 0, else 0 */
+    TD_GPU_RELU6_GRAD,   /* x where 0 < z < 6, else 0 */
+    TD_GPU_SIGMOID_GRAD, /* x z (1 - z) */
+    TD_GPU_ROUND_TF32,   /* x with 10 bits of fraction, to nearest even */
+    TD_GPU_CONSTANT      /* by */
+} td_gpu_function;
+
+/**
+ * y = f(x, z), computed in float32; conversion to an integer truncates and saturates.
+ * x and z have y's dimensions, with strides of 0 where they are repeated.  A scale by 1 from a
+ * dtype to itself copies bits.
+ */
+typedef struct {
+    td_gpu_function f;
+    double by;
+    td_gpu_tensor y, x, z; /* constant: no x; unary: no z */
+} td_gpu_map;
+
+/* --- sums ------------------------------------------------------------------------------------- */
+
+/**
+ * y = by * sum of x z over the dimensions in which y is 1 and x is not, in float64 in an order that
+ * depends on the shape only.
+ */
+typedef struct {
+    double by;
+    td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
+} td_gpu_reduce;
+
+#define TD_GPU_KERNELS(K) K(map) K(reduce)
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * runtime/gpu_plugin.h -- the interface of a GPU plug-in, and loading it
+ *
+ * The plug-in is a library that knows nothing of graphs: memory, and functions that start kernels
+ * on plain structs (gpu_kernels.h).  libtandem_cuda.so is that of NVIDIA GPUs.  It is loaded when
+ * a program asks for the device, so the command needs neither a driver nor CUDA.
+ *
+ * Everything runs in the order of the calls, on one queue; copies to the host wait for it.
+ */
+#ifndef TD_RUNTIME_GPU_PLUGIN_H
+#define TD_RUNTIME_GPU_PLUGIN_H
+
+#include "runtime/gpu_kernels.h"
+
+#define TD_GPU_PLUGIN_VERSION 1
+#define TD_GPU_PLUGIN_SYMBOL  "td_gpu_plugin_v1"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    char name[256];   /* "NVIDIA H200" */
+    int major, minor; /* compute capability */
+    size_t bytes;     /* of memory */
+} td_gpu_info;
+
+/** Calls return NULL, or an error message that is valid until the next call. */
+typedef struct {
+    int version;
+    /** Use GPU `index` of those that are visible; before any other call. */
+    const char *(*open)(int index, td_gpu_info *out);
+    const char *(*alloc)(size_t n, void **out); /* zeros, aligned to 256 bytes */
+    void (*free)(void *p);
+    const char *(*copy_in)(void *to, const void *from_host, size_t n);
+    const char *(*copy_out)(void *to_host, const void *from, size_t n);
+    const char *(*clear)(void *p, size_t n);
+    const char *(*sync)(void); /* wait until everything has finished */
+#define TD_GPU_MEMBER(name) const char *(*name)(const td_gpu_##name *a);
+    TD_GPU_KERNELS(TD_GPU_MEMBER)
+#undef TD_GPU_MEMBER
+} td_gpu_plugin;
+
+/**
+ * The plug-in, loaded and opened on GPU 0 by the first call: TANDEM_GPU_PLUGIN, else
+ * libtandem_cuda.so in the program's folder, in the installed one or in the system's path.
+ * TD_ENOTFOUND: it cannot be loaded, there is no driver, or no GPU.
+ */
+TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
+
+/** The plug-in that td_gpu_open has opened. */
+const td_gpu_plugin *td_gpu(void);
+
+/** A message of the plug-in as a status: TD_OK for NULL, else TD_EIO. */
+TD_CHECKED td_status td_gpu_status(const char *message);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,244 @@
+/*
+ * cuda_runtime.cpp -- the CUDA runtime on a machine without a GPU: see cuda_runtime.h
+ */
+#include "cuda_runtime.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cuda/host_grid.h"
+
+struct stand_in_stream {
+    bool is_open;
+};
+
+namespace {
+
+std::map<uintptr_t, size_t> &regions = *new std::map<uintptr_t, size_t>; /* device memory; outlives exit */
+size_t n_bytes;                                                          /* their sum */
+int n_users;                                                             /* copies and kernels in progress */
+cudaError_t last_error = cudaSuccess;
+stand_in_stream the_stream;
+
+double setting(const char *name, double missing)
+{
+    const char *text = getenv(name);
+    return text ? atof(text) : missing;
+}
+
+cudaError_t failed(cudaError_t e)
+{
+    last_error = e;
+    return e;
+}
+
+/* counts the calls that can fail; true for the one that shall */
+bool is_due()
+{
+    static const double due = setting("TANDEM_STAND_IN_FAIL", 0);
+    static double n_calls;
+    return ++n_calls == due;
+}
+
+#define FAIL_IF(condition, error)                                                                  \
+    do {                                                                                           \
+        if (condition)                                                                             \
+            return failed(error);                                                                  \
+    } while (0)
+
+size_t whole_pages(size_t n)
+{
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    return (n + page - 1) / page * page;
+}
+
+void protect_all(int how)
+{
+    for (const auto &r : regions)
+        if (mprotect(reinterpret_cast<void *>(r.first), whole_pages(r.second), how) != 0)
+            abort();
+}
+
+void use_memory(bool begins)
+{
+    n_users += begins ? 1 : -1;
+    if (n_users == (begins ? 1 : 0))
+        protect_all(begins ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+/* device memory is accessible while it exists */
+struct opening {
+    opening()
+    {
+        use_memory(true);
+    }
+    ~opening()
+    {
+        use_memory(false);
+    }
+    opening(const opening &) = delete;
+    opening &operator=(const opening &) = delete;
+};
+
+/* are n bytes from p in one region? */
+bool is_device(const void *p, size_t n)
+{
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    auto r = regions.upper_bound(at);
+    if (r == regions.begin())
+        return false;
+    --r;
+    return at - r->first <= r->second && n <= r->second - (at - r->first);
+}
+
+/* does any of n bytes from p belong to a region? */
+bool touches_device(const void *p, size_t n)
+{
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    for (const auto &r : regions)
+        if (at < r.first + r.second && r.first < at + n)
+            return true;
+    return false;
+}
+
+bool is_right(const void *p, size_t n, bool on_device)
+{
+    return n == 0 || (on_device ? is_device(p, n) : p && !touches_device(p, n));
+}
+
+} // namespace
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    switch (e) {
+    case cudaSuccess:
+        return "cudaSuccess";
+    case cudaErrorInvalidValue:
+        return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+        return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver:
+        return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+        return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice:
+        return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress:
+        return "cudaErrorIllegalAddress";
+    default:
+        return "cudaErrorLaunchFailure";
+    }
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorInvalidValue ? "invalid argument" : "failure of the stand-in";
+}
+
+cudaError_t cudaGetLastError()
+{
+    const cudaError_t e = last_error;
+    last_error = cudaSuccess;
+    return is_due() ? cudaErrorLaunchFailure : e;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    const int wanted = static_cast<int>(setting("TANDEM_STAND_IN_DEVICES", 1));
+    *n = 0;
+    FAIL_IF(is_due() || wanted < 0, cudaErrorInsufficientDriver);
+    FAIL_IF(wanted == 0, cudaErrorNoDevice);
+    *n = wanted;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int index)
+{
+    int n = 0;
+    FAIL_IF(cudaGetDeviceCount(&n) != cudaSuccess || index < 0 || index >= n, cudaErrorInvalidDevice);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index)
+{
+    FAIL_IF(is_due() || index < 0, cudaErrorInvalidDevice);
+    *p = {};
+    (void)snprintf(p->name, sizeof p->name, "stand-in %d", index);
+    p->major = 9;
+    p->totalGlobalMem = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
+{
+    FAIL_IF(is_due(), cudaErrorMemoryAllocation);
+    the_stream.is_open = true;
+    td_grid::around_launch = use_memory;
+    *out = &the_stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t n)
+{
+    *out = nullptr;
+    FAIL_IF(n == 0, cudaErrorInvalidValue);
+    const auto room = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
+    FAIL_IF(is_due() || n > room - n_bytes, cudaErrorMemoryAllocation);
+    void *p = mmap(nullptr, whole_pages(n), n_users ? PROT_READ | PROT_WRITE : PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FAIL_IF(p == MAP_FAILED, cudaErrorMemoryAllocation);
+    regions[reinterpret_cast<uintptr_t>(p)] = n;
+    n_bytes += n;
+    *out = p;
+    const opening is_open;
+    memset(p, 0xff, n); /* memory of a GPU is not cleared */
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    if (!p)
+        return cudaSuccess;
+    const auto r = regions.find(reinterpret_cast<uintptr_t>(p));
+    FAIL_IF(r == regions.end(), cudaErrorInvalidValue);
+    (void)munmap(p, whole_pages(r->second));
+    n_bytes -= r->second;
+    regions.erase(r);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
+{
+    FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
+    FAIL_IF(!is_right(to, n, kind != cudaMemcpyDeviceToHost) ||
+                !is_right(from, n, kind != cudaMemcpyHostToDevice),
+            cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorIllegalAddress);
+    const opening is_open;
+    if (n > 0)
+        memcpy(to, from, n);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
+{
+    FAIL_IF(s != &the_stream || !s->is_open || !is_right(p, n, true), cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorIllegalAddress);
+    const opening is_open;
+    if (n > 0)
+        memset(p, value, n);
+    return cudaSuccess;
+}

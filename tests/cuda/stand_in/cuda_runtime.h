@@ -1,0 +1,59 @@
+/*
+ * cuda_runtime.h -- stands in for the CUDA runtime where own kernels are compiled for the host
+ *
+ * Found before the toolkit's header by tests/CMakeLists.txt.  Memory of the device is memory of the
+ * host that cannot be accessed except by copies and kernels, so a pointer used in the wrong place
+ * is a segmentation fault.  Copies check that each side is what its direction says, and its size.
+ * Environment variables choose failures:
+ *
+ *   TANDEM_STAND_IN_DEVICES=-1    no driver; 0: no GPU; else the number of GPUs, 1 by default
+ *   TANDEM_STAND_IN_BYTES=1e6     memory of each, 1e9 by default
+ *   TANDEM_STAND_IN_FAIL=7        the 7th call that can fail does
+ */
+#ifndef TD_TESTS_CUDA_STAND_IN_CUDA_RUNTIME_H
+#define TD_TESTS_CUDA_STAND_IN_CUDA_RUNTIME_H
+
+#include <cstddef>
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719
+};
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3
+};
+enum { cudaStreamNonBlocking = 1 };
+
+struct cudaDeviceProp {
+    char name[256];
+    int major, minor;
+    size_t totalGlobalMem;
+};
+
+typedef struct stand_in_stream *cudaStream_t;
+
+const char *cudaGetErrorName(cudaError_t e);
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetLastError();
+
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int index);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaMalloc(void **out, size_t n);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t s);
+cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s);
+
+#endif
