@@ -1,21 +1,23 @@
 /*
- * all_reduce.c -- the kernels of collective nodes
+ * all_reduce.c -- the kernels of collective nodes, which run on the host
  *
  *     all_reduce_begin   copies its operand into the bucket; the bucket's last part starts the sum
  *     all_reduce_end     waits for the bucket; copies its part of the sum to the result
  */
 #include "runtime/all_reduce.h"
 
-#include <string.h>
-
 #include "base/arena.h"
 #include "ops/ops.h"
 
 /* is a sum required in this run?  Operand i, if there is one, is `update` */
-static bool is_wanted(const td_node *n, int i, void *const *args)
+static td_status is_wanted(const td_prepared *p, int i, void *const *args, bool *out)
 {
-    const td_all_reduce_attr *a = n->attr;
-    return a->always || n->n_in <= i || *(const float *)args[i] != 0;
+    const td_all_reduce_attr *a = p->node->attr;
+    float update = 1;
+    if (!a->always && i < p->node->n_in)
+        TD_TRY(p->memory->copy_out(&update, args[i], sizeof update));
+    *out = update != 0;
+    return TD_OK;
 }
 
 static int64_t floats_of(const td_node *n)
@@ -28,11 +30,15 @@ static td_status run_begin(const td_prepared *p, void *const *args)
     const td_node *n = p->node;
     const td_all_reduce_attr *a = n->attr;
     const size_t bytes = (size_t)floats_of(n) * sizeof(float);
-    if (!is_wanted(n, 1, args))
+    float *own = td_reduction_own(p->reduction, a->bucket);
+    bool sums;
+    TD_TRY(is_wanted(p, 1, args, &sums));
+    if (!sums)
         return TD_OK;
-    memcpy(td_reduction_own(p->reduction, a->bucket) + a->at, args[0], bytes);
+    TD_TRY(p->memory->copy_out(own + a->at, args[0], bytes));
     if (n->n_in > 2)
-        memcpy(td_reduction_start(p->reduction, a->bucket) + a->at, args[2], bytes);
+        TD_TRY(p->memory->copy_out(td_reduction_start(p->reduction, a->bucket) + a->at, args[2],
+                                   bytes));
     if (a->is_last)
         td_reduction_begin(p->reduction, a->bucket);
     return TD_OK;
@@ -43,11 +49,12 @@ static td_status run_end(const td_prepared *p, void *const *args)
     const td_node *n = p->node;
     const td_all_reduce_attr *a = n->attr;
     const float *sum;
-    if (!is_wanted(n, 2, args))
+    bool sums;
+    TD_TRY(is_wanted(p, 2, args, &sums));
+    if (!sums)
         return TD_OK;
     TD_TRY(td_reduction_wait(p->reduction, a->bucket, &sum));
-    memcpy(args[n->n_in], sum + a->at, (size_t)floats_of(n) * sizeof(float));
-    return TD_OK;
+    return p->memory->copy_in(args[n->n_in], sum + a->at, (size_t)floats_of(n) * sizeof(float));
 }
 
 static td_status accepts(const td_node *n)
@@ -59,6 +66,7 @@ static td_status accepts(const td_node *n)
 static const td_kernel begin_kernel = {
     .name = "ranks_begin",
     .op = &td_op_all_reduce_begin,
+    .is_host = true,
     .accepts = accepts,
     .run = run_begin,
 };
@@ -66,6 +74,7 @@ static const td_kernel begin_kernel = {
 static const td_kernel end_kernel = {
     .name = "ranks_end",
     .op = &td_op_all_reduce_end,
+    .is_host = true,
     .accepts = accepts,
     .run = run_end,
 };

@@ -125,6 +125,7 @@ static int list_kernels(const td_device *dev, const td_node *n, const td_kernel 
 /* --- timing ----------------------------------------------------------------------------------- */
 
 typedef struct {
+    const td_device_memory *memory;
     void *args[TD_IN_MAX + TD_OUT_MAX + 1];
     size_t bytes[TD_IN_MAX + TD_OUT_MAX + 1];
     int n;
@@ -133,29 +134,29 @@ typedef struct {
 static void free_arguments(arguments *a)
 {
     for (int i = 0; i < a->n; i++)
-        td_pages_free(a->args[i], a->bytes[i]);
+        if (a->args[i])
+            a->memory->free(a->args[i], a->bytes[i]);
 }
 
+static td_status add_argument(const td_node *n, size_t bytes, arguments *a)
+{
+    void **arg = &a->args[a->n];
+    *arg = bytes ? a->memory->alloc(bytes) : NULL;
+    a->bytes[a->n++] = bytes;
+    if (bytes && !*arg)
+        return td_error(TD_ENOMEM, "timing %s needs %.1f MB more", n->op->name,
+                        (double)bytes / 1e6);
+    return bytes ? a->memory->fill(*arg, FILL_BYTE, bytes) : TD_OK;
+}
+
+/* operands, results, scratch; the caller frees them even after a failure */
 static td_status make_arguments(const td_node *n, size_t scratch, arguments *a)
 {
-    *a = (arguments){ 0 };
-    for (int i = 0; i < n->n_in + n->n_out + 1; i++) {
-        const bool is_scratch = i == n->n_in + n->n_out;
-        const td_type *t = i < n->n_in  ? &n->in[i]->type
-                           : is_scratch ? NULL
-                                        : &n->out[i - n->n_in]->type;
-        a->bytes[i] = t ? (size_t)td_type_bytes(t) : scratch;
-        a->args[i] = a->bytes[i] ? td_pages_alloc(a->bytes[i]) : NULL;
-        a->n = i + 1;
-        if (a->bytes[i] && !a->args[i]) {
-            free_arguments(a);
-            return td_error(TD_ENOMEM, "timing %s needs %.1f MB more", n->op->name,
-                            (double)a->bytes[i] / 1e6);
-        }
-        if (a->args[i])
-            memset(a->args[i], FILL_BYTE, a->bytes[i]);
-    }
-    return TD_OK;
+    for (int i = 0; i < n->n_in; i++)
+        TD_TRY(add_argument(n, (size_t)td_type_bytes(&n->in[i]->type), a));
+    for (int i = 0; i < n->n_out; i++)
+        TD_TRY(add_argument(n, (size_t)td_type_bytes(&n->out[i]->type), a));
+    return add_argument(n, scratch, a);
 }
 
 static td_status run_for_best(const td_prepared *p, void *const *args, double *best)
@@ -164,6 +165,7 @@ static td_status run_for_best(const td_prepared *p, void *const *args, double *b
     for (int i = 0; i < RUNS_MAX; i++) {
         int64_t t0 = td_now_ns();
         TD_TRY(p->kernel->run(p, args));
+        TD_TRY(p->memory->sync());
         int64_t t1 = td_now_ns();
         if (i && t1 - t0 < least) /* the first run is a warm-up */
             least = t1 - t0;
@@ -174,16 +176,19 @@ static td_status run_for_best(const td_prepared *p, void *const *args, double *b
     return TD_OK;
 }
 
-static td_status time_kernel(const td_kernel *k, const td_node *n, double *seconds)
+static td_status time_kernel(const td_tuner *t, const td_kernel *k, const td_node *n,
+                             double *seconds)
 {
-    arguments a = { 0 };
-    td_prepared p = { .kernel = k, .node = n };
+    arguments a = { .memory = t->dev->memory };
+    td_prepared p = { .kernel = k, .node = n, .memory = a.memory };
     td_status st = k->prepare ? k->prepare(n, &p) : TD_OK;
     if (st != TD_OK)
         return st;
     st = make_arguments(n, p.scratch_bytes, &a);
+    a.memory->begin_kernels();
     if (st == TD_OK)
         st = run_for_best(&p, a.args, seconds);
+    a.memory->end_kernels();
     free_arguments(&a);
     if (k->release)
         k->release(&p);
@@ -198,7 +203,7 @@ static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, c
     if (td_map_has(&t->timed_again, key))
         return TD_OK;
     TD_TRY(td_map_set(&t->timed_again, key, NULL));
-    TD_TRY(time_kernel(k, n, &again));
+    TD_TRY(time_kernel(t, k, n, &again));
     if (again >= *seconds)
         return TD_OK;
     *seconds = again;
@@ -213,7 +218,7 @@ static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, 
     td_status st = time_key(k, n, &key);
     *is_known = st == TD_OK && td_tune_cache_get(t->cache, td_text_get(&key), seconds);
     if (st == TD_OK && !*is_known && t->mode == TD_TUNE_FULL) {
-        st = time_kernel(k, n, seconds);
+        st = time_kernel(t, k, n, seconds);
         if (st == TD_OK)
             st = td_tune_cache_put(t->cache, td_text_get(&key), *seconds);
         *is_known = st == TD_OK;

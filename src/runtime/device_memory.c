@@ -1,8 +1,8 @@
 /*
  * device_memory.c -- host memory, and guarded memory
  *
- * The regions of guarded memory are in a list.  All are accessible while a kernel or a copy runs on
- * any thread, and none otherwise.
+ * The regions of guarded memory are in a list.  All are accessible while a kernel runs on any
+ * thread, the pages of a copy's bytes while it runs, and nothing otherwise.
  */
 #include "runtime/device_memory.h"
 
@@ -22,9 +22,15 @@ static td_status host_copy(void *to, const void *from, size_t n)
     return TD_OK;
 }
 
-static td_status host_clear(void *p, size_t n)
+static td_status host_fill(void *p, int byte, size_t n)
 {
-    memset(p, 0, n);
+    memset(p, byte, n);
+    return TD_OK;
+}
+
+/* kernels and copies are finished when they return */
+static td_status is_finished(void)
+{
     return TD_OK;
 }
 
@@ -38,11 +44,14 @@ const td_device_memory td_host_memory = { .name = "host",
                                           .free = td_pages_free,
                                           .copy_in = host_copy,
                                           .copy_out = host_copy,
-                                          .clear = host_clear,
+                                          .fill = host_fill,
+                                          .sync = is_finished,
                                           .begin_kernels = nothing,
                                           .end_kernels = nothing };
 
 /* --- guarded memory --------------------------------------------------------------------------- */
+
+enum { PAGE = 1 << 16 }; /* a multiple of every system's page size */
 
 typedef struct region region;
 struct region {
@@ -55,15 +64,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static region *regions; /* under the lock */
 static int n_users;     /* likewise: kernels and copies in progress */
 
-static void protect(const region *r, bool is_open)
+static void protect(void *p, size_t n, bool is_open)
 {
-    TD_CHECK(mprotect(r->p, r->n, is_open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+    TD_CHECK(mprotect(p, n, is_open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
 }
 
 static void protect_all(bool is_open)
 {
     for (const region *r = regions; r; r = r->next)
-        protect(r, is_open);
+        protect(r->p, r->n, is_open);
 }
 
 static void begin_use(void)
@@ -93,7 +102,7 @@ static void *guarded_alloc(size_t n)
     pthread_mutex_lock(&lock);
     *r = (region){ p, n, regions };
     regions = r;
-    protect(r, n_users > 0);
+    protect(p, n, n_users > 0);
     pthread_mutex_unlock(&lock);
     return p;
 }
@@ -112,18 +121,48 @@ static void guarded_free(void *p, size_t n)
     td_pages_free(p, n);
 }
 
-static td_status guarded_copy(void *to, const void *from, size_t n)
+/* the page where `p` begins, which [p, p + n) of one region must follow; under the lock */
+static char *page_of(const char *p, size_t n)
 {
-    begin_use();
+    const region *r = regions;
+    while (r && (p < (char *)r->p || p >= (char *)r->p + r->n))
+        r = r->next;
+    TD_CHECK(r && n <= (size_t)((char *)r->p + r->n - p));
+    const size_t at = (size_t)(p - (char *)r->p);
+    return (char *)r->p + at / PAGE * PAGE;
+}
+
+/* copies n bytes to or from `guarded`, only whose pages are accessible for this time */
+static td_status guarded_copy(void *to, const void *from, size_t n, const char *guarded)
+{
+    if (n == 0)
+        return TD_OK;
+    pthread_mutex_lock(&lock);
+    char *page = page_of(guarded, n);
+    const size_t room = (size_t)(guarded + n - page);
+    if (n_users == 0)
+        protect(page, room, true);
     memcpy(to, from, n);
-    end_use();
+    if (n_users == 0)
+        protect(page, room, false);
+    pthread_mutex_unlock(&lock);
     return TD_OK;
 }
 
-static td_status guarded_clear(void *p, size_t n)
+static td_status guarded_copy_in(void *to, const void *from_host, size_t n)
+{
+    return guarded_copy(to, from_host, n, to);
+}
+
+static td_status guarded_copy_out(void *to_host, const void *from, size_t n)
+{
+    return guarded_copy(to_host, from, n, from);
+}
+
+static td_status guarded_fill(void *p, int byte, size_t n)
 {
     begin_use();
-    memset(p, 0, n);
+    memset(p, byte, n);
     end_use();
     return TD_OK;
 }
@@ -131,9 +170,10 @@ static td_status guarded_clear(void *p, size_t n)
 const td_device_memory td_guarded_memory = { .name = "guarded",
                                              .alloc = guarded_alloc,
                                              .free = guarded_free,
-                                             .copy_in = guarded_copy,
-                                             .copy_out = guarded_copy,
-                                             .clear = guarded_clear,
+                                             .copy_in = guarded_copy_in,
+                                             .copy_out = guarded_copy_out,
+                                             .fill = guarded_fill,
+                                             .sync = is_finished,
                                              .begin_kernels = begin_use,
                                              .end_kernels = end_use };
 

@@ -4,6 +4,9 @@
  * Host memory is that of the processor: every function may use it.  Other memory is used only by
  * kernels, between begin_kernels and end_kernels, and by the functions below.
  *
+ * A device may queue kernels, copies and fills: they run in the order in which they were queued,
+ * after the function that queued them has returned.  `sync` waits for them.
+ *
  * Guarded memory has host addresses, but pages that cannot be accessed except by kernels and
  * copies.  TANDEM_GUARD_MEMORY=1 selects it for tests: what works with it does not use the
  * addresses of a program outside runtime/ and backend/, as memory of a GPU requires.
@@ -20,10 +23,16 @@ typedef struct {
     const char *name;
     bool is_host;
     void *(*alloc)(size_t n); /* zeros, aligned to TD_HOST_ALIGN; NULL, with the message set */
-    void (*free)(void *p, size_t n);
+    void (*free)(void *p, size_t n); /* waits, like sync */
+
+    /* the caller may change from_host after copy_in; copy_out waits, like sync */
     td_status (*copy_in)(void *to, const void *from_host, size_t n);
     td_status (*copy_out)(void *to_host, const void *from, size_t n);
-    td_status (*clear)(void *p, size_t n);
+    td_status (*fill)(void *p, int byte, size_t n);
+
+    /* wait until all that was queued is done; TD_EDEVICE: a part of it failed */
+    td_status (*sync)(void);
+
     void (*begin_kernels)(void); /* pairs may be nested, also by several threads */
     void (*end_kernels)(void);
 } td_device_memory;

@@ -48,7 +48,7 @@ const td_gpu_plugin *td_gpu(void)
 
 td_status td_gpu_status(const char *message)
 {
-    return message ? td_error(TD_EIO, "%s", message) : TD_OK;
+    return message ? td_error(TD_EDEVICE, "%s", message) : TD_OK;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -78,9 +78,14 @@ static td_status gpu_copy_out(void *to_host, const void *from, size_t n)
     return td_gpu_status(plugin->copy_out(to_host, from, n));
 }
 
-static td_status gpu_clear(void *p, size_t n)
+static td_status gpu_fill(void *p, int byte, size_t n)
 {
-    return td_gpu_status(plugin->clear(p, n));
+    return td_gpu_status(plugin->fill(p, byte, n));
+}
+
+static td_status gpu_sync(void)
+{
+    return td_gpu_status(plugin->sync());
 }
 
 static void nothing(void)
@@ -92,6 +97,7 @@ const td_device_memory td_gpu_memory = { .name = "cuda",
                                          .free = gpu_free,
                                          .copy_in = gpu_copy_in,
                                          .copy_out = gpu_copy_out,
-                                         .clear = gpu_clear,
+                                         .fill = gpu_fill,
+                                         .sync = gpu_sync,
                                          .begin_kernels = nothing,
                                          .end_kernels = nothing };

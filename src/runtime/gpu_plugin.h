@@ -34,7 +34,7 @@ typedef struct {
     void (*free)(void *p);
     const char *(*copy_in)(void *to, const void *from_host, size_t n);
     const char *(*copy_out)(void *to_host, const void *from, size_t n);
-    const char *(*clear)(void *p, size_t n);
+    const char *(*fill)(void *p, int byte, size_t n);
     const char *(*sync)(void); /* wait until everything has finished */
 #define TD_GPU_MEMBER(name) const char *(*name)(const td_gpu_##name *a);
     TD_GPU_KERNELS(TD_GPU_MEMBER)
@@ -51,7 +51,7 @@ TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
 /** The plug-in that td_gpu_open has opened. */
 const td_gpu_plugin *td_gpu(void);
 
-/** A message of the plug-in as a status: TD_OK for NULL, else TD_EIO. */
+/** A message of the plug-in as a status: TD_OK for NULL, else TD_EDEVICE. */
 TD_CHECKED td_status td_gpu_status(const char *message);
 
 #ifdef __cplusplus

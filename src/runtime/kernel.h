@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ir/target.h"
+#include "runtime/device_memory.h"
 
 typedef struct td_kernel td_kernel;
 
@@ -25,11 +26,15 @@ typedef struct {
     size_t scratch_bytes;           /* the planner provides it for the call only */
     char impl[64];                  /* the implementation that the library chose, or "" */
     struct td_reduction *reduction; /* collective nodes: borrowed from the program */
+    const td_device_memory *memory; /* that of the args; host kernels copy with it */
 } td_prepared;
 
 struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
     const td_op *op;
+
+    /* Runs on the host: it does not use the memory of args except by copies (prepared.memory). */
+    bool is_host;
 
     /* Can this kernel run the node exactly as it is?  No side effects; otherwise TD_ENOKERNEL, with
        a short reason as the message ("groups is 1"). */

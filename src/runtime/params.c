@@ -257,9 +257,8 @@ static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
     if (!td_dtype_is_float(v->type.dtype))
         return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
                         td_dtype_name(v->type.dtype));
-    if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS) {
-        return p->memory->clear(p->address[v->id], (size_t)td_type_bytes(&v->type));
-    }
+    if (((const td_param_attr *)v->producer->attr)->init == TD_INIT_ZEROS)
+        return p->memory->fill(p->address[v->id], 0, (size_t)td_type_bytes(&v->type));
     const td_type outside = outside_type(&v->type);
     char *plain = td_alloc((size_t)n, td_dtype_bytes(outside.dtype));
     if (!plain)

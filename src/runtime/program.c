@@ -13,6 +13,17 @@
 
 /* --- run -------------------------------------------------------------------------------------- */
 
+static td_status run_kernel(const td_program *p, const td_call_slot *c)
+{
+    const td_kernel *k = c->prepared.kernel;
+    if (!k->is_host)
+        return k->run(&c->prepared, c->args);
+    p->memory->end_kernels();
+    td_status st = k->run(&c->prepared, c->args);
+    p->memory->begin_kernels();
+    return st;
+}
+
 static td_status run_call(td_program *p, int i)
 {
     td_call_slot *c = &p->calls[i];
@@ -21,9 +32,11 @@ static td_status run_call(td_program *p, int i)
     for (int k = 0; k < c->n_args; k++)
         c->args[k] = p->address[c->value[k]];
     if (!p->is_profiled)
-        return c->prepared.kernel->run(&c->prepared, c->args);
+        return run_kernel(p, c);
     c->span.begin_ns = td_now_ns();
-    td_status st = c->prepared.kernel->run(&c->prepared, c->args);
+    td_status st = run_kernel(p, c);
+    if (st == TD_OK)
+        st = p->memory->sync();
     c->span.end_ns = td_now_ns();
     c->seconds += (double)(c->span.end_ns - c->span.begin_ns) * 1e-9;
     return st;
@@ -158,6 +171,7 @@ td_status td_program_run(td_program *p)
     td_status st = run_nodes(p);
     p->memory->end_kernels();
     TD_TRY(st);
+    TD_TRY(p->memory->sync()); /* the caller may change inputs, read outputs and take the time */
     p->n_runs++;
     if (begin_ns)
         p->span = (td_span){ begin_ns, td_now_ns() };
@@ -235,6 +249,8 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();
         st = run_call(p, i);
+        if (st == TD_OK)
+            st = p->memory->sync();
         double seconds = (double)(td_now_ns() - t0) * 1e-9;
         if (r == 0 || seconds < *best_s)
             *best_s = seconds;

@@ -32,7 +32,7 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
         st = td_program_no_kernel(n, &why);
         goto out;
     }
-    c->prepared = (td_prepared){ .kernel = k, .node = n };
+    c->prepared = (td_prepared){ .kernel = k, .node = n, .memory = p->memory };
     if (k->prepare) {
         st = k->prepare(n, &c->prepared);
         if (st != TD_OK) {

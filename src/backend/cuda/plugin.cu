@@ -55,9 +55,9 @@ const char *open(int index, td_gpu_info *out)
     }
     CUDA_TRY("cudaSetDevice", cudaSetDevice(index));
     CUDA_TRY("cudaGetDeviceProperties", cudaGetDeviceProperties(&p, index));
-    if (p.major < 7) {
+    if (p.major * 10 + p.minor < 75) {
         (void)snprintf(message, sizeof message,
-                       "GPU %d has compute capability %d.%d, wanted 7.0 or above", index, p.major,
+                       "GPU %d has compute capability %d.%d, wanted 7.5 or above", index, p.major,
                        p.minor);
         return message;
     }
@@ -70,9 +70,9 @@ const char *open(int index, td_gpu_info *out)
     return nullptr;
 }
 
-const char *clear(void *p, size_t n)
+const char *fill(void *p, int byte, size_t n)
 {
-    return explain("cudaMemsetAsync", cudaMemsetAsync(p, 0, n, stream));
+    return explain("cudaMemsetAsync", cudaMemsetAsync(p, byte, n, stream));
 }
 
 const char *alloc(size_t n, void **out)
@@ -86,7 +86,7 @@ const char *alloc(size_t n, void **out)
         return message;
     }
     CUDA_TRY("cudaMalloc", e);
-    return clear(*out, n);
+    return fill(*out, 0, n);
 }
 
 void free(void *p)
@@ -138,7 +138,7 @@ const td_gpu_plugin td_gpu_plugin_v1 = {
     tandem::free,
     tandem::copy_in,
     tandem::copy_out,
-    tandem::clear,
+    tandem::fill,
     tandem::sync,
 #define MEMBER(name) tandem::name,
     TD_GPU_KERNELS(MEMBER)

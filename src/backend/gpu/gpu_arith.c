@@ -157,7 +157,7 @@ static td_status run_slice_grad(const td_prepared *p, void *const *args)
     const td_slice_attr *a = p->node->attr;
     const td_type *x = &p->node->out[0]->type;
     const td_gpu_tensor dx = td_gpu_tensor_at(p, 2, args);
-    TD_TRY(td_gpu_status(td_gpu()->clear(args[2], (size_t)td_type_bytes(x))));
+    TD_TRY(td_gpu_status(td_gpu()->fill(args[2], 0, (size_t)td_type_bytes(x))));
     return start_map(&(td_gpu_map){ .f = TD_GPU_SCALE,
                                     .by = 1,
                                     .y = td_gpu_part(dx, x->rank, a->axis, a->start, a->size),

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "runtime/device_memory.h"
+#include "runtime/device.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 
@@ -87,6 +87,71 @@ static void results_are_the_same_bits(void **state)
     assert_true(plain.observed > 0 && plain.observed == guarded.observed);
 }
 
+/* --- a device that queues --------------------------------------------------------------------- */
+
+static int n_syncs;
+static bool sync_fails;
+
+static td_status counted_sync(void)
+{
+    n_syncs++;
+    return sync_fails ? td_error(TD_EDEVICE, "the queue failed") : TD_OK;
+}
+
+static td_program *queueing_program(td_device **dev, td_device_memory *memory)
+{
+    td_program *p;
+    td_graph *g = td_test_graph("%x:f32[4,3] = input\n%y:f32[4,3] = relu %x\noutput y = %y\n");
+    expect_ok(td_device_open("cpu", dev));
+    *memory = td_guarded_memory;
+    memory->sync = counted_sync;
+    (*dev)->memory = memory;
+    expect_ok(td_compile(g, *dev, &(td_compile_opts){ 0 }, &p));
+    td_graph_free(g);
+    return p;
+}
+
+/* the first node that has a kernel */
+static int node_with_kernel(const td_program *p)
+{
+    int i = 0;
+    while (!*td_program_node(p, i).kernel)
+        i++;
+    return i;
+}
+
+static void runs_and_measured_times_end_with_a_sync(void **state)
+{
+    static const float x[12] = { -1, 2 };
+    td_device *dev;
+    td_device_memory memory;
+    double best;
+    (void)state;
+    td_program *p = queueing_program(&dev, &memory);
+    const int i = node_with_kernel(p);
+    expect_ok(td_program_bind(p, "x", x));
+    n_syncs = 0;
+    expect_ok(td_program_run(p));
+    assert_int_equal(n_syncs, 1);
+    assert_true(((const float *)td_program_output(p, "y", NULL))[1] == 2);
+    td_program_profile(p, true);
+    n_syncs = 0;
+    expect_ok(td_program_run(p));
+    assert_int_equal(n_syncs, 2); /* one kernel, one run */
+    n_syncs = 0;
+    expect_ok(td_program_time(p, i, 3, &best));
+    assert_int_equal(n_syncs, 3);
+    sync_fails = true;
+    td_program_profile(p, false);
+    expect_error(td_program_run(p), TD_EDEVICE, "queue");
+    expect_error(td_program_time(p, i, 1, &best), TD_EDEVICE, "queue");
+    sync_fails = false;
+    td_program_free(p);
+    td_device_close(dev);
+}
+
+/* --- guarded memory --------------------------------------------------------------------------- */
+
 /* the signal that ends a process that reads `p`, or 0 */
 static int signal_of_reading(const volatile char *p)
 {
@@ -124,7 +189,7 @@ static void only_kernels_and_copies_may_use_it(void **state)
     assert_int_equal(signal_of_reading(p), 0); /* one kernel is still running */
     m->end_kernels();
     assert_int_equal(signal_of_reading(p), SIGSEGV);
-    expect_ok(m->clear(p + 4096, 4));
+    expect_ok(m->fill(p + 4096, 0, 4));
     expect_ok(m->copy_out(back, p + 4096, sizeof text));
     assert_int_equal(back[0], 0);
     assert_int_equal(back[4], 'e');
@@ -147,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_the_same_bits),
+        cmocka_unit_test(runs_and_measured_times_end_with_a_sync),
         cmocka_unit_test(only_kernels_and_copies_may_use_it),
         cmocka_unit_test(the_variable_is_0_or_1),
     };
