@@ -57,7 +57,8 @@ static bool parse_shape(const char *s, td_type *t)
    the copies only */
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
-    static const char *const wide[] = { "gamma", "beta", "mean", "var", "finite", "overflow" };
+    static const char *const wide[] = { "gamma",    "beta", "mean",  "var", "finite",
+                                        "overflow", "keep", "share", "last" };
     if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0)

@@ -178,6 +178,19 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
     return true;
 }
 
+/* the copies of an update, which may have another layout than the weight: the first in acdb */
+static bool variant_copies(const td_node *n, variant *v)
+{
+    variant_start(n, v);
+    (void)snprintf(v->name, sizeof v->name, "plain, copy in acdb");
+    for (int i = 0; i < n->n_in; i++)
+        if ((n->op->own_layout >> i & 1) && tensor_type(n, i)->rank == 4) {
+            set_layout(&v->value[i], "acdb");
+            return true;
+        }
+    return false;
+}
+
 typedef bool (*layout_query)(const td_node *n, td_node_layouts *out);
 
 /* what a backend wants where operand 0 lies in `first` */
@@ -566,6 +579,8 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
     for (int i = 0; i < N_LAYOUTS; i++)
         if (variant_follow(n, layouts[i], &v))
             check_variant(r, &v, plain, wanted);
+    if (variant_copies(n, &v))
+        check_variant(r, &v, plain, wanted);
     for (int j = 0; (b = td_backend_at(j)); j++)
         for (int i = 0; i < (n->op == &td_op_conv2d_winograd ? 2 : 1); i++)
             if (variant_preferred(n, b->preferred_layout, i ? "acdb" : "", &v))
