@@ -60,6 +60,61 @@ typedef struct {
     td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
 } td_gpu_reduce;
 
-#define TD_GPU_KERNELS(K) K(map) K(reduce)
+/* --- steps of an optimiser -------------------------------------------------------------------- */
+
+enum { TD_GPU_COPIES = 2 };
+
+/**
+ * A step of sgd, or of rmsprop if `square` is not NULL (ops/update.c).  Nothing is written where
+ * *finite is 0.  Copies are w rounded to their dtype; one that is absent has w's strides.
+ */
+typedef struct {
+    td_gpu_tensor w; /* float32, as v, square and g, which have its layout */
+    float *v, *square;
+    const float *g;
+    const float *lr, *inverse, *finite; /* inverse NULL: 1; finite NULL: always */
+    int n_copies;
+    td_gpu_tensor copy[TD_GPU_COPIES];
+    float momentum, decay, alpha, rest, eps; /* rest: 1 - alpha */
+    bool nesterov;
+} td_gpu_step;
+
+/** *y = 1 if all of x is finite and *before is not 0, otherwise 0; before NULL: of x only. */
+typedef struct {
+    const void *x;
+    td_dtype dtype;
+    int64_t count;
+    const float *before;
+    float *y;
+} td_gpu_finite_test;
+
+/** sum = *last ? 0 : s */
+typedef struct {
+    void *sum;
+    const void *s;
+    td_dtype dtype;
+    int64_t count;
+    const float *last;
+} td_gpu_carry_sum;
+
+/** average = *keep average + *share value, three roundings; not where *finite is 0. */
+typedef struct {
+    const void *value;
+    void *average;
+    td_dtype dtype;
+    int64_t count;
+    const float *keep, *share, *finite; /* finite NULL: always */
+} td_gpu_average;
+
+/** Where *last is not 0:  to = pending, or pending = to if *finite is 0. */
+typedef struct {
+    void *to, *pending;
+    td_dtype dtype;
+    int64_t count;
+    const float *last, *finite;
+} td_gpu_commit_step;
+
+#define TD_GPU_KERNELS(K)                                                                          \
+    K(map) K(reduce) K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)
 
 #endif

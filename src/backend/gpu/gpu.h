@@ -36,7 +36,8 @@ TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
     K(add) K(mul) K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)           \
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
     K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
-    K(global_avg_pool) K(global_avg_pool_grad)
+    K(global_avg_pool) K(global_avg_pool_grad)                                                     \
+    K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)
 /* clang-format on */
 
 #define TD_GPU_DECLARE(name) extern const td_kernel td_gpu_##name;

@@ -1,0 +1,176 @@
+/*
+ * gpu_update.c -- steps of an optimiser, gradients over several batches, averages
+ *
+ * Scalars (lr, inverse, finite ...) stay on the GPU: kernels read them there.
+ */
+#include "backend/gpu/gpu.h"
+
+/* --- operands --------------------------------------------------------------------------------- */
+
+/* tensor i has the type of tensor `like`, whose elements are consecutive floats */
+static td_status check_like(const td_node *n, int i, int like)
+{
+    const td_type *t = td_gpu_type(n, i);
+    td_gpu_tensor unused;
+    if (!td_type_equal(t, td_gpu_type(n, like)))
+        return td_error(TD_ENOKERNEL, "operand %d does not have the type of operand %d", i, like);
+    if (!td_dtype_is_float(t->dtype) || t->dtype == TD_DT_F64)
+        return td_error(TD_ENOKERNEL, "operand %d is %s", i, td_dtype_name(t->dtype));
+    return td_gpu_tensor_of(t, NULL, &unused);
+}
+
+/* operands [from, end) are one f32 each */
+static td_status check_scalars(const td_node *n, int from, int end)
+{
+    for (int i = from; i < n->n_in && i < end; i++) {
+        const td_type *t = td_in_type(n, i);
+        if (t->dtype != TD_DT_F32 || td_type_count(t) != 1)
+            return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
+    }
+    return TD_OK;
+}
+
+#define KERNEL(op_, accepts_)                                                                      \
+    const td_kernel td_gpu_##op_ = {                                                               \
+        .name = "cuda_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_##op_            \
+    };
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+enum { W, V, G, LR, SQUARE }; /* operands; SQUARE only in rmsprop; then inverse, finite, copies */
+
+static td_status check_copy(const td_node *n, int i)
+{
+    td_gpu_tensor unused;
+    if (!td_dtype_is_half(td_in_type(n, i)->dtype))
+        return td_error(TD_ENOKERNEL, "the copy is %s", td_dtype_name(td_in_type(n, i)->dtype));
+    return td_gpu_tensor_of(td_in_type(n, i), NULL, &unused);
+}
+
+static td_status accepts_step(const td_node *n)
+{
+    const int copy = td_op_first_copy(n->op), inverse = copy - 2;
+    if (td_in_type(n, W)->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "the weight is %s", td_dtype_name(td_in_type(n, W)->dtype));
+    if (n->n_in > copy + TD_GPU_COPIES)
+        return td_error(TD_ENOKERNEL, "there are more than %d copies", TD_GPU_COPIES);
+    for (int i = W; i <= G; i++)
+        TD_TRY(check_like(n, i, W));
+    TD_TRY(n->op == &td_op_rmsprop ? check_like(n, SQUARE, W) : TD_OK);
+    TD_TRY(check_scalars(n, LR, LR + 1));
+    TD_TRY(check_scalars(n, inverse, copy));
+    for (int i = copy; i < n->n_in; i++)
+        TD_TRY(check_copy(n, i));
+    return TD_OK;
+}
+
+static td_status run_step(const td_prepared *p, td_gpu_step *s, void *const *args)
+{
+    const td_node *n = p->node;
+    const int copy = td_op_first_copy(n->op), inverse = copy - 2, finite = copy - 1;
+    s->w = td_gpu_tensor_at(p, W, args);
+    s->v = args[V];
+    s->g = args[G];
+    s->lr = args[LR];
+    s->inverse = n->n_in > inverse ? args[inverse] : NULL;
+    s->finite = n->n_in > finite ? args[finite] : NULL;
+    s->n_copies = n->n_in > copy ? n->n_in - copy : 0;
+    for (int c = 0; c < TD_GPU_COPIES; c++) /* one that is absent is walked like w */
+        s->copy[c] = c < s->n_copies ? td_gpu_tensor_at(p, copy + c, args) : s->w;
+    return td_gpu_status(td_gpu()->step(s));
+}
+
+static td_status run_sgd(const td_prepared *p, void *const *args)
+{
+    const td_sgd_attr *at = p->node->attr;
+    td_gpu_step s = { .momentum = (float)at->momentum,
+                      .decay = (float)at->decay,
+                      .nesterov = at->nesterov };
+    return run_step(p, &s, args);
+}
+KERNEL(sgd, accepts_step)
+
+static td_status run_rmsprop(const td_prepared *p, void *const *args)
+{
+    const td_rmsprop_attr *at = p->node->attr;
+    td_gpu_step s = { .square = args[SQUARE],
+                      .momentum = (float)at->momentum,
+                      .decay = (float)at->decay,
+                      .alpha = (float)at->alpha,
+                      .rest = (float)(1 - at->alpha),
+                      .eps = (float)at->eps };
+    return run_step(p, &s, args);
+}
+KERNEL(rmsprop, accepts_step)
+
+/* --- are all elements finite? ----------------------------------------------------------------- */
+
+static td_status accepts_all_finite(const td_node *n)
+{
+    TD_TRY(check_like(n, 0, 0));
+    return check_scalars(n, 1, 2);
+}
+
+static td_status run_all_finite(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *x = td_in_type(n, 0);
+    return td_gpu_status(
+        td_gpu()->finite_test(&(td_gpu_finite_test){ .x = args[0],
+                                                     .dtype = x->dtype,
+                                                     .count = td_type_count(x),
+                                                     .before = n->n_in > 1 ? args[1] : NULL,
+                                                     .y = args[n->n_in] }));
+}
+KERNEL(all_finite, accepts_all_finite)
+
+/* --- gradients over several batches, averages ------------------------------------------------- */
+
+static td_status accepts_carry(const td_node *n)
+{
+    TD_TRY(check_like(n, 2, 1));
+    return check_scalars(n, 3, 4);
+}
+
+static td_status run_carry(const td_prepared *p, void *const *args)
+{
+    const td_type *sum = td_in_type(p->node, 1);
+    return td_gpu_status(td_gpu()->carry_sum(&(td_gpu_carry_sum){ .sum = args[1],
+                                                                  .s = args[2],
+                                                                  .dtype = sum->dtype,
+                                                                  .count = td_type_count(sum),
+                                                                  .last = args[3] }));
+}
+KERNEL(carry, accepts_carry)
+
+static td_status accepts_pair(const td_node *n)
+{
+    TD_TRY(check_like(n, 1, 0));
+    return check_scalars(n, 2, n->n_in);
+}
+
+static td_status run_ema(const td_prepared *p, void *const *args)
+{
+    const td_type *t = td_in_type(p->node, 0);
+    return td_gpu_status(
+        td_gpu()->average(&(td_gpu_average){ .value = args[0],
+                                             .average = args[1],
+                                             .dtype = t->dtype,
+                                             .count = td_type_count(t),
+                                             .keep = args[2],
+                                             .share = args[3],
+                                             .finite = p->node->n_in > 4 ? args[4] : NULL }));
+}
+KERNEL(ema, accepts_pair)
+
+static td_status run_commit(const td_prepared *p, void *const *args)
+{
+    const td_type *t = td_in_type(p->node, 0);
+    return td_gpu_status(td_gpu()->commit_step(&(td_gpu_commit_step){ .to = args[0],
+                                                                      .pending = args[1],
+                                                                      .dtype = t->dtype,
+                                                                      .count = td_type_count(t),
+                                                                      .last = args[2],
+                                                                      .finite = args[3] }));
+}
+KERNEL(commit, accepts_pair)
