@@ -60,6 +60,76 @@ typedef struct {
     td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
 } td_gpu_reduce;
 
+/* --- batch normalisation ---------------------------------------------------------------------- */
+
+/** Images [n, channels, area] in one of two orders; aligned to 16 bytes. */
+typedef struct {
+    td_dtype dtype; /* f32, f16 or bf16 */
+    bool is_channels_last;
+    int64_t n, channels, area;
+} td_gpu_images;
+
+enum { TD_GPU_NORM_COEFS = 4 };
+
+/** Memory that a normalisation works in, aligned to 16 bytes. */
+typedef struct {
+    int64_t n_parts; /* that the pixels of all images are divided in, for sums */
+    double *sums;    /* [n_parts][channels][2]; NULL with given statistics, forward */
+    float *coefs;    /* [TD_GPU_NORM_COEFS][channels] */
+} td_gpu_norm_work;
+
+/**
+ * y = gamma (x - mean) / sqrt(var + eps) + beta + z, then clipped to [0, cap].
+ * Bit i of byte j of the mask: element 8 j + i in memory order was between 0 and cap.
+ */
+typedef struct {
+    td_gpu_images images;
+    td_gpu_norm_work work;
+    double eps;
+    float cap;         /* 0: not clipped; INFINITY: relu */
+    bool is_given;     /* mean and var are operands; else results, of x: var is biased */
+    const void *x, *z; /* z NULL: 0 */
+    const float *gamma, *beta;
+    float *mean, *var;
+    void *y;       /* may be x or z */
+    uint8_t *mask; /* or NULL; else the number of elements is a multiple of 8 */
+} td_gpu_norm;
+
+/**
+ * With g = dy + dy2 where the mask is set, otherwise 0, and xhat = (x - mean) / sqrt(var + eps):
+ * dz = g, dbeta = sum of g, dgamma = sum of g xhat, dx = the gradient of x by g; with given
+ * statistics those are constants.
+ */
+typedef struct {
+    td_gpu_images images;
+    td_gpu_norm_work work;
+    double eps;
+    bool is_given;
+    const void *dy, *dy2; /* dy2 NULL: 0; else dz is a result */
+    const uint8_t *mask;  /* NULL: all set */
+    const void *x;
+    const float *gamma, *mean, *var;
+    void *dx, *dz; /* either may be dy or dy2; dz may be NULL */
+    float *dgamma, *dbeta;
+} td_gpu_norm_grad;
+
+/** scale[c] = gamma[c] / sqrt(var[c] + eps) */
+typedef struct {
+    int64_t channels;
+    double eps;
+    const float *gamma, *var;
+    float *scale;
+} td_gpu_norm_scale;
+
+/** r <- (1 - momentum) r + momentum s, unless *finite is 0; s of the variance times `unbiased`. */
+typedef struct {
+    int64_t channels;
+    double momentum, unbiased;
+    const float *finite; /* NULL: 1 */
+    const float *mean, *var;
+    float *running_mean, *running_var;
+} td_gpu_norm_update;
+
 /* --- steps of an optimiser -------------------------------------------------------------------- */
 
 enum { TD_GPU_COPIES = 2 };
@@ -114,7 +184,10 @@ typedef struct {
     const float *last, *finite;
 } td_gpu_commit_step;
 
+/* clang-format off */
 #define TD_GPU_KERNELS(K)                                                                          \
-    K(map) K(reduce) K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)
+    K(map) K(reduce) K(norm) K(norm_grad) K(norm_scale) K(norm_update)                             \
+    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)
+/* clang-format on */
 
 #endif

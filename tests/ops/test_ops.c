@@ -36,7 +36,10 @@
 #define SMALL_ELEMENTS 20000    /* above, no finite differences */
 #define TINY_ELEMENTS  48       /* up to here, every element of a gradient is checked */
 
-static td_device *device; /* NULL: all kernels of the processor */
+#define MAX_KERNELS 256 /* of a device */
+
+static td_device *device;           /* NULL: all kernels of the processor */
+static int n_compared[MAX_KERNELS]; /* comparisons of each kernel of the device */
 
 typedef struct {
     const char *file;
@@ -436,8 +439,11 @@ static void check_backend(run *r, const variant *v, const td_backend *b, void *c
                           void *const *wanted)
 {
     for (int i = 0; i < b->n_kernels; i++)
-        if (b->kernels[i]->op == v->node.op && b->kernels[i]->accepts(&v->node) == TD_OK)
+        if (b->kernels[i]->op == v->node.op && b->kernels[i]->accepts(&v->node) == TD_OK) {
             check_kernel(r, v, b, b->kernels[i], plain, wanted);
+            if (device && i < MAX_KERNELS)
+                n_compared[i]++;
+        }
 }
 
 /* emulation in float32 is no backend's; its inner kernel may be oneDNN's */
@@ -724,6 +730,15 @@ static int run_file(const char *path)
     return r.n_failed > 0 || n_lines == 0;
 }
 
+/* how often each kernel of the device was compared, so that none is left out unseen */
+static void print_kernels(const td_backend *b)
+{
+    printf("%s:", b->name);
+    for (int i = 0; i < b->n_kernels && i < MAX_KERNELS; i++)
+        printf(" %s %d%s", b->kernels[i]->op->name, n_compared[i], i + 1 < b->n_kernels ? "," : "");
+    printf("\n");
+}
+
 int main(int argc, char **argv)
 {
     td_process_setup(argv);
@@ -739,6 +754,8 @@ int main(int argc, char **argv)
     set_threads(1); /* threads that wait for work that is too small cost more than they bring */
     for (int i = first; i < argc; i++)
         n_bad += run_file(argv[i]);
+    if (device)
+        print_kernels(device->backends[0]);
     td_device_close(device);
     return n_bad > 0;
 }

@@ -37,6 +37,10 @@ TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
     K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
+    K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
+    K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
+    K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
+    K(batch_norm_scale) K(batch_norm_update)                                                       \
     K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)
 /* clang-format on */
 
