@@ -184,10 +184,47 @@ typedef struct {
     const float *last, *finite;
 } td_gpu_commit_step;
 
+/* --- losses ----------------------------------------------------------------------------------- */
+
+typedef enum {
+    TD_GPU_SOFTMAX,           /* y = softmax(x) */
+    TD_GPU_SOFTMAX_GRAD,      /* y = x (z - sum(z x)), x softmax's result and z its gradient */
+    TD_GPU_CROSS_ENTROPY,     /* y[row] = -sum(z log softmax(x)) */
+    TD_GPU_CROSS_ENTROPY_GRAD /* y = dloss[row] (softmax(x) sum(z) - z) */
+} td_gpu_row_function;
+
+/** Functions of rows, computed in float32 in an order that depends on `columns` only. */
+typedef struct {
+    td_gpu_row_function f;
+    td_dtype dtype; /* of all tensors */
+    int64_t rows, columns;
+    const void *x, *z;
+    const void *dloss;
+    void *y;
+} td_gpu_rows;
+
+/** q[row] = `on` in column labels[row], `off` in others; zeros if there is no such column. */
+typedef struct {
+    int64_t rows, columns;
+    const int64_t *labels;
+    float on, off;
+    float *q;
+} td_gpu_targets;
+
+/** y[row] = lambda[row] x[row] + (1 - lambda[row]) x[partner[row]]; x[row] without a partner. */
+typedef struct {
+    td_dtype dtype; /* of x, lambda and y */
+    int64_t rows, width;
+    const void *x, *lambda;
+    const int64_t *partner;
+    void *y;
+} td_gpu_mix;
+
 /* clang-format off */
 #define TD_GPU_KERNELS(K)                                                                          \
     K(map) K(reduce) K(norm) K(norm_grad) K(norm_scale) K(norm_update)                             \
-    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)
+    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
+    K(rows) K(targets) K(mix)
 /* clang-format on */
 
 #endif

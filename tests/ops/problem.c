@@ -63,14 +63,15 @@ static void fill_different(td_rng *r, int64_t count, double *x)
     }
 }
 
-/* of one_hot, classes; of a detector's loss, classes among zeros, in every third image none */
+/* of one_hot, classes, one more and one less; of a detector's loss, classes among zeros, in every
+   third image none */
 static void fill_labels(td_rng *r, const td_node *n, int64_t count, double *x)
 {
     const bool is_one_hot = n->op == &td_op_one_hot;
     const td_type *t = td_in_type(n, 0);
     const int64_t classes = is_one_hot ? ((const td_one_hot_attr *)n->attr)->classes : t->dim[2];
     for (int64_t i = 0; i < count; i++) {
-        x[i] = (double)td_rng_below(r, (uint64_t)classes);
+        x[i] = (double)td_rng_below(r, (uint64_t)classes + (is_one_hot ? 2 : 0)) - is_one_hot;
         if (!is_one_hot && (i / t->dim[1] % 3 == 1 || td_rng_below(r, 4) != 0))
             x[i] = 0;
     }

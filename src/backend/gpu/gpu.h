@@ -31,6 +31,9 @@ TD_CHECKED td_status td_gpu_accepts_alike(const td_node *n);
 /** The same, with any dtypes that kernels know: all but f64. */
 TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
 
+/** Are all tensors that are read in plain layout? */
+TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
+
 /* clang-format off */
 #define TD_GPU_LIST(K)                                                                             \
     K(add) K(mul) K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)           \
@@ -41,7 +44,9 @@ TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update)                                                       \
-    K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)
+    K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)                        \
+    K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
+    K(softmax_cross_entropy) K(softmax_cross_entropy_grad)
 /* clang-format on */
 
 #define TD_GPU_DECLARE(name) extern const td_kernel td_gpu_##name;

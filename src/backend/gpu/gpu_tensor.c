@@ -83,3 +83,11 @@ td_status td_gpu_accepts_any(const td_node *n)
 {
     return accepts(n, false);
 }
+
+td_status td_gpu_check_plain(const td_node *n)
+{
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        if (!td_is_shape_only(n, i) && !td_type_is_plain(td_gpu_type(n, i)))
+            return td_error(TD_ENOKERNEL, "layout %s", td_gpu_type(n, i)->layout);
+    return TD_OK;
+}

@@ -1,0 +1,140 @@
+/*
+ * loss.cu -- softmax, targets, cross-entropy, mixup
+ *
+ * Every exponential is of x - max(x), so that no logit overflows.  A row has a warp, or a block if
+ * it is long.
+ */
+#include "backend/cuda/plugin.cuh"
+#include "backend/cuda/row.cuh"
+#include "backend/cuda/tensor.cuh"
+
+namespace tandem {
+namespace {
+
+/* --- rows of logits --------------------------------------------------------------------------- */
+
+constexpr int64_t LONG_ROW = 256; /* columns from which a row has a block */
+
+/* each function is called by all LANES threads of the row that begins at element `at` */
+template <unsigned LANES> __device__ inline void softmax(const td_gpu_rows &r, int64_t at)
+{
+    const exponentials e = row_exponentials<LANES>(r.x, r.dtype, at, r.columns);
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES)
+        store(r.y, r.dtype, at + i, expf(load(r.x, r.dtype, at + i) - e.max) / e.sum);
+}
+
+template <unsigned LANES> __device__ inline void softmax_grad(const td_gpu_rows &r, int64_t at)
+{
+    float dot = 0;
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES)
+        dot += load(r.x, r.dtype, at + i) * load(r.z, r.dtype, at + i);
+    dot = row_sum<LANES>(dot);
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
+        const float y = load(r.x, r.dtype, at + i);
+        store(r.y, r.dtype, at + i, y * (load(r.z, r.dtype, at + i) - dot));
+    }
+}
+
+template <unsigned LANES>
+__device__ inline void cross_entropy(const td_gpu_rows &r, int64_t at, int64_t row)
+{
+    const exponentials e = row_exponentials<LANES>(r.x, r.dtype, at, r.columns);
+    const float log_sum = logf(e.sum);
+    float loss = 0;
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
+        const float q = load(r.z, r.dtype, at + i);
+        loss -= q == 0 ? 0 : q * (load(r.x, r.dtype, at + i) - e.max - log_sum);
+    }
+    loss = row_sum<LANES>(loss);
+    if (threadIdx.x % LANES == 0)
+        store(r.y, r.dtype, row, loss);
+}
+
+template <unsigned LANES>
+__device__ inline void cross_entropy_grad(const td_gpu_rows &r, int64_t at, int64_t row)
+{
+    const exponentials e = row_exponentials<LANES>(r.x, r.dtype, at, r.columns);
+    float sum = 0;
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES)
+        sum += load(r.z, r.dtype, at + i);
+    sum = row_sum<LANES>(sum);
+    const float dloss = load(r.dloss, r.dtype, row);
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
+        const float p = expf(load(r.x, r.dtype, at + i) - e.max) / e.sum;
+        store(r.y, r.dtype, at + i, dloss * (p * sum - load(r.z, r.dtype, at + i)));
+    }
+}
+
+template <unsigned LANES> __global__ void rows_kernel(td_gpu_rows r)
+{
+    for (int64_t row = row_index<LANES>(); row < r.rows; row += row_count<LANES>())
+        switch (r.f) {
+        case TD_GPU_SOFTMAX:
+            softmax<LANES>(r, row * r.columns);
+            break;
+        case TD_GPU_SOFTMAX_GRAD:
+            softmax_grad<LANES>(r, row * r.columns);
+            break;
+        case TD_GPU_CROSS_ENTROPY:
+            cross_entropy<LANES>(r, row * r.columns, row);
+            break;
+        case TD_GPU_CROSS_ENTROPY_GRAD:
+            cross_entropy_grad<LANES>(r, row * r.columns, row);
+            break;
+        }
+}
+
+/* --- targets ---------------------------------------------------------------------------------- */
+
+__global__ void targets_kernel(td_gpu_targets t)
+{
+    const int64_t count = t.rows * t.columns;
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const int64_t row = i / t.columns, label = t.labels[row];
+        const bool is_class = label >= 0 && label < t.columns;
+        t.q[i] = !is_class ? 0 : i == row * t.columns + label ? t.on : t.off;
+    }
+}
+
+/* blockIdx.y: the sample */
+__global__ void mix_kernel(td_gpu_mix m)
+{
+    for (int64_t row = blockIdx.y; row < m.rows; row += gridDim.y) {
+        const float lambda = load(m.lambda, m.dtype, row);
+        const int64_t wanted = m.partner[row];
+        const int64_t partner = wanted >= 0 && wanted < m.rows ? wanted : row;
+        for (int64_t i = thread_index(); i < m.width; i += thread_count()) {
+            const float x = load(m.x, m.dtype, row * m.width + i);
+            const float z = load(m.x, m.dtype, partner * m.width + i);
+            store(m.y, m.dtype, row * m.width + i, lambda * x + (1 - lambda) * z);
+        }
+    }
+}
+
+} // namespace
+
+/* --- the plug-in's functions ------------------------------------------------------------------ */
+
+const char *rows(const td_gpu_rows *r)
+{
+    if (r->columns < LONG_ROW)
+        TD_LAUNCH(rows_kernel<WARP>, blocks_for(r->rows * WARP), THREADS, 0, queue(), *r);
+    else
+        TD_LAUNCH(rows_kernel<THREADS>, blocks_for(r->rows * THREADS), THREADS, 0, queue(), *r);
+    return started();
+}
+
+const char *targets(const td_gpu_targets *t)
+{
+    TD_LAUNCH(targets_kernel, blocks_for(t->rows * t->columns), THREADS, 0, queue(), *t);
+    return started();
+}
+
+const char *mix(const td_gpu_mix *m)
+{
+    const dim3 blocks(blocks_for(m->width), blocks_for(m->rows * THREADS));
+    TD_LAUNCH(mix_kernel, blocks, THREADS, 0, queue(), *m);
+    return started();
+}
+
+} // namespace tandem
