@@ -130,6 +130,29 @@ typedef struct {
     float *running_mean, *running_var;
 } td_gpu_norm_update;
 
+/* --- windows of images ------------------------------------------------------------------------ */
+
+typedef enum {
+    TD_GPU_MAX_POOL,
+    TD_GPU_MAX_POOL_GRAD,
+    TD_GPU_AVG_POOL,
+    TD_GPU_AVG_POOL_GRAD,
+    TD_GPU_RESIZE, /* each window is the pixel that is nearest */
+    TD_GPU_RESIZE_GRAD
+} td_gpu_window_function;
+
+/**
+ * Forward, windows = f(image); of gradients, image = the sum over the windows that contain a pixel.
+ * where: the place in its window, r * kernel + s, of each maximum.  Data aligned to 16 bytes.
+ */
+typedef struct {
+    td_gpu_window_function f;
+    int kernel, stride, pad;      /* not of resize */
+    bool count_include_pad;       /* of averages: divide by kernel * kernel */
+    td_gpu_tensor image, windows; /* [1, N, C, H, W] and [1, N, C, P, Q] of f32, f16 or bf16 */
+    td_gpu_tensor where;          /* u8, of max pooling only */
+} td_gpu_pool;
+
 /* --- steps of an optimiser -------------------------------------------------------------------- */
 
 enum { TD_GPU_COPIES = 2 };
@@ -222,7 +245,7 @@ typedef struct {
 
 /* clang-format off */
 #define TD_GPU_KERNELS(K)                                                                          \
-    K(map) K(reduce) K(norm) K(norm_grad) K(norm_scale) K(norm_update)                             \
+    K(map) K(reduce) K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(pool)                     \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
     K(rows) K(targets) K(mix)
 /* clang-format on */

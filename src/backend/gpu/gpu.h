@@ -44,6 +44,8 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update)                                                       \
+    K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
+    K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
     K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)                        \
     K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)

@@ -1,0 +1,293 @@
+/*
+ * pool.cu -- pooling and nearest resizing: a thread has one result, or eight neighbouring channels
+ *
+ * Gradients collect: a pixel adds the windows that contain it, in their order, so no two threads
+ * write to one place.
+ */
+#include "backend/cuda/plugin.cuh"
+#include "backend/cuda/vector.cuh"
+
+namespace tandem
+{
+namespace
+{
+
+enum { BATCH = TD_GPU_RANK - 4, CHANNEL, ROW, COLUMN };
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+/* N channels from c of a pixel */
+struct place {
+    int64_t n, c, row, column;
+};
+
+__device__ inline int64_t offset(const td_gpu_tensor &t, const place &p)
+{
+    return p.n * t.stride[BATCH] + p.c * t.stride[CHANNEL] + p.row * t.stride[ROW] +
+           p.column * t.stride[COLUMN];
+}
+
+__host__ __device__ inline int64_t count_of(const td_gpu_tensor &t, int each)
+{
+    return t.dim[BATCH] * (t.dim[CHANNEL] / each) * t.dim[ROW] * t.dim[COLUMN];
+}
+
+/* item i of those of N channels, in the order of memory */
+template <int N> __device__ inline place place_of(const td_gpu_tensor &t, int64_t i)
+{
+    const bool is_last = t.stride[CHANNEL] == 1;
+    const int64_t vectors = t.dim[CHANNEL] / N;
+    place p;
+    if (is_last) {
+        p.c = i % vectors * N;
+        i /= vectors;
+    }
+    p.column = i % t.dim[COLUMN];
+    i /= t.dim[COLUMN];
+    p.row = i % t.dim[ROW];
+    i /= t.dim[ROW];
+    if (!is_last) {
+        p.c = i % vectors * N;
+        i /= vectors;
+    }
+    p.n = i;
+    return p;
+}
+
+struct range {
+    int64_t from, to;
+};
+
+__device__ inline range clipped(int64_t from, int64_t to, int64_t size)
+{
+    return { from > 0 ? from : 0, to < size ? to : size };
+}
+
+/* the pixels of window i along one side that are inside the image */
+__device__ inline range pixels_of(const td_gpu_pool &a, int64_t i, int dim)
+{
+    const int64_t at = i * a.stride - a.pad;
+    return clipped(at, at + a.kernel, a.image.dim[dim]);
+}
+
+__device__ inline int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* the windows along one side that contain pixel i */
+template <td_gpu_window_function F>
+__device__ inline range windows_of(const td_gpu_pool &a, int64_t i, int dim)
+{
+    const int64_t size = a.image.dim[dim], count = a.windows.dim[dim];
+    if (F == TD_GPU_RESIZE_GRAD)
+        return { divide_up(i * count, size), divide_up((i + 1) * count, size) };
+    const int64_t before = i + a.pad - a.kernel; /* the last pixel of windows that end before i */
+    return clipped(before < 0 ? 0 : before / a.stride + 1, (i + a.pad) / a.stride + 1, count);
+}
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+/* N bytes */
+template <int N> __device__ inline void write_bytes(void *data, int64_t i, const int (&v)[N])
+{
+    uint8_t *to = static_cast<uint8_t *>(data) + i;
+    if constexpr (N == 1) {
+        *to = static_cast<uint8_t>(v[0]);
+    } else {
+        unsigned low = 0, high = 0;
+        TD_UNROLL
+        for (int k = 0; k < 4; k++) {
+            low |= static_cast<unsigned>(v[k]) << (8 * k);
+            high |= static_cast<unsigned>(v[4 + k]) << (8 * k);
+        }
+        *reinterpret_cast<uint2 *>(to) = make_uint2(low, high);
+    }
+}
+
+template <int N> __device__ inline void read_bytes(const void *data, int64_t i, int (&v)[N])
+{
+    const uint8_t *from = static_cast<const uint8_t *>(data) + i;
+    if constexpr (N == 1) {
+        v[0] = *from;
+    } else {
+        const uint2 both = *reinterpret_cast<const uint2 *>(from);
+        TD_UNROLL
+        for (int k = 0; k < 4; k++) {
+            v[k] = static_cast<int>(both.x >> (8 * k) & 0xff);
+            v[4 + k] = static_cast<int>(both.y >> (8 * k) & 0xff);
+        }
+    }
+}
+
+/* is `v` a new maximum?  NaN is above all; of equal ones the first counts */
+__device__ inline bool is_above(float v, float best)
+{
+    return v > best || (v != v && best == best);
+}
+
+template <typename T, int N>
+__device__ inline void max_of_window(const td_gpu_pool &a, const place &to, float (&best)[N])
+{
+    const range rows = pixels_of(a, to.row, ROW), columns = pixels_of(a, to.column, COLUMN);
+    const int64_t top = to.row * a.stride - a.pad, left = to.column * a.stride - a.pad;
+    const int first = static_cast<int>((rows.from - top) * a.kernel + columns.from - left);
+    int where[N];
+    unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, rows.from, columns.from })),
+           best);
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        where[k] = first;
+    for (int64_t h = rows.from; h < rows.to; h++)
+        for (int64_t w = columns.from; w < columns.to; w++) {
+            float v[N];
+            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), v);
+            TD_UNROLL
+            for (int k = 0; k < N; k++)
+                if (is_above(v[k], best[k])) {
+                    best[k] = v[k];
+                    where[k] = static_cast<int>((h - top) * a.kernel + w - left);
+                }
+        }
+    write_bytes(a.where.data, offset(a.where, to), where);
+}
+
+/* by what the sum of window (row, column) is divided */
+__device__ inline float divisor(const td_gpu_pool &a, const range &rows, const range &columns)
+{
+    return static_cast<float>(a.count_include_pad
+                                  ? static_cast<int64_t>(a.kernel) * a.kernel
+                                  : (rows.to - rows.from) * (columns.to - columns.from));
+}
+
+template <typename T, int N>
+__device__ inline void mean_of_window(const td_gpu_pool &a, const place &to, float (&y)[N])
+{
+    const range rows = pixels_of(a, to.row, ROW), columns = pixels_of(a, to.column, COLUMN);
+    const float count = divisor(a, rows, columns);
+    for (int64_t h = rows.from; h < rows.to; h++)
+        for (int64_t w = columns.from; w < columns.to; w++) {
+            float v[N];
+            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), v);
+            TD_UNROLL
+            for (int k = 0; k < N; k++)
+                y[k] += v[k];
+        }
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        y[k] /= count;
+}
+
+template <typename T, int N>
+__device__ inline void nearest(const td_gpu_pool &a, const place &to, float (&y)[N])
+{
+    const int64_t h = to.row * a.image.dim[ROW] / a.windows.dim[ROW];
+    const int64_t w = to.column * a.image.dim[COLUMN] / a.windows.dim[COLUMN];
+    unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), y);
+}
+
+template <typename T, int N, td_gpu_window_function F> __global__ void forward(td_gpu_pool a)
+{
+    const int64_t count = count_of(a.windows, N);
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const place to = place_of<N>(a.windows, i);
+        float y[N] = {};
+        if constexpr (F == TD_GPU_MAX_POOL)
+            max_of_window<T>(a, to, y);
+        else if constexpr (F == TD_GPU_AVG_POOL)
+            mean_of_window<T>(a, to, y);
+        else
+            nearest<T>(a, to, y);
+        write<T>(a.windows.data, offset(a.windows, to), y);
+    }
+}
+
+/* --- backward --------------------------------------------------------------------------------- */
+
+/* adds to dx of pixel `at` what it gets from window `from` */
+template <typename T, int N, td_gpu_window_function F>
+__device__ inline void add_window(const td_gpu_pool &a, const place &at, const place &from,
+                                  float (&dx)[N])
+{
+    float dy[N];
+    int where[N] = {}, here = 0;
+    float by = 1;
+    unpack(fetch<T, N>(a.windows.data, offset(a.windows, from)), dy);
+    if constexpr (F == TD_GPU_MAX_POOL_GRAD) {
+        read_bytes(a.where.data, offset(a.where, from), where);
+        here = static_cast<int>((at.row + a.pad - from.row * a.stride) * a.kernel + at.column +
+                                a.pad - from.column * a.stride);
+    } else if constexpr (F == TD_GPU_AVG_POOL_GRAD) {
+        by = divisor(a, pixels_of(a, from.row, ROW), pixels_of(a, from.column, COLUMN));
+    }
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        dx[k] += where[k] != here ? 0 : F == TD_GPU_AVG_POOL_GRAD ? dy[k] / by : dy[k];
+}
+
+template <typename T, int N, td_gpu_window_function F> __global__ void backward(td_gpu_pool a)
+{
+    const int64_t count = count_of(a.image, N);
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const place at = place_of<N>(a.image, i);
+        const range rows = windows_of<F>(a, at.row, ROW);
+        const range columns = windows_of<F>(a, at.column, COLUMN);
+        float dx[N] = {};
+        for (int64_t p = rows.from; p < rows.to; p++)
+            for (int64_t q = columns.from; q < columns.to; q++)
+                add_window<T, N, F>(a, at, { at.n, at.c, p, q }, dx);
+        write<T>(a.image.data, offset(a.image, at), dx);
+    }
+}
+
+/* --- launches --------------------------------------------------------------------------------- */
+
+bool has_channels_last(const td_gpu_tensor &t)
+{
+    return !t.data || (t.stride[CHANNEL] == 1 && t.dim[CHANNEL] % WIDE == 0);
+}
+
+bool is_wide(const td_gpu_pool &a)
+{
+    return has_channels_last(a.image) && has_channels_last(a.windows) && has_channels_last(a.where);
+}
+
+template <typename T, int N> void start(const td_gpu_pool &a)
+{
+    const unsigned images = blocks_for(count_of(a.image, N));
+    const unsigned windows = blocks_for(count_of(a.windows, N));
+    switch (a.f) {
+    case TD_GPU_MAX_POOL:
+        TD_LAUNCH((forward<T, N, TD_GPU_MAX_POOL>), windows, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_AVG_POOL:
+        TD_LAUNCH((forward<T, N, TD_GPU_AVG_POOL>), windows, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_RESIZE:
+        TD_LAUNCH((forward<T, N, TD_GPU_RESIZE>), windows, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_MAX_POOL_GRAD:
+        TD_LAUNCH((backward<T, N, TD_GPU_MAX_POOL_GRAD>), images, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_AVG_POOL_GRAD:
+        TD_LAUNCH((backward<T, N, TD_GPU_AVG_POOL_GRAD>), images, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_RESIZE_GRAD:
+        TD_LAUNCH((backward<T, N, TD_GPU_RESIZE_GRAD>), images, THREADS, 0, queue(), a);
+    }
+}
+
+} // namespace
+
+const char *pool(const td_gpu_pool *a)
+{
+    with_type(a->image.dtype, [=](auto zero) {
+        if (is_wide(*a))
+            start<decltype(zero), WIDE>(*a);
+        else
+            start<decltype(zero), 1>(*a);
+    });
+    return started();
+}
+
+} // namespace tandem
