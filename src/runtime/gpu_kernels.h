@@ -1,8 +1,8 @@
 /*
  * runtime/gpu_kernels.h -- what the kernels of a GPU plug-in are given
  *
- * One struct for each function of the plug-in, and TD_GPU_KERNELS, the list of both.  No function
- * reads memory of the host but the struct itself.
+ * TD_GPU_KERNELS lists the functions of the plug-in, and td_gpu_X is what function X is given.  No
+ * function reads memory of the host but the struct itself.
  */
 #ifndef TD_RUNTIME_GPU_KERNELS_H
 #define TD_RUNTIME_GPU_KERNELS_H
@@ -11,6 +11,16 @@
 #include <stdint.h>
 
 #include "tandem/types.h"
+
+/* clang-format off */
+#define TD_GPU_KERNELS(K)                                                                          \
+    K(map) K(reduce)                                                                               \
+    K(conv_plan) K(conv_run) K(conv_free)                                                          \
+    K(norm) K(norm_grad) K(norm_scale) K(norm_update)                                              \
+    K(pool)                                                                                        \
+    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
+    K(rows) K(targets) K(mix)
+/* clang-format on */
 
 enum { TD_GPU_RANK = 5 };
 
@@ -59,6 +69,44 @@ typedef struct {
     double by;
     td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
 } td_gpu_reduce;
+
+/* --- convolutions ----------------------------------------------------------------------------- */
+
+typedef enum {
+    TD_GPU_FORWARD,         /* x, w -> y */
+    TD_GPU_DATA_GRADIENT,   /* y, w -> x */
+    TD_GPU_FILTER_GRADIENT, /* x, y -> w */
+} td_gpu_direction;
+
+typedef struct {
+    void *plan;
+    size_t scratch_bytes;
+    char impl[64]; /* which engine of the library */
+} td_gpu_planned;
+
+/**
+ * Choose an engine for a convolution or its gradient.  x [n,h,w,c], y [n,p,q,k] and
+ * w [k,r,s,c/groups] have one dtype; a bias [k] and a residual like y are added and relu follows,
+ * forward only.
+ */
+typedef struct {
+    td_gpu_direction direction;
+    td_dtype dtype;
+    bool has_bias, has_residual, relu;
+    int64_t n, c, h, w, k, r, s, groups;
+    int64_t pad_before[2], pad_after[2], stride[2], dilation[2]; /* height, width */
+    td_gpu_planned *made;
+} td_gpu_conv_plan;
+
+/** Run it; `scratch` has scratch_bytes. */
+typedef struct {
+    void *plan;
+    void *x, *w, *y, *bias, *residual, *scratch;
+} td_gpu_conv_run;
+
+typedef struct {
+    void *plan;
+} td_gpu_conv_free;
 
 /* --- batch normalisation ---------------------------------------------------------------------- */
 
@@ -242,12 +290,5 @@ typedef struct {
     const int64_t *partner;
     void *y;
 } td_gpu_mix;
-
-/* clang-format off */
-#define TD_GPU_KERNELS(K)                                                                          \
-    K(map) K(reduce) K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(pool)                     \
-    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
-    K(rows) K(targets) K(mix)
-/* clang-format on */
 
 #endif

@@ -11,4 +11,5 @@ extern const td_backend td_backend_gpu;
 const td_backend td_backend_gpu = { .name = "cuda",
                                     .description = "kernels of NVIDIA GPUs, from a plug-in",
                                     .kernels = kernels,
-                                    .n_kernels = (int)(sizeof kernels / sizeof kernels[0]) };
+                                    .n_kernels = (int)(sizeof kernels / sizeof kernels[0]),
+                                    .preferred_layout = td_gpu_preferred_layout };

@@ -40,6 +40,8 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
     K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
+    K(conv2d) K(conv2d_fused) K(conv2d_grad_x) K(conv2d_grad_w)                                    \
+    K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
@@ -50,6 +52,9 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)
 /* clang-format on */
+
+/** Channels last, in which convolutions run. */
+bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out);
 
 #define TD_GPU_DECLARE(name) extern const td_kernel td_gpu_##name;
 TD_GPU_LIST(TD_GPU_DECLARE)

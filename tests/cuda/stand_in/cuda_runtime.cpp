@@ -13,6 +13,11 @@
 #include <unistd.h>
 
 #include "cuda/host_grid.h"
+#include "stand_in.h"
+
+using stand_in::is_device;
+using stand_in::is_due;
+using stand_in::opening;
 
 struct stand_in_stream {
     bool is_open;
@@ -36,14 +41,6 @@ cudaError_t failed(cudaError_t e)
 {
     last_error = e;
     return e;
-}
-
-/* counts the calls that can fail; true for the one that shall */
-bool is_due()
-{
-    static const double due = setting("TANDEM_STAND_IN_FAIL", 0);
-    static double n_calls;
-    return ++n_calls == due;
 }
 
 #define FAIL_IF(condition, error)                                                                  \
@@ -72,31 +69,6 @@ void use_memory(bool begins)
         protect_all(begins ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/* device memory is accessible while it exists */
-struct opening {
-    opening()
-    {
-        use_memory(true);
-    }
-    ~opening()
-    {
-        use_memory(false);
-    }
-    opening(const opening &) = delete;
-    opening &operator=(const opening &) = delete;
-};
-
-/* are n bytes from p in one region? */
-bool is_device(const void *p, size_t n)
-{
-    const auto at = reinterpret_cast<uintptr_t>(p);
-    auto r = regions.upper_bound(at);
-    if (r == regions.begin())
-        return false;
-    --r;
-    return at - r->first <= r->second && n <= r->second - (at - r->first);
-}
-
 /* does any of n bytes from p belong to a region? */
 bool touches_device(const void *p, size_t n)
 {
@@ -113,6 +85,37 @@ bool is_right(const void *p, size_t n, bool on_device)
 }
 
 } // namespace
+
+namespace stand_in {
+
+opening::opening()
+{
+    use_memory(true);
+}
+
+opening::~opening()
+{
+    use_memory(false);
+}
+
+bool is_device(const void *p, size_t n)
+{
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    auto r = regions.upper_bound(at);
+    if (r == regions.begin())
+        return false;
+    --r;
+    return at - r->first <= r->second && n <= r->second - (at - r->first);
+}
+
+bool is_due()
+{
+    static const double due = setting("TANDEM_STAND_IN_FAIL", 0);
+    static double n_calls;
+    return ++n_calls == due;
+}
+
+} // namespace stand_in
 
 const char *cudaGetErrorName(cudaError_t e)
 {

@@ -1,0 +1,115 @@
+/*
+ * conv.cu -- convolutions by cuDNN: plans, and running them on the plug-in's queue
+ *
+ * TANDEM_CUDNN names the library, instead of libcudnn.so.9.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "backend/cuda/plugin.cuh"
+
+extern "C" {
+#include "backend/cuda/cudnn_graph.h"
+}
+
+namespace tandem {
+namespace {
+
+char message[TD_CUDNN_TEXT];
+void *handle;
+
+/* opens cuDNN once */
+const char *open_library()
+{
+    int64_t version = 0;
+    if (handle)
+        return nullptr;
+    if (td_cudnn_open(getenv("TANDEM_CUDNN"), &version, message) ||
+        td_cudnn_handle_create(queue(), &handle, message))
+        return message;
+    return nullptr;
+}
+
+td_cudnn_dtype dtype_of(td_dtype d)
+{
+    return d == TD_DT_F16 ? TD_CUDNN_F16 : d == TD_DT_BF16 ? TD_CUDNN_BF16 : TD_CUDNN_F32;
+}
+
+td_cudnn_direction direction_of(td_gpu_direction d)
+{
+    return d == TD_GPU_FORWARD         ? TD_CUDNN_FORWARD
+           : d == TD_GPU_DATA_GRADIENT ? TD_CUDNN_DATA_GRADIENT
+                                       : TD_CUDNN_FILTER_GRADIENT;
+}
+
+td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
+{
+    td_cudnn_conv v = {};
+    v.direction = direction_of(a.direction);
+    v.dtype = dtype_of(a.dtype);
+    v.is_deterministic = true;
+    v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU;
+    v.n = a.n;
+    v.c = a.c;
+    v.h = a.h;
+    v.w = a.w;
+    v.k = a.k;
+    v.r = a.r;
+    v.s = a.s;
+    v.groups = a.groups;
+    for (int i = 0; i < 2; i++) {
+        v.pad_before[i] = a.pad_before[i];
+        v.pad_after[i] = a.pad_after[i];
+        v.stride[i] = a.stride[i];
+        v.dilation[i] = a.dilation[i];
+    }
+    return v;
+}
+
+} // namespace
+
+const char *conv_plan(const td_gpu_conv_plan *a)
+{
+    if (const char *m = open_library())
+        return m;
+    const td_cudnn_conv problem = problem_of(*a);
+    td_cudnn_target target = {};
+    target.handle = handle;
+    auto *plan = new (std::nothrow) td_cudnn_plan;
+    if (!plan)
+        return "out of memory";
+    if (td_cudnn_plan_init(plan, &problem, &target, message)) {
+        delete plan;
+        return message;
+    }
+    a->made->plan = plan;
+    a->made->scratch_bytes = static_cast<size_t>(plan->workspace_bytes);
+    (void)snprintf(a->made->impl, sizeof a->made->impl, "cudnn engine %lld%s",
+                   static_cast<long long>(plan->engine),
+                   plan->has_tensor_cores ? ", tensor cores" : "");
+    return nullptr;
+}
+
+const char *conv_run(const td_gpu_conv_run *a)
+{
+    void *tensors[TD_CUDNN_TENSORS] = {};
+    tensors[TD_CUDNN_X] = a->x;
+    tensors[TD_CUDNN_W] = a->w;
+    tensors[TD_CUDNN_Y] = a->y;
+    tensors[TD_CUDNN_BIAS_OF] = a->bias;
+    tensors[TD_CUDNN_Z] = a->residual;
+    const auto *plan = static_cast<const td_cudnn_plan *>(a->plan);
+    return td_cudnn_plan_execute(plan, handle, tensors, a->scratch, message) ? message : nullptr;
+}
+
+const char *conv_free(const td_gpu_conv_free *a)
+{
+    auto *plan = static_cast<td_cudnn_plan *>(a->plan);
+    if (plan)
+        td_cudnn_plan_release(plan);
+    delete plan;
+    return nullptr;
+}
+
+} // namespace tandem

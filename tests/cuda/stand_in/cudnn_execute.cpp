@@ -1,0 +1,317 @@
+/*
+ * cudnn_execute.cpp -- operation graphs of convolutions, executed with plain loops
+ *
+ * Pointers must be device memory, aligned as their descriptor promises.
+ */
+#include "cudnn_descriptor.h"
+
+#include "cuda/host_types.h"
+#include "stand_in.h"
+
+namespace {
+
+using namespace stand_in;
+
+/* a tensor's elements as float32 in the order N, H, W, C, which is also K, R, S, C of filters */
+struct array {
+    std::vector<int64_t> dims; /* N C H W */
+    std::vector<float> v;
+
+    float *at(int64_t n, int64_t h, int64_t w)
+    {
+        return v.data() + ((n * dims[2] + h) * dims[3] + w) * dims[1];
+    }
+};
+
+size_t element_bytes(cudnnDataType_t t)
+{
+    return t == CUDNN_DATA_FLOAT ? 4 : 2;
+}
+
+float read(const void *p, cudnnDataType_t t, int64_t i)
+{
+    if (t == CUDNN_DATA_HALF)
+        return __half2float(static_cast<const __half *>(p)[i]);
+    if (t == CUDNN_DATA_BFLOAT16)
+        return __bfloat162float(static_cast<const __nv_bfloat16 *>(p)[i]);
+    return static_cast<const float *>(p)[i];
+}
+
+void write(void *p, cudnnDataType_t t, int64_t i, float v)
+{
+    if (t == CUDNN_DATA_HALF)
+        static_cast<__half *>(p)[i] = __float2half_rn(v);
+    else if (t == CUDNN_DATA_BFLOAT16)
+        static_cast<__nv_bfloat16 *>(p)[i] = __float2bfloat16_rn(v);
+    else
+        static_cast<float *>(p)[i] = v;
+}
+
+/* calls f(place in memory, place in an array) for each element */
+template <typename F> void for_elements(const descriptor &tensor, F f)
+{
+    const auto d = dims_of(&tensor);
+    const auto s = get_all<int64_t>(tensor, CUDNN_ATTR_TENSOR_STRIDES);
+    int64_t i = 0;
+    for (int64_t n = 0; n < d[0]; n++)
+        for (int64_t h = 0; h < d[2]; h++)
+            for (int64_t w = 0; w < d[3]; w++)
+                for (int64_t c = 0; c < d[1]; c++)
+                    f(n * s[0] + c * s[1] + h * s[2] + w * s[3], i++);
+}
+
+float to_tf32(float v)
+{
+    uint32_t u;
+    memcpy(&u, &v, sizeof u);
+    if ((u & 0x7f800000u) == 0x7f800000u)
+        return v;
+    u = (u + 0x1000u) & ~0x1fffu;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+
+/* one execution: its pointers, and the tensors that no kernel would write to memory */
+struct execution {
+    std::map<int64_t, void *> pointers; /* by unique id */
+    std::map<int64_t, array> virtuals;
+    int64_t engine;
+};
+
+int64_t id_of(const descriptor *tensor)
+{
+    return get<int64_t>(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+}
+
+bool is_virtual(const descriptor *tensor)
+{
+    return get<unsigned char>(*tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0;
+}
+
+cudnnDataType_t type_of(const descriptor *tensor)
+{
+    return get<cudnnDataType_t>(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE);
+}
+
+array zeros_like(const descriptor *tensor)
+{
+    const auto d = dims_of(tensor);
+    return { d, std::vector<float>(static_cast<size_t>(d[0] * d[1] * d[2] * d[3])) };
+}
+
+array load(const execution &e, const descriptor *tensor)
+{
+    if (is_virtual(tensor))
+        return e.virtuals.at(id_of(tensor));
+    array a = zeros_like(tensor);
+    const void *p = e.pointers.at(id_of(tensor));
+    for_elements(*tensor, [&](int64_t from, int64_t to) {
+        a.v[static_cast<size_t>(to)] = read(p, type_of(tensor), from);
+    });
+    return a;
+}
+
+/* virtual tensors are rounded to their type, too */
+void store(execution &e, const descriptor *tensor, array a)
+{
+    const cudnnDataType_t t = type_of(tensor);
+    if (is_virtual(tensor)) {
+        for (float &v : a.v) {
+            unsigned char bits[4];
+            write(bits, t, 0, v);
+            v = read(bits, t, 0);
+        }
+        e.virtuals[id_of(tensor)] = std::move(a);
+        return;
+    }
+    void *p = e.pointers.at(id_of(tensor));
+    for_elements(*tensor, [&](int64_t to, int64_t from) {
+        write(p, t, to, a.v[static_cast<size_t>(from)]);
+    });
+}
+
+float dot(const float *a, const float *b, int64_t n)
+{
+    enum { LANES = 8 };
+    float sum[LANES] = { 0 }, total = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += a[i + l] * b[i + l];
+    for (; i < n; i++)
+        total += a[i] * b[i];
+    for (float s : sum)
+        total += s;
+    return total;
+}
+
+void add_scaled(float *to, const float *from, float by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += by * from[i];
+}
+
+void convolve(kind what, const geometry &g, array &x, array &w, array &y)
+{
+    const int64_t c = w.dims[1], k = w.dims[0] / (x.dims[1] / c); /* of a group */
+    for (int64_t n = 0; n < y.dims[0]; n++)
+        for (int64_t p = 0; p < y.dims[2]; p++)
+            for (int64_t q = 0; q < y.dims[3]; q++)
+                for (int64_t r = 0; r < w.dims[2]; r++)
+                    for (int64_t s = 0; s < w.dims[3]; s++) {
+                        const int64_t i = p * g.stride[0] - g.before[0] + r * g.dilation[0];
+                        const int64_t j = q * g.stride[1] - g.before[1] + s * g.dilation[1];
+                        if (i < 0 || i >= x.dims[2] || j < 0 || j >= x.dims[3])
+                            continue;
+                        for (int64_t o = 0; o < w.dims[0]; o++) {
+                            float *from = x.at(n, i, j) + o / k * c, *f = w.at(o, r, s);
+                            float *to = y.at(n, p, q) + o;
+                            if (what == FORWARD)
+                                *to += dot(from, f, c);
+                            else
+                                add_scaled(what == DATA_GRADIENT ? from : f,
+                                           what == DATA_GRADIENT ? f : from, *to, c);
+                        }
+                    }
+}
+
+void run_convolution(execution &e, const descriptor &d)
+{
+    const operands o = operands_of(d);
+    const bool to_x = d.type == DATA_GRADIENT, to_w = d.type == FILTER_GRADIENT;
+    array x = to_x ? zeros_like(o.x) : load(e, o.x), w = to_w ? zeros_like(o.w) : load(e, o.w);
+    array y = to_x || to_w ? load(e, o.y) : zeros_like(o.y);
+    if (e.engine == TENSOR_CORE_ENGINE)
+        for (array *a : { &x, &w, &y })
+            for (float &v : a->v)
+                v = to_tf32(v);
+    convolve(d.type, geometry_of(o.conv), x, w, y);
+    if (to_x)
+        store(e, o.x, std::move(x));
+    else if (to_w)
+        store(e, o.w, std::move(w));
+    else
+        store(e, o.y, std::move(y));
+}
+
+/* element i of `like` in b, which has one element in some dimensions */
+size_t broadcast(const array &b, const array &like, size_t i)
+{
+    const auto &d = like.dims;
+    const int64_t at = static_cast<int64_t>(i), c = at % d[1], w = at / d[1] % d[3];
+    const int64_t h = at / d[1] / d[3] % d[2], n = at / d[1] / d[3] / d[2];
+    const int64_t places[RANK] = { n, c, h, w };
+    int64_t p[RANK];
+    for (int k = 0; k < RANK; k++)
+        p[k] = b.dims[static_cast<size_t>(k)] == 1 ? 0 : places[k];
+    return static_cast<size_t>(((p[0] * b.dims[2] + p[2]) * b.dims[3] + p[3]) * b.dims[1] + p[1]);
+}
+
+void run_map(execution &e, const descriptor &d)
+{
+    const int mode =
+        get<int>(*part(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_MODE);
+    const bool is_backward = mode == CUDNN_POINTWISE_RELU_BWD;
+    array x = load(e, part(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+    const auto *second = part(d, is_backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
+                                             : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    const array b = second ? load(e, second) : array();
+    for (size_t i = 0; i < x.v.size(); i++) {
+        const float z = second ? b.v[broadcast(b, x, i)] : 0;
+        float &v = x.v[i];
+        v = mode == CUDNN_POINTWISE_ADD        ? v + z
+            : mode == CUDNN_POINTWISE_MUL      ? v * z
+            : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0 ? 0 : v)
+                                               : (v > 0 ? z : 0);
+    }
+    store(e,
+          part(d, is_backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
+                              : CUDNN_ATTR_OPERATION_POINTWISE_YDESC),
+          std::move(x));
+}
+
+void run_statistics(execution &e, const descriptor &d)
+{
+    const array x = load(e, part(d, CUDNN_ATTR_OPERATION_GENSTATS_XDESC));
+    const auto *sum_of = part(d, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC);
+    const auto *squares_of = part(d, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC);
+    array sum = zeros_like(sum_of), squares = zeros_like(squares_of);
+    for (size_t i = 0; i < x.v.size(); i++) {
+        const size_t c = i % static_cast<size_t>(x.dims[1]);
+        sum.v[c] += x.v[i];
+        squares.v[c] += x.v[i] * x.v[i];
+    }
+    store(e, sum_of, std::move(sum));
+    store(e, squares_of, std::move(squares));
+}
+
+void run_operation(execution &e, const descriptor &d)
+{
+    if (d.type == MAP)
+        run_map(e, d);
+    else if (d.type == STATISTICS)
+        run_statistics(e, d);
+    else
+        run_convolution(e, d);
+}
+
+/* the bytes from a tensor's first element to its last */
+size_t extent_of(const descriptor &tensor)
+{
+    const auto d = dims_of(&tensor), s = get_all<int64_t>(tensor, CUDNN_ATTR_TENSOR_STRIDES);
+    int64_t last = 0;
+    for (int i = 0; i < RANK; i++)
+        last += (d[i] - 1) * s[i];
+    return static_cast<size_t>(last + 1) * element_bytes(type_of(&tensor));
+}
+
+/* every tensor of an operation that is in memory has a pointer to that much */
+cudnnStatus_t check_pointers(const execution &e, const descriptor &operation)
+{
+    for (const descriptor *t : tensors_of(operation)) {
+        if (is_virtual(t))
+            continue;
+        const auto id = static_cast<long long>(id_of(t));
+        const auto p = e.pointers.find(id_of(t));
+        FAIL_IF(p == e.pointers.end(), CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+                "tensor %lld has no pointer", id);
+        FAIL_IF(reinterpret_cast<uintptr_t>(p->second) %
+                    get<uint64_t>(*t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
+                CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "tensor %lld is not aligned", id);
+        FAIL_IF(!is_device(p->second, extent_of(*t)), CUDNN_STATUS_EXECUTION_FAILED,
+                "tensor %lld is not in device memory", id);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* a kernel may leave anything in its workspace */
+cudnnStatus_t spoil_workspace(const descriptor &plan, const descriptor &pack)
+{
+    void *p = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    const auto n = static_cast<size_t>(workspace_of(plan));
+    FAIL_IF(n > 0 && !is_device(p, n), CUDNN_STATUS_EXECUTION_FAILED,
+            "%zu bytes of workspace are not in device memory", n);
+    const stand_in::opening is_open;
+    if (n > 0)
+        memset(p, 0xff, n);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+} // namespace
+
+cudnnStatus_t stand_in::execute(const descriptor &plan, const descriptor &pack)
+{
+    execution e = { {}, {}, part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine };
+    const auto ids = get_all<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    const auto pointers = get_all<void *>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    const auto operations = get_all<descriptor *>(*graph_of(plan), CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    for (size_t i = 0; i < ids.size(); i++)
+        e.pointers[ids[i]] = pointers[i];
+    for (const descriptor *d : operations)
+        TRY(check_pointers(e, *d));
+    TRY(spoil_workspace(plan, pack));
+    const stand_in::opening is_open;
+    for (const descriptor *d : operations)
+        run_operation(e, *d);
+    return CUDNN_STATUS_SUCCESS;
+}
