@@ -19,7 +19,8 @@
     K(norm) K(norm_grad) K(norm_scale) K(norm_update)                                              \
     K(pool)                                                                                        \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
-    K(rows) K(targets) K(mix)
+    K(rows) K(targets) K(mix)                                                                      \
+    K(focal_loss) K(huber_loss) K(multibox_loss)
 /* clang-format on */
 
 enum { TD_GPU_RANK = 5 };
@@ -290,5 +291,45 @@ typedef struct {
     const int64_t *partner;
     void *y;
 } td_gpu_mix;
+
+/* --- losses of detectors ---------------------------------------------------------------------- */
+
+enum { TD_GPU_PARTS = 64 };
+
+/**
+ * A loss of ops/detection.c, or its gradient for x if dloss is not NULL: summed in float64 in an
+ * order that depends on the shape only.  scratch: td_gpu_anchors_bytes.
+ */
+typedef struct {
+    td_dtype dtype;                   /* of all tensors but labels */
+    int64_t images, anchors, columns; /* anchors below 2^32 */
+    const void *x;                    /* [images, anchors, columns] */
+    const int64_t *labels;            /* [images, anchors] */
+    const void *dloss;                /* one number */
+    void *y, *scratch;
+} td_gpu_anchors;
+
+/** Enough for any of the losses: 8 bytes for each image and each part of it, or each anchor's 4. */
+static inline int64_t td_gpu_anchors_bytes(int64_t images, int64_t anchors)
+{
+    return images * (24 + (anchors > 2 * TD_GPU_PARTS ? 4 * anchors : 8 * TD_GPU_PARTS));
+}
+
+typedef struct {
+    td_gpu_anchors a;
+    float alpha, rest, gamma; /* rest: 1 - alpha */
+} td_gpu_focal_loss;
+
+typedef struct {
+    td_gpu_anchors a;   /* 4 columns */
+    const void *target; /* as x; it may be y */
+    float delta;
+    bool per_image;
+} td_gpu_huber_loss;
+
+typedef struct {
+    td_gpu_anchors a;
+    int64_t ratio;
+} td_gpu_multibox_loss;
 
 #endif

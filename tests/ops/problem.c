@@ -44,6 +44,10 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return (double)td_rng_below(r, 6);
     if (strcmp(name, "target") == 0)
         return td_rng_uniform(r);
+    if (strcmp(name, "gaps") == 0)
+        return td_rng_below(r, 4) ? td_rng_uniform(r) : NAN;
+    if (strcmp(name, "sparse") == 0)
+        return td_rng_below(r, 8) ? 0 : x;
     if (op == &td_op_relu || op == &td_op_relu6)
         return away_from(away_from(3 * x, 0), 6);
     if (op == &td_op_cast)
@@ -63,17 +67,17 @@ static void fill_different(td_rng *r, int64_t count, double *x)
     }
 }
 
-/* of one_hot, classes, one more and one less; of a detector's loss, classes among zeros, in every
-   third image none */
+/* -1 to the number of classes; of a detector's loss, three quarters are no class, and all in every
+   third image */
 static void fill_labels(td_rng *r, const td_node *n, int64_t count, double *x)
 {
     const bool is_one_hot = n->op == &td_op_one_hot;
     const td_type *t = td_in_type(n, 0);
     const int64_t classes = is_one_hot ? ((const td_one_hot_attr *)n->attr)->classes : t->dim[2];
     for (int64_t i = 0; i < count; i++) {
-        x[i] = (double)td_rng_below(r, (uint64_t)classes + (is_one_hot ? 2 : 0)) - is_one_hot;
+        x[i] = (double)td_rng_below(r, (uint64_t)classes + 2) - 1;
         if (!is_one_hot && (i / t->dim[1] % 3 == 1 || td_rng_below(r, 4) != 0))
-            x[i] = 0;
+            x[i] = -(double)td_rng_below(r, 2);
     }
 }
 

@@ -50,7 +50,9 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
     K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)                        \
     K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
-    K(softmax_cross_entropy) K(softmax_cross_entropy_grad)
+    K(softmax_cross_entropy) K(softmax_cross_entropy_grad)                                         \
+    K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
+    K(multibox_class_loss) K(multibox_class_loss_grad)
 /* clang-format on */
 
 /** Channels last, in which convolutions run. */
