@@ -70,21 +70,40 @@ template <int N> __device__ inline share share_of(const tile &t, int64_t channel
     return s;
 }
 
-/* the index of channel c of pixel p of all images */
-__device__ inline int64_t element(const td_gpu_images &m, int64_t p, int64_t c)
+/* the index of channel c of pixel p of all images; channels are last where N is WIDE */
+template <int N> __device__ inline int64_t element(const td_gpu_images &m, int64_t p, int64_t c)
 {
-    if (m.is_channels_last)
+    if (N == WIDE || m.is_channels_last)
         return p * m.channels + c;
     return (p / m.area * m.channels + c) * m.area + p % m.area;
 }
 
 __device__ inline int64_t middle(const td_gpu_images &m, int64_t c)
 {
-    return element(m, m.n / 2 * m.area + m.area / 2, c);
+    return element<1>(m, m.n / 2 * m.area + m.area / 2, c);
 }
 
-/* pixels that a thread reads before it uses the first */
-template <typename T> constexpr int AHEAD = 8 / sizeof(T);
+/* the element of the pixel `u` steps after p; the share's last pixel where it has fewer */
+template <int N>
+__device__ inline int64_t ahead(const td_gpu_images &m, const share &s, int64_t p, int u)
+{
+    const int64_t next = p + u * s.step;
+    return element<N>(m, next < s.end ? next : s.end - 1, s.c);
+}
+
+/* reads the N channels of U pixels from p, before any is used */
+template <typename T, int N, int U>
+__device__ inline void fetch_pixels(const void *data, const td_gpu_images &m, const share &s,
+                                    int64_t p, elements<T, N> (&e)[U])
+{
+    TD_UNROLL
+    for (int u = 0; u < U; u++)
+        e[u] = fetch<T, N>(data, ahead<N>(m, s, p, u));
+}
+
+/* how many of them: of one tensor, and of two */
+template <typename T> constexpr int MANY = 8 / sizeof(T);
+template <typename T> constexpr int SOME = MANY<T> / 2;
 
 /* --- sums of parts ---------------------------------------------------------------------------- */
 
@@ -143,14 +162,11 @@ __device__ inline void add_forward(const td_gpu_norm &a, const share &s, float (
 {
     float from[N];
     unpack(fetch<T, N>(a.x, middle(a.images, s.c)), from);
-    for (int64_t p = s.at; p < s.end; p += AHEAD<T> * s.step) {
-        elements<T, N> x[AHEAD<T>] = {};
+    for (int64_t p = s.at; p < s.end; p += MANY<T> * s.step) {
+        elements<T, N> x[MANY<T>];
+        fetch_pixels(a.x, a.images, s, p, x);
         TD_UNROLL
-        for (int u = 0; u < AHEAD<T>; u++)
-            if (p + u * s.step < s.end)
-                x[u] = fetch<T, N>(a.x, element(a.images, p + u * s.step, s.c));
-        TD_UNROLL
-        for (int u = 0; u < AHEAD<T>; u++) {
+        for (int u = 0; u < MANY<T>; u++) {
             if (p + u * s.step >= s.end)
                 break;
             float v[N];
@@ -180,6 +196,15 @@ template <int N> __device__ inline unsigned mask_bits(const uint8_t *mask, int64
     return mask ? mask[i / 8] >> (i % 8) : 0xff;
 }
 
+template <int N, int U>
+__device__ inline void fetch_bits(const uint8_t *mask, const td_gpu_images &m, const share &s,
+                                  int64_t p, unsigned (&bits)[U])
+{
+    TD_UNROLL
+    for (int u = 0; u < U; u++)
+        bits[u] = mask_bits<N>(mask, ahead<N>(m, s, p, u));
+}
+
 /* dy + dy2 where the mask is set, otherwise 0 */
 template <typename T, int N>
 __device__ inline void masked(const elements<T, N> &dy, const elements<T, N> &dy2, unsigned bits,
@@ -198,34 +223,27 @@ template <typename T, int N>
 __device__ inline void add_backward(const td_gpu_norm_grad &a, const share &s, float (&sum)[N],
                                     float (&dot)[N])
 {
-    constexpr int ahead = AHEAD<T> / 2;
     float mean[N];
     TD_UNROLL
     for (int k = 0; k < N; k++)
         mean[k] = a.mean[s.c + k];
-    for (int64_t p = s.at; p < s.end; p += ahead * s.step) {
-        elements<T, N> dy[ahead] = {}, dy2[ahead] = {}, x[ahead] = {};
-        unsigned bits[ahead] = {};
+    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
+        elements<T, N> dy[SOME<T>], x[SOME<T>], dy2[SOME<T>] = {};
+        unsigned bits[SOME<T>];
+        fetch_pixels(a.dy, a.images, s, p, dy);
+        fetch_pixels(a.x, a.images, s, p, x);
+        if (a.dy2)
+            fetch_pixels(a.dy2, a.images, s, p, dy2);
+        fetch_bits<N>(a.mask, a.images, s, p, bits);
         TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
-            if (p + u * s.step >= s.end)
-                break;
-            const int64_t i = element(a.images, p + u * s.step, s.c);
-            dy[u] = fetch<T, N>(a.dy, i);
-            x[u] = fetch<T, N>(a.x, i);
-            bits[u] = mask_bits<N>(a.mask, i);
-            if (a.dy2)
-                dy2[u] = fetch<T, N>(a.dy2, i);
-        }
-        TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
+        for (int u = 0; u < SOME<T>; u++) {
             if (p + u * s.step >= s.end)
                 break;
             float g[N], v[N];
             masked<T>(dy[u], dy2[u], bits[u], g);
             unpack(x[u], v);
             if (a.dz)
-                write<T>(a.dz, element(a.images, p + u * s.step, s.c), g);
+                write<T>(a.dz, element<N>(a.images, p + u * s.step, s.c), g);
             TD_UNROLL
             for (int k = 0; k < N; k++) {
                 sum[k] += g[k];
@@ -414,30 +432,23 @@ __device__ inline void put_forward(const td_gpu_norm &a, const coefs &f, int64_t
 
 template <typename T> __global__ void forward_wide(td_gpu_norm a, tile t)
 {
-    constexpr int ahead = AHEAD<T> / 2;
     const share s = share_of<WIDE>(t, a.images.channels);
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
-    for (int64_t p = s.at; p < s.end; p += ahead * s.step) {
-        elements<T, WIDE> x[ahead] = {}, z[ahead] = {};
+    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
+        elements<T, WIDE> x[SOME<T>], z[SOME<T>] = {};
+        fetch_pixels(a.x, a.images, s, p, x);
+        if (a.z)
+            fetch_pixels(a.z, a.images, s, p, z);
         TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
-            if (p + u * s.step >= s.end)
-                break;
-            const int64_t i = element(a.images, p + u * s.step, s.c);
-            x[u] = fetch<T, WIDE>(a.x, i);
-            if (a.z)
-                z[u] = fetch<T, WIDE>(a.z, i);
-        }
-        TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
+        for (int u = 0; u < SOME<T>; u++) {
             if (p + u * s.step >= s.end)
                 break;
             float v[WIDE], plus[WIDE];
             unpack(x[u], v);
             unpack(z[u], plus);
-            put_forward<T>(a, f, element(a.images, p + u * s.step, s.c), WIDE, v, plus);
+            put_forward<T>(a, f, element<WIDE>(a.images, p + u * s.step, s.c), WIDE, v, plus);
         }
     }
 }
@@ -481,32 +492,24 @@ __device__ inline void put_backward(const td_gpu_norm_grad &a, const coefs &f, i
 /* g: dz, which the sums have written, or else dy under the mask */
 template <typename T> __global__ void backward_wide(td_gpu_norm_grad a, tile t)
 {
-    constexpr int ahead = AHEAD<T> / 2;
     const share s = share_of<WIDE>(t, a.images.channels);
-    const uint8_t *mask = a.dz ? nullptr : a.mask;
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
-    for (int64_t p = s.at; p < s.end; p += ahead * s.step) {
-        elements<T, WIDE> dy[ahead] = {}, x[ahead] = {};
-        unsigned bits[ahead] = {};
+    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
+        elements<T, WIDE> dy[SOME<T>], x[SOME<T>];
+        unsigned bits[SOME<T>];
+        fetch_pixels(a.dz ? a.dz : a.dy, a.images, s, p, dy);
+        fetch_pixels(a.x, a.images, s, p, x);
+        fetch_bits<WIDE>(a.dz ? nullptr : a.mask, a.images, s, p, bits);
         TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
-            if (p + u * s.step >= s.end)
-                break;
-            const int64_t i = element(a.images, p + u * s.step, s.c);
-            dy[u] = fetch<T, WIDE>(a.dz ? a.dz : a.dy, i);
-            x[u] = fetch<T, WIDE>(a.x, i);
-            bits[u] = mask_bits<WIDE>(mask, i);
-        }
-        TD_UNROLL
-        for (int u = 0; u < ahead; u++) {
+        for (int u = 0; u < SOME<T>; u++) {
             if (p + u * s.step >= s.end)
                 break;
             float g[WIDE], v[WIDE];
             masked<T>(dy[u], elements<T, WIDE>{}, bits[u], g);
             unpack(x[u], v);
-            put_backward<T>(a, f, element(a.images, p + u * s.step, s.c), WIDE, g, v);
+            put_backward<T>(a, f, element<WIDE>(a.images, p + u * s.step, s.c), WIDE, g, v);
         }
     }
 }
