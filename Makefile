@@ -94,7 +94,7 @@ format: ## clang-format in place
 	@scripts/style --files | xargs clang-format -i
 
 golden: tests ## rewrite the expected texts; review the diff
-	@TANDEM_GOLDEN_WRITE=1 $(call run_tests,release,-R '^golden[.]')
+	@TANDEM_GOLDEN_WRITE=1 $(call run_tests,release,-R '^(golden[.]|cuda[.]plans)')
 
 install: build ## to PREFIX (/usr/local): command, libraries, headers, pkg-config and CMake files
 	@$(CMAKE) --install build/release --prefix $(PREFIX)

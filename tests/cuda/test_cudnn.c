@@ -113,6 +113,9 @@ static void invalid_problems_are_refused(void **state)
     conv = layer(TD_CUDNN_F16);
     conv.dilation[1] = 0;
     expect_refused(&conv, "positive");
+    conv = layer(TD_CUDNN_F16);
+    conv.wide_filter = true;
+    expect_refused(&conv, "wide");
     conv = layer((td_cudnn_dtype)7);
     expect_refused(&conv, "7");
 }

@@ -1,9 +1,9 @@
 /*
  * cudnn_graph.c -- a problem as an operation graph of cuDNN
  *
- *   forward            X -[scale, shift, relu]-> conv W -> [bias] [z] [relu] -> Y -> [sum, squares]
+ *   forward            X -[scale, shift, relu]-> conv W -> [z] [bias] [relu] -> Y -> [sum, squares]
  *   data gradient      Y, W -> grad -> [relu backward with R] -> X
- *   filter gradient    X -[scale, shift, relu]->, Y -> grad -> W
+ *   filter gradient    X -[scale, shift, relu]->, Y -> grad -> [float32] -> W
  *
  * Tensors in square brackets are virtual between their operations: they exist in registers only.
  * They are float32; what enters a convolution has the storage type, which tensor cores require.
@@ -118,6 +118,9 @@ int td_cudnn_conv_check(const td_cudnn_conv *v, char *error)
             error, TD_CUDNN_EREQUEST,
             "%lld input and %lld output channels cannot be divided into %lld groups",
             (long long)v->c, (long long)v->k, (long long)v->groups);
+    if (v->wide_filter && v->direction != TD_CUDNN_FILTER_GRADIENT)
+        return td_cudnn_error(error, TD_CUDNN_EREQUEST,
+                              "a wide filter is a result, of the filter gradient only");
     if (!has_valid_fusion(v))
         return td_cudnn_error(error, TD_CUDNN_EREQUEST,
                               "operations 0x%x cannot be fused with direction %d", v->fused,
@@ -158,10 +161,26 @@ static td_descriptor tensor(graph *g, int64_t uid, cudnnDataType_t dtype, const 
     return d;
 }
 
+static bool is_wide(const td_cudnn_conv *v, td_cudnn_tensor which)
+{
+    switch (which) {
+    case TD_CUDNN_SUM:
+    case TD_CUDNN_SQUARES:
+        return true;
+    case TD_CUDNN_SCALE:
+    case TD_CUDNN_SHIFT:
+    case TD_CUDNN_BIAS_OF:
+        return v->wide_vectors;
+    case TD_CUDNN_W:
+        return v->wide_filter;
+    default:
+        return false;
+    }
+}
+
 /* a tensor that the caller passes */
 static td_descriptor real(graph *g, td_cudnn_tensor which)
 {
-    const bool is_sum = which == TD_CUDNN_SUM || which == TD_CUDNN_SQUARES;
     int64_t channels[4];
     const int64_t *dims = channels;
     copy_dims(channels, 1,
@@ -173,7 +192,7 @@ static td_descriptor real(graph *g, td_cudnn_tensor which)
     else if (which == TD_CUDNN_Y || which == TD_CUDNN_Z)
         dims = g->y;
     g->tensors |= 1u << which;
-    return tensor(g, which + 1, is_sum ? f32 : g->storage, dims);
+    return tensor(g, which + 1, is_wide(g->conv, which) ? f32 : g->storage, dims);
 }
 
 static td_descriptor virtual(graph *g, cudnnDataType_t dtype, const int64_t dims[4])
@@ -213,12 +232,12 @@ static void binary(graph *g, cudnnPointwiseMode_t mode, td_descriptor x, td_desc
     append(g, operation, "a sum or product");
 }
 
-static void relu(graph *g, td_descriptor x, td_descriptor y)
+static void unary(graph *g, cudnnPointwiseMode_t mode, td_descriptor x, td_descriptor y)
 {
-    td_descriptor operation = pointwise(g, CUDNN_POINTWISE_RELU_FWD);
+    td_descriptor operation = pointwise(g, mode);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    append(g, operation, "a relu");
+    append(g, operation, "a relu or copy");
 }
 
 static void relu_backward(graph *g, td_descriptor dy, td_descriptor x, td_descriptor dx)
@@ -246,7 +265,7 @@ static td_descriptor input(graph *g)
     if (!(g->conv->fused & TD_CUDNN_SCALE_RELU))
         return x;
     td_descriptor sum = scaled(g, x), y = virtual(g, g->storage, g->x);
-    relu(g, sum, y);
+    unary(g, CUDNN_POINTWISE_RELU_FWD, sum, y);
     return y;
 }
 
@@ -330,23 +349,24 @@ static td_descriptor output(graph *g, unsigned later)
     return g->conv->fused & later ? virtual(g, f32, g->y) : real(g, TD_CUDNN_Y);
 }
 
+/* z, bias, relu in this order: precompiled engines have this pattern, others are compiled */
 static void build_forward(graph *g)
 {
     const unsigned fused = g->conv->fused;
     td_descriptor x = input(g), y = output(g, TD_CUDNN_BIAS | TD_CUDNN_ADD | TD_CUDNN_RELU), last;
     convolve(g, x, real(g, TD_CUDNN_W), y);
-    if (fused & TD_CUDNN_BIAS) {
-        last = y;
-        y = output(g, TD_CUDNN_ADD | TD_CUDNN_RELU);
-        binary(g, CUDNN_POINTWISE_ADD, last, real(g, TD_CUDNN_BIAS_OF), y);
-    }
     if (fused & TD_CUDNN_ADD) {
         last = y;
-        y = output(g, TD_CUDNN_RELU);
+        y = output(g, TD_CUDNN_BIAS | TD_CUDNN_RELU);
         binary(g, CUDNN_POINTWISE_ADD, last, real(g, TD_CUDNN_Z), y);
     }
+    if (fused & TD_CUDNN_BIAS) {
+        last = y;
+        y = output(g, TD_CUDNN_RELU);
+        binary(g, CUDNN_POINTWISE_ADD, last, real(g, TD_CUDNN_BIAS_OF), y);
+    }
     if (fused & TD_CUDNN_RELU)
-        relu(g, y, real(g, TD_CUDNN_Y));
+        unary(g, CUDNN_POINTWISE_RELU_FWD, y, real(g, TD_CUDNN_Y));
     if (fused & TD_CUDNN_STATISTICS)
         statistics(g, y);
 }
@@ -364,10 +384,17 @@ static void build_data_gradient(graph *g)
     relu_backward(g, dx, r, real(g, TD_CUDNN_X));
 }
 
+/* engines write the storage type, or a virtual tensor that a pointwise operation follows */
 static void build_filter_gradient(graph *g)
 {
-    td_descriptor x = input(g);
-    convolve(g, x, real(g, TD_CUDNN_W), real(g, TD_CUDNN_Y));
+    td_descriptor x = input(g), w = real(g, TD_CUDNN_W), y = real(g, TD_CUDNN_Y);
+    if (g->conv->wide_filter) {
+        td_descriptor sums = virtual(g, f32, g->w);
+        convolve(g, x, sums, y);
+        unary(g, CUDNN_POINTWISE_IDENTITY, sums, w);
+    } else {
+        convolve(g, x, w, y);
+    }
 }
 
 td_descriptor td_cudnn_build_graph(td_cudnn_builder *b, const td_cudnn_conv *v,

@@ -56,8 +56,8 @@ typedef enum {
  *
  *   x' = relu(x * scale + shift)    TD_CUDNN_SCALE_RELU, also for the x of a filter gradient
  *   y  = conv(x', w)
- *   y += bias                       TD_CUDNN_BIAS
  *   y += z                          TD_CUDNN_ADD
+ *   y += bias                       TD_CUDNN_BIAS
  *   y  = relu(y)                    TD_CUDNN_RELU
  *   sum, squares of y               TD_CUDNN_STATISTICS, without the three above
  *
@@ -96,6 +96,8 @@ typedef struct {
     td_cudnn_direction direction;
     td_cudnn_dtype dtype;  /* storage; arithmetic is float32 */
     bool allow_tf32;       /* float32 only: products of TF32, on tensor cores */
+    bool wide_filter;      /* filter gradient only: W is float32 */
+    bool wide_vectors;     /* SCALE, SHIFT and BIAS_OF are float32 */
     bool is_deterministic; /* refuse engines whose sums depend on the order of threads */
     unsigned fused;        /* TD_CUDNN_SCALE_RELU | ... */
     int64_t n, c, h, w, k, r, s, groups;

@@ -221,6 +221,7 @@ void run_map(execution &e, const descriptor &d)
         float &v = x.v[i];
         v = mode == CUDNN_POINTWISE_ADD        ? v + z
             : mode == CUDNN_POINTWISE_MUL      ? v * z
+            : mode == CUDNN_POINTWISE_IDENTITY ? v
             : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0 ? 0 : v)
                                                : (v > 0 ? z : 0);
     }
