@@ -29,18 +29,26 @@ struct places {
     int64_t at[MAX_TENSORS];
 };
 
-__device__ inline places places_of(const walk &w, int64_t i)
+/* I: an unsigned type for indices below w.count */
+template <typename I> __device__ inline places places_in(const walk &w, I i)
 {
     places p = { { 0, 0, 0 } };
     for (int d = w.rank - 1; d > 0; d--) {
-        const int64_t k = i % w.dim[d];
-        i /= w.dim[d];
+        const I dim = static_cast<I>(w.dim[d]), k = i % dim;
+        i /= dim;
         for (int t = 0; t < MAX_TENSORS; t++)
-            p.at[t] += k * w.stride[t][d];
+            p.at[t] += static_cast<int64_t>(k) * w.stride[t][d];
     }
     for (int t = 0; t < MAX_TENSORS; t++)
-        p.at[t] += i * w.stride[t][0];
+        p.at[t] += static_cast<int64_t>(i) * w.stride[t][0];
     return p;
+}
+
+/** Of element i < w.count; a GPU divides numbers of 64 bits several times slower. */
+__device__ inline places places_of(const walk &w, int64_t i)
+{
+    return w.count <= UINT32_MAX ? places_in(w, static_cast<uint32_t>(i))
+                                 : places_in(w, static_cast<uint64_t>(i));
 }
 
 /** Appends a dimension; `stride` has MAX_TENSORS numbers. */
