@@ -352,4 +352,9 @@ template <typename T> T __ldg(const T *address)
     return *address;
 }
 
+template <typename T> void __stwb(T *address, T value)
+{
+    *address = value;
+}
+
 #endif

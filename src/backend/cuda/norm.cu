@@ -83,25 +83,31 @@ __device__ inline int64_t middle(const td_gpu_images &m, int64_t c)
     return element<1>(m, m.n / 2 * m.area + m.area / 2, c);
 }
 
-/* the element of the pixel `u` steps after p; the share's last pixel where it has fewer */
-template <int N>
-__device__ inline int64_t ahead(const td_gpu_images &m, const share &s, int64_t p, int u)
+template <int U> struct batch {
+    static constexpr int size = U;
+};
+
+/* f(p, batch<U>()) for pixels p, p + step, ... of the share, U of them; at the end one by one */
+template <int U, typename F> __device__ inline void each_batch(const share &s, const F &f)
 {
-    const int64_t next = p + u * s.step;
-    return element<N>(m, next < s.end ? next : s.end - 1, s.c);
+    int64_t p = s.at;
+    for (; p + (U - 1) * s.step < s.end; p += U * s.step)
+        f(p, batch<U>());
+    for (; p < s.end; p += s.step)
+        f(p, batch<1>());
 }
 
-/* reads the N channels of U pixels from p, before any is used */
+/* reads N channels of U pixels from p, all before any is used */
 template <typename T, int N, int U>
-__device__ inline void fetch_pixels(const void *data, const td_gpu_images &m, const share &s,
-                                    int64_t p, elements<T, N> (&e)[U])
+__device__ inline void fetch_batch(const void *data, const td_gpu_images &m, const share &s,
+                                   int64_t p, elements<T, N> (&e)[U])
 {
     TD_UNROLL
     for (int u = 0; u < U; u++)
-        e[u] = fetch<T, N>(data, ahead<N>(m, s, p, u));
+        e[u] = fetch<T, N>(data, element<N>(m, p + u * s.step, s.c));
 }
 
-/* how many of them: of one tensor, and of two */
+/* how many pixels: of one tensor, and of two */
 template <typename T> constexpr int MANY = 8 / sizeof(T);
 template <typename T> constexpr int SOME = MANY<T> / 2;
 
@@ -162,13 +168,11 @@ __device__ inline void add_forward(const td_gpu_norm &a, const share &s, float (
 {
     float from[N];
     unpack(fetch<T, N>(a.x, middle(a.images, s.c)), from);
-    for (int64_t p = s.at; p < s.end; p += MANY<T> * s.step) {
-        elements<T, N> x[MANY<T>];
-        fetch_pixels(a.x, a.images, s, p, x);
+    each_batch<MANY<T>>(s, [&](int64_t p, auto many) {
+        elements<T, N> x[many.size];
+        fetch_batch(a.x, a.images, s, p, x);
         TD_UNROLL
-        for (int u = 0; u < MANY<T>; u++) {
-            if (p + u * s.step >= s.end)
-                break;
+        for (int u = 0; u < many.size; u++) {
             float v[N];
             unpack(x[u], v);
             TD_UNROLL
@@ -178,7 +182,7 @@ __device__ inline void add_forward(const td_gpu_norm &a, const share &s, float (
                 squares[k] += d * d;
             }
         }
-    }
+    });
 }
 
 template <typename T, int N> __global__ void forward_sums(td_gpu_norm a, tile t)
@@ -202,7 +206,7 @@ __device__ inline void fetch_bits(const uint8_t *mask, const td_gpu_images &m, c
 {
     TD_UNROLL
     for (int u = 0; u < U; u++)
-        bits[u] = mask_bits<N>(mask, ahead<N>(m, s, p, u));
+        bits[u] = mask_bits<N>(mask, element<N>(m, p + u * s.step, s.c));
 }
 
 /* dy + dy2 where the mask is set, otherwise 0 */
@@ -224,21 +228,17 @@ __device__ inline void add_backward(const td_gpu_norm_grad &a, const share &s, f
                                     float (&dot)[N])
 {
     float mean[N];
-    TD_UNROLL
-    for (int k = 0; k < N; k++)
-        mean[k] = a.mean[s.c + k];
-    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
-        elements<T, N> dy[SOME<T>], x[SOME<T>], dy2[SOME<T>] = {};
-        unsigned bits[SOME<T>];
-        fetch_pixels(a.dy, a.images, s, p, dy);
-        fetch_pixels(a.x, a.images, s, p, x);
+    unpack(fetch<float, N>(a.mean, s.c), mean);
+    each_batch<SOME<T>>(s, [&](int64_t p, auto some) {
+        elements<T, N> dy[some.size], x[some.size], dy2[some.size] = {};
+        unsigned bits[some.size];
+        fetch_batch(a.dy, a.images, s, p, dy);
+        fetch_batch(a.x, a.images, s, p, x);
         if (a.dy2)
-            fetch_pixels(a.dy2, a.images, s, p, dy2);
+            fetch_batch(a.dy2, a.images, s, p, dy2);
         fetch_bits<N>(a.mask, a.images, s, p, bits);
         TD_UNROLL
-        for (int u = 0; u < SOME<T>; u++) {
-            if (p + u * s.step >= s.end)
-                break;
+        for (int u = 0; u < some.size; u++) {
             float g[N], v[N];
             masked<T>(dy[u], dy2[u], bits[u], g);
             unpack(x[u], v);
@@ -250,7 +250,7 @@ __device__ inline void add_backward(const td_gpu_norm_grad &a, const share &s, f
                 dot[k] += g[k] * (v[k] - mean[k]);
             }
         }
-    }
+    });
 }
 
 template <typename T, int N> __global__ void backward_sums(td_gpu_norm_grad a, tile t)
@@ -301,10 +301,15 @@ __device__ inline totals join_parts(const td_gpu_norm_work &w, int64_t channels)
 
 enum coef { MEAN, SCALE, SHIFT, SLOPE };
 
+__device__ inline int64_t coef_at(int64_t channels, coef k, int64_t c)
+{
+    return k * channels + c;
+}
+
 __device__ inline void set_coef(const td_gpu_norm_work &w, int64_t channels, coef k, int64_t c,
                                 double v)
 {
-    w.coefs[k * channels + c] = static_cast<float>(v);
+    w.coefs[coef_at(channels, k, c)] = static_cast<float>(v);
 }
 
 /* from the stored statistics, so that given ones have the same bits in y */
@@ -357,29 +362,29 @@ struct coefs {
     float mean[WIDE], scale[WIDE], shift[WIDE], slope[WIDE];
 };
 
-__device__ inline float coef_at(const td_gpu_norm_work &w, int64_t channels, coef k, int64_t c)
-{
-    return w.coefs[k * channels + c];
-}
-
 template <typename Args>
 __device__ inline void read_coefs(const Args &a, int k, int64_t c, coefs &f)
 {
     const int64_t n = a.images.channels;
-    f.mean[k] = coef_at(a.work, n, MEAN, c);
-    f.scale[k] = coef_at(a.work, n, SCALE, c);
-    f.shift[k] = coef_at(a.work, n, SHIFT, c);
+    const float *from = a.work.coefs;
+    f.mean[k] = from[coef_at(n, MEAN, c)];
+    f.scale[k] = from[coef_at(n, SCALE, c)];
+    f.shift[k] = from[coef_at(n, SHIFT, c)];
     if constexpr (std::is_same<Args, td_gpu_norm_grad>::value)
-        f.slope[k] = coef_at(a.work, n, SLOPE, c);
+        f.slope[k] = from[coef_at(n, SLOPE, c)];
 }
 
 /* of channels c to c + 7 */
 template <typename Args> __device__ inline coefs wide_coefs(const Args &a, int64_t c)
 {
+    const int64_t n = a.images.channels;
+    const float *from = a.work.coefs;
     coefs f;
-    TD_UNROLL
-    for (int k = 0; k < WIDE; k++)
-        read_coefs(a, k, c + k, f);
+    unpack(fetch<float, WIDE>(from, coef_at(n, MEAN, c)), f.mean);
+    unpack(fetch<float, WIDE>(from, coef_at(n, SCALE, c)), f.scale);
+    unpack(fetch<float, WIDE>(from, coef_at(n, SHIFT, c)), f.shift);
+    if constexpr (std::is_same<Args, td_gpu_norm_grad>::value)
+        unpack(fetch<float, WIDE>(from, coef_at(n, SLOPE, c)), f.slope);
     return f;
 }
 
@@ -407,8 +412,9 @@ __device__ inline unsigned clip(float cap, float (&y)[WIDE])
     unsigned bits = 0;
     TD_UNROLL
     for (int k = 0; k < WIDE; k++) {
-        bits |= static_cast<unsigned>(y[k] > 0 && y[k] < cap) << k;
-        y[k] = y[k] < 0 ? 0 : y[k] > cap ? cap : y[k];
+        bits |= static_cast<unsigned>((y[k] > 0) & (y[k] < cap)) << k;
+        y[k] = y[k] < 0 ? 0 : y[k]; /* NaN stays */
+        y[k] = y[k] > cap ? cap : y[k];
     }
     return bits;
 }
@@ -436,21 +442,19 @@ template <typename T> __global__ void forward_wide(td_gpu_norm a, tile t)
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
-    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
-        elements<T, WIDE> x[SOME<T>], z[SOME<T>] = {};
-        fetch_pixels(a.x, a.images, s, p, x);
+    each_batch<SOME<T>>(s, [&](int64_t p, auto some) {
+        elements<T, WIDE> x[some.size], z[some.size] = {};
+        fetch_batch(a.x, a.images, s, p, x);
         if (a.z)
-            fetch_pixels(a.z, a.images, s, p, z);
+            fetch_batch(a.z, a.images, s, p, z);
         TD_UNROLL
-        for (int u = 0; u < SOME<T>; u++) {
-            if (p + u * s.step >= s.end)
-                break;
+        for (int u = 0; u < some.size; u++) {
             float v[WIDE], plus[WIDE];
             unpack(x[u], v);
             unpack(z[u], plus);
             put_forward<T>(a, f, element<WIDE>(a.images, p + u * s.step, s.c), WIDE, v, plus);
         }
-    }
+    });
 }
 
 /* a thread has elements i to i + n - 1, consecutive in memory; n is 8 but at the end */
@@ -496,22 +500,20 @@ template <typename T> __global__ void backward_wide(td_gpu_norm_grad a, tile t)
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
-    for (int64_t p = s.at; p < s.end; p += SOME<T> * s.step) {
-        elements<T, WIDE> dy[SOME<T>], x[SOME<T>];
-        unsigned bits[SOME<T>];
-        fetch_pixels(a.dz ? a.dz : a.dy, a.images, s, p, dy);
-        fetch_pixels(a.x, a.images, s, p, x);
+    each_batch<SOME<T>>(s, [&](int64_t p, auto some) {
+        elements<T, WIDE> dy[some.size], x[some.size];
+        unsigned bits[some.size];
+        fetch_batch(a.dz ? a.dz : a.dy, a.images, s, p, dy);
+        fetch_batch(a.x, a.images, s, p, x);
         fetch_bits<WIDE>(a.dz ? nullptr : a.mask, a.images, s, p, bits);
         TD_UNROLL
-        for (int u = 0; u < SOME<T>; u++) {
-            if (p + u * s.step >= s.end)
-                break;
+        for (int u = 0; u < some.size; u++) {
             float g[WIDE], v[WIDE];
             masked<T>(dy[u], elements<T, WIDE>{}, bits[u], g);
             unpack(x[u], v);
             put_backward<T>(a, f, element<WIDE>(a.images, p + u * s.step, s.c), WIDE, g, v);
         }
-    }
+    });
 }
 
 template <typename T> __global__ void backward_any(td_gpu_norm_grad a)

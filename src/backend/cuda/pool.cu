@@ -101,7 +101,7 @@ template <int N> __device__ inline void write_bytes(void *data, int64_t i, const
             low |= static_cast<unsigned>(v[k]) << (8 * k);
             high |= static_cast<unsigned>(v[4 + k]) << (8 * k);
         }
-        *reinterpret_cast<uint2 *>(to) = make_uint2(low, high);
+        __stwb(reinterpret_cast<uint2 *>(to), make_uint2(low, high));
     }
 }
 
@@ -123,7 +123,22 @@ template <int N> __device__ inline void read_bytes(const void *data, int64_t i, 
 /* is `v` a new maximum?  NaN is above all; of equal ones the first counts */
 __device__ inline bool is_above(float v, float best)
 {
-    return v > best || (v != v && best == best);
+    return (v > best) | ((v != v) & (best == best));
+}
+
+/* pixels of a row of a window that are read before the first is used */
+constexpr int TOGETHER = 3;
+
+/* pixels w to w + TOGETHER - 1 of row h; the last before `end` again instead of what is after it */
+template <typename T, int N>
+__device__ inline void fetch_pixels(const td_gpu_pool &a, const place &to, int64_t h, int64_t w,
+                                    int64_t end, elements<T, N> (&x)[TOGETHER])
+{
+    TD_UNROLL
+    for (int u = 0; u < TOGETHER; u++) {
+        const int64_t column = w + u < end ? w + u : end - 1;
+        x[u] = fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, column }));
+    }
 }
 
 template <typename T, int N>
@@ -131,23 +146,28 @@ __device__ inline void max_of_window(const td_gpu_pool &a, const place &to, floa
 {
     const range rows = pixels_of(a, to.row, ROW), columns = pixels_of(a, to.column, COLUMN);
     const int64_t top = to.row * a.stride - a.pad, left = to.column * a.stride - a.pad;
-    const int first = static_cast<int>((rows.from - top) * a.kernel + columns.from - left);
     int where[N];
-    unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, rows.from, columns.from })),
-           best);
     TD_UNROLL
-    for (int k = 0; k < N; k++)
-        where[k] = first;
+    for (int k = 0; k < N; k++) {
+        best[k] = -INFINITY;
+        where[k] = static_cast<int>((rows.from - top) * a.kernel + columns.from - left);
+    }
     for (int64_t h = rows.from; h < rows.to; h++)
-        for (int64_t w = columns.from; w < columns.to; w++) {
-            float v[N];
-            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), v);
+        for (int64_t w = columns.from; w < columns.to; w += TOGETHER) {
+            const int here = static_cast<int>((h - top) * a.kernel + w - left);
+            elements<T, N> x[TOGETHER];
+            fetch_pixels(a, to, h, w, columns.to, x);
             TD_UNROLL
-            for (int k = 0; k < N; k++)
-                if (is_above(v[k], best[k])) {
-                    best[k] = v[k];
-                    where[k] = static_cast<int>((h - top) * a.kernel + w - left);
+            for (int u = 0; u < TOGETHER; u++) {
+                float v[N];
+                unpack(x[u], v);
+                TD_UNROLL
+                for (int k = 0; k < N; k++) {
+                    const bool is_best = (w + u < columns.to) & is_above(v[k], best[k]);
+                    best[k] = is_best ? v[k] : best[k];
+                    where[k] = is_best ? here + u : where[k];
                 }
+            }
         }
     write_bytes(a.where.data, offset(a.where, to), where);
 }
@@ -166,12 +186,17 @@ __device__ inline void mean_of_window(const td_gpu_pool &a, const place &to, flo
     const range rows = pixels_of(a, to.row, ROW), columns = pixels_of(a, to.column, COLUMN);
     const float count = divisor(a, rows, columns);
     for (int64_t h = rows.from; h < rows.to; h++)
-        for (int64_t w = columns.from; w < columns.to; w++) {
-            float v[N];
-            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), v);
+        for (int64_t w = columns.from; w < columns.to; w += TOGETHER) {
+            elements<T, N> x[TOGETHER];
+            fetch_pixels(a, to, h, w, columns.to, x);
             TD_UNROLL
-            for (int k = 0; k < N; k++)
-                y[k] += v[k];
+            for (int u = 0; u < TOGETHER; u++) {
+                float v[N];
+                unpack(x[u], v);
+                TD_UNROLL
+                for (int k = 0; k < N; k++)
+                    y[k] += w + u < columns.to ? v[k] : 0;
+            }
         }
     TD_UNROLL
     for (int k = 0; k < N; k++)
