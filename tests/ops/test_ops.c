@@ -10,7 +10,8 @@
  *     agree with the reference kernel       tolerance.h
  *     leave a layout's padding zero
  *     give the same bits again, and, where the kernel is ours, with another number of threads
- *     give the same bits when result 0 takes over an operand that may_overwrite names
+ *     give the same bits when the first and the last result take over operands, as may_overwrite
+ *     and may_overwrite_last permit
  *
  * and the gradients must agree with central finite differences of the reference kernel in float64.
  */
@@ -357,20 +358,42 @@ static void compare_result(run *r, const variant *v, const td_kernel *k, int i, 
 
 /* --- one kernel on one variant ---------------------------------------------------------------- */
 
-/* Run on fresh buffers; result 0 takes over operand `over` unless that is negative. */
-static td_status run_fresh(const variant *v, const td_kernel *k, void *const *plain, int over,
+/* the operands that the first and the last result take over; -1: none */
+typedef struct {
+    int first, last;
+} takeover;
+
+static const takeover nothing = { -1, -1 };
+
+/* result i takes over operand `over` unless that is negative */
+static void take_over(void **args, int i, int over)
+{
+    if (over >= 0)
+        args[i] = args[over];
+}
+
+static void copy_taken(const variant *v, const buffers *b, int i, int over)
+{
+    if (over >= 0)
+        memcpy(b->at[i], b->at[over], (size_t)td_type_bytes(tensor_type(&v->node, over)));
+}
+
+/* run on fresh buffers */
+static td_status run_fresh(const variant *v, const td_kernel *k, void *const *plain, takeover over,
                            buffers *b)
 {
     void *args[MAX_TENSORS];
     TD_TRY(buffers_make(v, plain, b));
     memcpy(args, b->at, sizeof args);
-    if (over >= 0)
-        args[v->node.n_in] = args[over];
+    take_over(args, v->node.n_in, over.first);
+    take_over(args, v->n_tensors - 1, over.last);
     const bool is_ours = device && strncmp(k->name, "ref_", 4) != 0;
     td_status st =
         td_kernel_run_once(k, &v->node, is_ours ? device->memory : &td_host_memory, args);
-    if (st == TD_OK && over >= 0)
-        memcpy(b->at[v->node.n_in], args[over], (size_t)td_type_bytes(tensor_type(&v->node, over)));
+    if (st == TD_OK) {
+        copy_taken(v, b, v->node.n_in, over.first);
+        copy_taken(v, b, v->n_tensors - 1, over.last);
+    }
     return st;
 }
 
@@ -384,7 +407,7 @@ static bool same_bits(const variant *v, const buffers *a, const buffers *b)
 }
 
 static void repeat(run *r, const variant *v, const td_kernel *k, void *const *plain,
-                   const buffers *first, int over, const char *how)
+                   const buffers *first, takeover over, const char *how)
 {
     buffers b = { { NULL } };
     if (run_fresh(v, k, plain, over, &b) != TD_OK)
@@ -394,20 +417,36 @@ static void repeat(run *r, const variant *v, const td_kernel *k, void *const *pl
     buffers_release(&b);
 }
 
+/* may result r, the first or the last, take over operand i?  -1: none */
+static bool may_take_over(const td_node *n, int r, int i)
+{
+    if (i < 0)
+        return true;
+    const uint32_t may = r == 0 ? n->op->may_overwrite : n->op->may_overwrite_last;
+    return (may >> i & 1) && td_type_equal(tensor_type(n, i), tensor_type(n, n->n_in + r));
+}
+
+static void repeat_in_place(run *r, const variant *v, const td_kernel *k, void *const *plain,
+                            const buffers *first)
+{
+    const td_node *n = &v->node;
+    for (int i = -1; i < n->n_in; i++)
+        for (int j = -1; j < (n->n_out > 1 ? n->n_in : 0); j++)
+            if (i != j && may_take_over(n, 0, i) && may_take_over(n, n->n_out - 1, j))
+                repeat(r, v, k, plain, first, (takeover){ i, j },
+                       "when results take over operands");
+}
+
 static void repeat_all(run *r, const variant *v, const td_backend *b, const td_kernel *k,
                        void *const *plain, const buffers *first)
 {
-    const td_node *n = &v->node;
-    repeat(r, v, k, plain, first, -1, "in a second run");
+    repeat(r, v, k, plain, first, nothing, "in a second run");
     if (strcmp(b->name, "dnnl") != 0) { /* oneDNN promises nothing about that */
         set_threads(2);
-        repeat(r, v, k, plain, first, -1, "on two threads");
+        repeat(r, v, k, plain, first, nothing, "on two threads");
         set_threads(1);
     }
-    for (int i = 0; i < n->n_in; i++)
-        if ((n->op->may_overwrite >> i & 1) &&
-            td_type_equal(tensor_type(n, i), tensor_type(n, n->n_in)))
-            repeat(r, v, k, plain, first, i, "when the result takes over an operand");
+    repeat_in_place(r, v, k, plain, first);
 }
 
 static bool is_big(const td_node *n)
@@ -423,7 +462,7 @@ static void check_kernel(run *r, const variant *v, const td_backend *b, const td
     buffers got = { { NULL } };
     if (strcmp(b->name, "ref") == 0 && is_big(n))
         return; /* what the others are measured with */
-    if (run_fresh(v, k, plain, -1, &got) != TD_OK) {
+    if (run_fresh(v, k, plain, nothing, &got) != TD_OK) {
         fail(r, "%s (%s): %s", k->name, v->name, td_error_message());
     } else {
         for (int i = 0; i < v->n_tensors; i++)
@@ -560,7 +599,7 @@ static td_status work_out_changes(const td_node *n, void *const *plain, buffers 
     (void)variant_follow(n, "", &v);
     for (int i = 0; ref && i < ref->n_kernels; i++)
         if (ref->kernels[i]->op == n->op && ref->kernels[i]->accepts(n) == TD_OK)
-            return run_fresh(&v, ref->kernels[i], plain, -1, out);
+            return run_fresh(&v, ref->kernels[i], plain, nothing, out);
     return td_error(TD_ENOKERNEL, "%s: no reference kernel", n->op->name);
 }
 
