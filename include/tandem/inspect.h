@@ -23,8 +23,9 @@ typedef struct {
     bool training;
     int64_t memory_limit; /* bytes for the program; 0: none */
     td_device_opts device;
-    const char *svg;     /* amp-stats, memory: also write a chart to this file */
-    const char *weights; /* file whose network is used; NULL: the network set by the options */
+    const char *svg;      /* amp-stats, memory: also write a chart to this file */
+    const char *describe; /* kernels: file of the GPU's properties (JSON); NULL: none */
+    const char *weights;  /* file whose network is used; NULL: the network set by the options */
     bool json;
     const char *log;
 } td_inspect_opts;

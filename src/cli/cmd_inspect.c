@@ -48,7 +48,8 @@ const td_verb td_verb_inspect = {
              "                 with --training, for the whole training step\n"
              "    amp-stats    PATH is a file of train --amp-stats: possible loss scales and\n"
              "                 the tensors that lose most in fp16; --svg draws a chart\n"
-             "    kernels      the kernel chosen for each node, and why others were rejected\n"
+             "    kernels      the kernel chosen for each node, and why others were rejected;\n"
+             "                 --device cuda needs no GPU; --describe adds cuDNN's engines\n"
              "    memory       bytes of parameters and of the memory plan; --svg draws the\n"
              "                 lifetime and place of each buffer\n"
              "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
@@ -61,6 +62,7 @@ const td_verb td_verb_inspect = {
                 "tandem inspect amp --arch resnet50 --precision fp16 --amp-rule classic\n"
                 "tandem inspect amp-stats stats.jsonl --svg gradients.svg\n"
                 "tandem inspect kernels --arch resnet50 -b 32 --training\n"
+                "tandem inspect kernels --arch resnet50 --device cuda --precision fp16\n"
                 "tandem inspect memory --arch resnet50 -b 32 --training --svg plan.svg\n"
                 "tandem inspect checkpoint checkpoint.safetensors",
     .n_args_max = 2,

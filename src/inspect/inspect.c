@@ -124,6 +124,9 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
     if (opts->svg && things[i].run != td_inspect_amp_stats && things[i].run != td_inspect_memory)
         return td_error(TD_EUSAGE, "inspect %s has no drawing: --svg requires amp-stats or memory",
                         thing);
+    if (opts->describe && (things[i].run != td_inspect_kernels || !opts->device.name ||
+                           strcmp(opts->device.name, "cuda") != 0))
+        return td_error(TD_EUSAGE, "--describe requires 'inspect kernels --device cuda'");
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
     td_status st = open_weights(thing, things[i].has_network, &o, &weights);

@@ -19,6 +19,9 @@ static const td_field inspect_fields[] = {
     TD_DEVICE_ROWS(td_inspect_opts),
     TD_SKIP_ROW(td_inspect_opts),
     TD_TEXT   (td_inspect_opts, svg, NULL, "FILE", "amp-stats, memory: also write a chart as SVG"),
+    TD_TEXT   (td_inspect_opts, describe, NULL, "FILE",
+               "kernels --device cuda: plan for the GPU with these properties (JSON, as cuDNN "
+               "writes them), which need not be here"),
     TD_TEXT_AS(td_inspect_opts, weights, "weights",
                "w|pretrained-weights|pretrained-from-file|resume", NULL, "FILE",
                "model, graph, amp, kernels, memory: use the network stored in this file"),

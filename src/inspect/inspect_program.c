@@ -6,7 +6,10 @@
 #include "inspect/inspect.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/file_io.h"
+#include "base/log.h"
 #include "base/paths.h"
 #include "inspect/inspect_memory.h"
 #include "io/atomic.h"
@@ -14,6 +17,7 @@
 #include "model/arch.h"
 #include "optim/memory_limit.h"
 #include "optim/training_graph.h"
+#include "runtime/device.h"
 #include "tandem/program.h"
 #include "tandem/train.h"
 
@@ -29,10 +33,37 @@ td_status td_inspect_build(const td_inspection *q, td_graph **out)
     return td_training_graph(&o->model, o->batch_size, &step_opts, out);
 }
 
+static td_status describe_device(const char *path, td_device **out)
+{
+    enum { BYTES_MAX = 1 << 14 };
+    char *json;
+    size_t n;
+    TD_TRY(td_file_read(path, BYTES_MAX, &json, &n));
+    td_status st = strlen(json) < n ? td_error(TD_EFORMAT, "it has a NUL byte")
+                                    : td_device_describe(json, out);
+    td_free(json);
+    return st == TD_OK ? st : td_error_context(st, "--describe '%s'", path);
+}
+
+/* The list of kernels needs no GPU. */
+static td_status open_device(const td_inspection *q, bool may_be_absent, td_device **out)
+{
+    const td_inspect_opts *o = q->opts;
+    if (o->describe)
+        return describe_device(o->describe, out);
+    td_status st = td_device_open(o->device.name, out);
+    if (st != TD_ENOTFOUND || !may_be_absent)
+        return st;
+    td_log(TD_LOG_WARN, "inspect", "%s; kernels are listed without cuDNN's engines",
+           td_error_message());
+    return td_device_describe(NULL, out);
+}
+
+typedef td_status show_program(const td_inspection *q, const td_program *p, td_text *out);
+
 /* Compile the network and call `show` with the program. */
-static td_status with_program(const td_inspection *q, td_text *out,
-                              td_status (*show)(const td_inspection *, const td_program *,
-                                                td_text *))
+static td_status with_program(const td_inspection *q, bool may_be_absent, td_text *out,
+                              show_program *show)
 {
     td_graph *g = NULL;
     td_device *dev = NULL;
@@ -41,7 +72,7 @@ static td_status with_program(const td_inspection *q, td_text *out,
     td_status st;
     td_set_threads(q->opts->device.threads);
     TD_OUT(td_inspect_build(q, &g));
-    TD_OUT(td_device_open(q->opts->device.name, &dev));
+    TD_OUT(open_device(q, may_be_absent, &dev));
     TD_OUT(td_amp_resolve(&amp, dev));
     TD_OUT(td_device_tune(dev, q->opts->device.tune, q->opts->device.tune_cache));
     TD_OUT(td_compile(g, dev,
@@ -83,7 +114,7 @@ td_status td_inspect_graph(const td_inspection *q, td_text *out)
     td_graph *g;
     char *source;
     if (q->opts->training)
-        return with_program(q, out, show_graph);
+        return with_program(q, false, out, show_graph);
     TD_TRY(td_inspect_build(q, &g));
     td_status st = td_graph_print(g, &source);
     if (st == TD_OK)
@@ -105,37 +136,44 @@ static void kernel_json(const td_node_report *r, td_text *out)
     td_text_add(out, ", \"is_setup\": %s}", r->is_setup ? "true" : "false");
 }
 
-static void kernel_text(const td_node_report *r, td_text *out)
+static void kernel_text(const td_node_report *r, bool has_scratch, td_text *out)
 {
-    td_text_add(out, "%-28s %-24s %s%s%s%s\n", r->label, r->op, *r->kernel ? r->kernel : "-",
+    td_text_add(out, "%-28s %-24s %s%s%s%s", r->label, r->op, *r->kernel ? r->kernel : "-",
                 *r->impl ? " " : "", r->impl, r->is_setup ? " (once)" : "");
+    if (has_scratch && r->scratch_bytes)
+        td_text_add(out, ", %lld bytes of workspace", (long long)r->scratch_bytes);
+    td_text_add(out, "\n");
     if (*r->why)
         td_text_add(out, "    refused: %s\n", r->why);
 }
 
 static td_status show_kernels(const td_inspection *q, const td_program *p, td_text *out)
 {
+    int n_without = 0;
     if (q->opts->json)
         td_text_add(out, "{\"nodes\": [");
     for (int i = 0, n = 0; i < td_program_node_count(p); i++) {
         td_node_report r = td_program_node(p, i);
-        if (!*r.kernel) /* inputs and parameters have no kernel */
+        n_without += !*r.kernel && *r.why;
+        if (!*r.kernel && !*r.why) /* inputs and parameters */
             continue;
         if (q->opts->json) {
             td_text_add(out, n++ ? ", {" : "{");
             kernel_json(&r, out);
         } else {
-            kernel_text(&r, out);
+            kernel_text(&r, q->opts->describe, out);
         }
     }
     if (q->opts->json)
         td_text_add(out, "]}\n");
+    if (n_without > 0)
+        td_log(TD_LOG_WARN, "inspect", "%d nodes have no kernel on this device", n_without);
     return TD_OK;
 }
 
 td_status td_inspect_kernels(const td_inspection *q, td_text *out)
 {
-    return with_program(q, out, show_kernels);
+    return with_program(q, true, out, show_kernels);
 }
 
 static td_status write_plan(const td_inspection *q, const td_program *p)
@@ -206,5 +244,5 @@ td_status td_inspect_memory(const td_inspection *q, td_text *out)
     if (o->svg && o->weights && td_path_is_same(o->svg, o->weights))
         return td_error(TD_EUSAGE, "--svg: '%s' is the input file", o->svg);
     TD_TRY(td_output_check(o->svg));
-    return with_program(q, out, show_memory);
+    return with_program(q, false, out, show_memory);
 }

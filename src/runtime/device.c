@@ -48,6 +48,31 @@ static td_status open_gpu(td_device *dev)
     return TD_OK;
 }
 
+static td_device *new_device(const char *name)
+{
+    td_device *dev = TD_NEW(td_device);
+    if (!dev)
+        return NULL;
+    dev->name = name;
+    dev->target =
+        (td_target){ .ctx = dev, .supports = supports, .preferred_layout = preferred_layout };
+    return dev;
+}
+
+td_status td_device_describe(const char *json, td_device **out)
+{
+    *out = NULL;
+    TD_TRY(td_gpu_describe(json));
+    td_device *dev = new_device("cuda");
+    if (!dev)
+        return TD_ENOMEM;
+    dev->is_absent = true;
+    dev->memory = &td_gpu_memory;
+    dev->backends[dev->n_backends++] = td_backend_of_gpus();
+    *out = dev;
+    return TD_OK;
+}
+
 td_status td_device_open(const char *name, td_device **out)
 {
     static const char *const names[] = { "cpu", "ref", "cuda" };
@@ -58,13 +83,10 @@ td_status td_device_open(const char *name, td_device **out)
         kind++;
     if (kind == N)
         return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu, cuda or ref", name);
-    td_device *dev = TD_NEW(td_device);
+    td_device *dev = new_device(names[kind]);
     if (!dev)
         return TD_ENOMEM;
-    dev->name = names[kind];
     dev->emulates = kind == CPU;
-    dev->target =
-        (td_target){ .ctx = dev, .supports = supports, .preferred_layout = preferred_layout };
     td_status st = kind == CUDA ? open_gpu(dev) : open_processor(dev);
     if (st == TD_OK)
         *out = dev;

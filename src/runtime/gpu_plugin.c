@@ -11,12 +11,12 @@
 
 static const char *const cuda = "libtandem_cuda.so";
 static const td_gpu_plugin *plugin; /* under the lock, until it is set */
+static bool is_described;           /* nothing is open */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static td_status load(const td_gpu_plugin **out)
 {
     char path[TD_PLUGIN_PATH_BYTES];
-    td_gpu_info info;
     void *library = td_plugin_open(getenv("TANDEM_GPU_PLUGIN"), cuda, path);
     if (!library)
         return td_error(TD_ENOTFOUND,
@@ -25,19 +25,68 @@ static td_status load(const td_gpu_plugin **out)
     const td_gpu_plugin *p = td_plugin_symbol(library, TD_GPU_PLUGIN_SYMBOL);
     if (!p || p->version != TD_GPU_PLUGIN_VERSION)
         return td_error(TD_ENOTFOUND, "'%s' was built for another version of this program", path);
+    *out = p;
+    return TD_OK;
+}
+
+static td_status load_and_open(void)
+{
+    td_gpu_info info;
+    const td_gpu_plugin *p;
+    TD_TRY(load(&p));
     const char *message = p->open(0, &info);
     if (message)
         return td_error(TD_ENOTFOUND, "device cuda: %s", message);
-    *out = p;
+    plugin = p;
+    is_described = false;
     return TD_OK;
 }
 
 td_status td_gpu_open(const td_gpu_plugin **out)
 {
     (void)pthread_mutex_lock(&lock);
-    td_status st = plugin ? TD_OK : load(&plugin);
+    td_status st = plugin && !is_described ? TD_OK : load_and_open();
     (void)pthread_mutex_unlock(&lock);
-    *out = plugin;
+    *out = st == TD_OK ? plugin : NULL;
+    return st;
+}
+
+/* --- a GPU that is not here ------------------------------------------------------------------- */
+
+static const char *plan_nothing(const td_gpu_conv_plan *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static const char *free_nothing(const td_gpu_conv_free *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static const td_gpu_plugin no_plugin = { .conv_plan = plan_nothing, .conv_free = free_nothing };
+
+static td_status load_and_describe(const char *json)
+{
+    const td_gpu_plugin *p = &no_plugin;
+    if (plugin && !is_described)
+        return td_error(TD_EUSAGE, "device cuda is open: it cannot stand for another GPU");
+    if (json)
+        TD_TRY(load(&p));
+    const char *message = json ? p->describe(json) : NULL;
+    if (message)
+        return td_error(TD_ENOTFOUND, "device cuda: %s", message);
+    plugin = p;
+    is_described = true;
+    return TD_OK;
+}
+
+td_status td_gpu_describe(const char *json)
+{
+    (void)pthread_mutex_lock(&lock);
+    td_status st = load_and_describe(json);
+    (void)pthread_mutex_unlock(&lock);
     return st;
 }
 

@@ -12,7 +12,8 @@
 
 #include "runtime/gpu_kernels.h"
 
-#define TD_GPU_PLUGIN_VERSION 1
+/* the number of functions is a part of it: a plug-in of another build is refused, not called */
+#define TD_GPU_PLUGIN_VERSION (1000 + (int)(sizeof(td_gpu_plugin) / sizeof(void *)))
 #define TD_GPU_PLUGIN_SYMBOL  "td_gpu_plugin_v1"
 
 #ifdef __cplusplus
@@ -30,6 +31,9 @@ typedef struct {
     int version;
     /** Use GPU `index` of those that are visible; before any other call. */
     const char *(*open)(int index, td_gpu_info *out);
+    /** Instead of open: plan for the GPU with these properties (JSON, cuDNN's form), which need not
+        be here; only conv_plan and conv_free may be called. */
+    const char *(*describe)(const char *json);
     const char *(*alloc)(size_t n, void **out); /* zeros, aligned to 256 bytes */
     void (*free)(void *p);
     const char *(*copy_in)(void *to, const void *from_host, size_t n);
@@ -48,7 +52,14 @@ typedef struct {
  */
 TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
 
-/** The plug-in that td_gpu_open has opened. */
+/**
+ * From now on td_gpu() plans for a GPU that is not here and runs nothing: with `json` the plug-in
+ * asks cuDNN (TD_ENOTFOUND: one of them cannot be loaded, or refuses the properties), NULL: no
+ * plug-in is loaded, and plans are empty.  TD_EUSAGE: a GPU has been opened.
+ */
+TD_CHECKED td_status td_gpu_describe(const char *json);
+
+/** The plug-in that td_gpu_open or td_gpu_describe has set. */
 const td_gpu_plugin *td_gpu(void);
 
 /** A message of the plug-in as a status: TD_OK for NULL, else TD_EDEVICE. */

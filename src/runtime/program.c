@@ -164,6 +164,8 @@ static td_status run_nodes(td_program *p)
 
 td_status td_program_run(td_program *p)
 {
+    if (p->dev->is_absent)
+        return td_error(TD_EUNSUPPORTED, "the GPU is not here: programs for it cannot run");
     const int64_t begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
     p->span = (td_span){ 0 };
     TD_TRY(follow_inputs(p));

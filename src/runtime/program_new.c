@@ -168,7 +168,8 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     TD_OUT(td_program_plan(p));
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
-    TD_OUT(set_up_memory(p));
+    if (!dev->is_absent)
+        TD_OUT(set_up_memory(p));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)

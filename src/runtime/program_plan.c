@@ -21,6 +21,20 @@ static td_status keep_text(td_program *p, const td_text *t, const char **out)
     return *out ? TD_OK : TD_ENOMEM;
 }
 
+/* "a: reason; cudnn_conv2d: reason"; TD_OK on a device that is not here, where nothing runs */
+static td_status refuse(const td_program *p, const td_node *n, const td_kernel *k, td_status st,
+                        td_text *why)
+{
+    if (!p->dev->is_absent || st == TD_ENOMEM)
+        return k ? td_error_context(st, "%s for %s", k->name, td_node_label(n))
+                 : td_program_no_kernel(n, why);
+    if (k)
+        td_text_add(why, "%s%s: %s", why->len ? "; " : "", k->name, td_error_message());
+    else if (!why->len)
+        td_text_add(why, "no kernel implements this op");
+    return TD_OK;
+}
+
 static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
 {
     td_status st = TD_OK;
@@ -28,18 +42,11 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
     td_call_slot *c = &p->calls[n->id];
     const td_kernel *k;
     TD_OUT(td_device_choose(p->dev, n, &k, &why));
-    if (!k) {
-        st = td_program_no_kernel(n, &why);
-        goto out;
-    }
     c->prepared = (td_prepared){ .kernel = k, .node = n, .memory = p->memory };
-    if (k->prepare) {
-        st = k->prepare(n, &c->prepared);
-        if (st != TD_OK) {
-            c->prepared.kernel = NULL;
-            st = td_error_context(st, "%s for %s", k->name, td_node_label(n));
-            goto out;
-        }
+    st = !k ? TD_ENOKERNEL : k->prepare ? k->prepare(n, &c->prepared) : TD_OK;
+    if (st != TD_OK) {
+        c->prepared = (td_prepared){ .node = n };
+        TD_OUT(refuse(p, n, k, st, &why));
     }
     *scratch = c->prepared.scratch_bytes;
     td_node_print(n, &text);

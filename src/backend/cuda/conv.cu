@@ -19,15 +19,22 @@ namespace {
 char message[TD_CUDNN_TEXT];
 void *handle;
 
-/* opens cuDNN once */
 const char *open_library()
 {
     int64_t version = 0;
-    if (handle)
-        return nullptr;
-    if (td_cudnn_open(getenv("TANDEM_CUDNN"), &version, message) ||
-        td_cudnn_handle_create(queue(), &handle, message))
+    return td_cudnn_open(getenv("TANDEM_CUDNN"), &version, message) ? message : nullptr;
+}
+
+/* opens cuDNN once; a GPU that is only described has no handle */
+const char *find_target(td_cudnn_target *out)
+{
+    *out = {};
+    if (const char *m = open_library())
+        return m;
+    out->json = described();
+    if (!out->json && !handle && td_cudnn_handle_create(queue(), &handle, message))
         return message;
+    out->handle = out->json ? nullptr : handle;
     return nullptr;
 }
 
@@ -69,13 +76,19 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
 
 } // namespace
 
-const char *conv_plan(const td_gpu_conv_plan *a)
+const char *check_description(const char *json)
 {
     if (const char *m = open_library())
         return m;
+    return td_cudnn_check_device(json, message) ? message : nullptr;
+}
+
+const char *conv_plan(const td_gpu_conv_plan *a)
+{
+    td_cudnn_target target;
     const td_cudnn_conv problem = problem_of(*a);
-    td_cudnn_target target = {};
-    target.handle = handle;
+    if (const char *m = find_target(&target))
+        return m;
     auto *plan = new (std::nothrow) td_cudnn_plan;
     if (!plan)
         return "out of memory";

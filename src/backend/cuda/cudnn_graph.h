@@ -156,6 +156,9 @@ int td_cudnn_handle_create(void *stream, void **out, char *error);
 /** NULL is fine. */
 void td_cudnn_handle_destroy(void *handle);
 
+/** Are these the properties of a device that cuDNN can plan for?  After td_cudnn_open. */
+int td_cudnn_check_device(const char *json, char *error);
+
 /**
  * Plans a problem.  On failure the refusals are in `plan`, which needs no release then.  Takes
  * milliseconds, or seconds if an engine compiles its kernel.

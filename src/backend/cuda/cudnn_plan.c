@@ -265,21 +265,40 @@ static td_descriptor describe_device(td_cudnn_builder *b, const char *json)
     return d;
 }
 
-static int check_target(const td_cudnn_target *target, char *error)
+static int check_version(char *error)
 {
-    if (!td_cudnn.version)
+    const long long version = td_cudnn.version ? (long long)td_cudnn.version() : 0;
+    if (!version)
         return td_cudnn_error(error, TD_CUDNN_EREQUEST, "cuDNN is not open");
-    const long long version = (long long)td_cudnn.version();
-    if (!target->handle && !target->json)
-        return td_cudnn_error(error, TD_CUDNN_EREQUEST,
-                              "planning needs a handle or the properties of a device");
-    if (!target->handle && version < JSON_VERSION)
+    if (version < JSON_VERSION)
         return td_cudnn_error(
             error, TD_CUDNN_EREQUEST,
             "cuDNN %lld.%lld.%lld cannot plan for a device that is not here: 9.8.0 "
             "or newer is needed",
             version / 10000, version / 100 % 100, version % 100);
     return 0;
+}
+
+int td_cudnn_check_device(const char *json, char *error)
+{
+    td_cudnn_descriptors made = { .n = 0 };
+    td_cudnn_builder b = { .made = &made, .error = error };
+    const int status = check_version(error);
+    if (status)
+        return status;
+    (void)describe_device(&b, json);
+    td_cudnn_destroy(&made, 0);
+    return b.status;
+}
+
+static int check_target(const td_cudnn_target *target, char *error)
+{
+    if (!td_cudnn.version)
+        return td_cudnn_error(error, TD_CUDNN_EREQUEST, "cuDNN is not open");
+    if (!target->handle && !target->json)
+        return td_cudnn_error(error, TD_CUDNN_EREQUEST,
+                              "planning needs a handle or the properties of a device");
+    return target->handle ? 0 : check_version(error);
 }
 
 static int find_plan(search *s, char *error)

@@ -16,6 +16,7 @@ namespace {
 
 cudaStream_t stream;
 char message[512];
+char description[1 << 14]; /* JSON; "": the GPU is here */
 
 /* NULL, or what failed */
 const char *explain(const char *what, cudaError_t e)
@@ -62,11 +63,22 @@ const char *open(int index, td_gpu_info *out)
         return message;
     }
     CUDA_TRY("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    *description = '\0';
     *out = {};
     (void)snprintf(out->name, sizeof out->name, "%s", p.name);
     out->major = p.major;
     out->minor = p.minor;
     out->bytes = p.totalGlobalMem;
+    return nullptr;
+}
+
+const char *describe(const char *json)
+{
+    if (strlen(json) == 0 || strlen(json) >= sizeof description)
+        return "the description of a GPU has 1 to 16383 bytes";
+    if (const char *m = check_description(json))
+        return m;
+    (void)snprintf(description, sizeof description, "%s", json);
     return nullptr;
 }
 
@@ -120,6 +132,11 @@ cudaStream_t queue()
     return stream;
 }
 
+const char *described()
+{
+    return *description ? description : nullptr;
+}
+
 const char *started()
 {
     return td_launch_error();
@@ -134,6 +151,7 @@ extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_
 const td_gpu_plugin td_gpu_plugin_v1 = {
     TD_GPU_PLUGIN_VERSION,
     tandem::open,
+    tandem::describe,
     tandem::alloc,
     tandem::free,
     tandem::copy_in,

@@ -13,6 +13,12 @@ namespace tandem {
 /** The queue that all kernels and copies are on. */
 cudaStream_t queue();
 
+/** The properties of the GPU that plans are made for, as JSON; NULL: it is here, and open. */
+const char *described();
+
+/** NULL, or why convolutions cannot be planned for a GPU with these properties. */
+const char *check_description(const char *json);
+
 /** NULL, or why the last launch was refused. */
 const char *started();
 
