@@ -104,6 +104,35 @@ __global__ void reduce_kernel(td_gpu_reduce r, reduce_walks w)
     }
 }
 
+/* LANES results that are neighbours in x too, as channels are where they are last */
+template <unsigned LANES> __global__ void reduce_neighbours(td_gpu_reduce r, reduce_walks w)
+{
+    __shared__ double part[THREADS];
+    const unsigned t = threadIdx.x;
+    for (int64_t o = blockIdx.x * LANES + t % LANES; o - t % LANES < w.out.count;
+         o += static_cast<int64_t>(gridDim.x) * LANES) {
+        const places start = places_of(w.out, o < w.out.count ? o : 0);
+        double sum = 0;
+        for (int64_t i = t / LANES; o < w.out.count && i < w.in.count; i += THREADS / LANES)
+            sum += term(r, w.in, start, i);
+        part[t] = sum;
+        for (unsigned half = THREADS / 2; half >= LANES; half /= 2) {
+            __syncthreads();
+            if (t < half)
+                part[t] += part[t + half];
+        }
+        if (t < LANES && o < w.out.count)
+            store(r.y.data, r.y.dtype, start.at[0], static_cast<float>(r.by * part[t]));
+        __syncthreads();
+    }
+}
+
+/* do neighbouring results, not the terms of one, come from neighbouring elements of x? */
+bool has_neighbours(const reduce_walks &w)
+{
+    return w.out.stride[1][w.out.rank - 1] == 1 && w.in.stride[1][w.in.rank - 1] != 1;
+}
+
 reduce_walks walks_of(const td_gpu_reduce &r)
 {
     reduce_walks w = {};
@@ -136,8 +165,16 @@ const char *map(const td_gpu_map *m)
 const char *reduce(const td_gpu_reduce *r)
 {
     const reduce_walks w = walks_of(*r);
-    const unsigned blocks = static_cast<unsigned>(w.out.count < 65535 ? w.out.count : 65535);
-    TD_LAUNCH(reduce_kernel, blocks, THREADS, 0, queue(), *r, w);
+    constexpr unsigned few = 8, many = WARP;
+    const int64_t lanes = !has_neighbours(w) ? 1 : w.out.count < 256 * many ? few : many;
+    const int64_t all = (w.out.count + lanes - 1) / lanes;
+    const unsigned blocks = static_cast<unsigned>(all < 65535 ? all : 65535);
+    if (lanes == many)
+        TD_LAUNCH(reduce_neighbours<many>, blocks, THREADS, 0, queue(), *r, w);
+    else if (lanes == few)
+        TD_LAUNCH(reduce_neighbours<few>, blocks, THREADS, 0, queue(), *r, w);
+    else
+        TD_LAUNCH(reduce_kernel, blocks, THREADS, 0, queue(), *r, w);
     return started();
 }
 
