@@ -8,10 +8,29 @@
  * Tensors in square brackets are virtual between their operations: they exist in registers only.
  * They are float32; what enters a convolution has the storage type, which tensor cores require.
  *
- * Source: cuDNN "Graph API", sections "Runtime Fusion Engines" and "Specialized Runtime Fusion
- * Engines" (which graphs are accepted: ConvBNfprop, ConvBNwgrad); "Backend API", "Backend
- * Descriptor Types" (attributes of each descriptor, with their defaults: pointwise alphas are 1,
- * the relu's lower clip is 0 and its upper clip infinite).
+ * Sources: cuDNN 9 "Graph API", sections "Supported Graph Patterns" (precompiled engines, runtime
+ * fusion, ConvBNfprop, ConvBNwgrad) and "Operation Specific Constraints for the Runtime Fusion
+ * Engines"; "cudnn_graph Library", "Backend Descriptor Types" (names and types of attributes).
+ * "Required" is what cuDNN 9.19 refuses to finalize without, tried attribute by attribute; the
+ * tests cuda.cudnn and cuda.plans finalize every kind of descriptor and graph.
+ *
+ *   TENSOR                    required: dimensions, strides, alignment, an id of its own.  NHWC,
+ *                             fully packed, which GenStats requires.  The type has a default
+ *   POINTWISE                 required: mode.  Math is float32, all that relu allows.  Clips have
+ *                             defaults, 0 and infinite.  NaN propagation is deprecated and still
+ *                             read; the plans are the same with it
+ *   OPERATION_POINTWISE       required: pointwise descriptor, X, Y, B of two operands; of
+ *                             gradients X, DX, DY.  Alphas have the default 1, the only value of
+ *                             runtime fusion.  B is repeated where its dimension is 1
+ *   CONVOLUTION               required: pads, strides, dilations, spatial dimensions.  Mode and
+ *                             computation have defaults, the first a true convolution: both are set
+ *   OPERATION_CONVOLUTION_... (forward, backward data, backward filter) required: convolution
+ *                             and three tensors; alpha 1 and beta 0, as fusion wants.  Groups
+ *                             follow from the channels of x and w
+ *   OPERATION_GEN_STATS       required: three tensors.  Sums are float32 [1,K,1,1].  X is half or
+ *                             float32 in the text; plans with bfloat16 are offered
+ *   OPERATIONGRAPH            required: operations.  The handle is deprecated; it is given where
+ *                             there is one
  */
 #include "backend/cuda/cudnn_graph.h"
 
@@ -211,10 +230,14 @@ static void append(graph *g, td_descriptor operation, const char *what)
 
 static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode)
 {
+    const cudnnNanPropagation_t keep_nan = CUDNN_PROPAGATE_NAN;
     td_cudnn_builder *b = g->b;
     td_descriptor kind = td_cudnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    if (mode == CUDNN_POINTWISE_RELU_FWD)
+        td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
+                     &keep_nan);
     td_cudnn_finalize(b, kind, "a pointwise descriptor");
     td_descriptor operation = td_cudnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     td_cudnn_set_descriptor(b, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
