@@ -36,12 +36,25 @@ error_names gpu-h200.json no_plugin.so
 expect 1 inspect memory --model small.td --device cuda
 error_names cuda no_plugin.so
 
+# a library that is no plug-in of this build
+export TANDEM_GPU_PLUGIN=libm.so.6
+expect 1 inspect memory --model small.td --device cuda
+error_names libm.so.6 version
+
 # a plug-in that finds no cuDNN, or one that cannot plan for a GPU that is not here
 [ -f "$stand_in" ] || {
     echo "skipped in part: no C++ compiler, so no plug-in"
     finish
 }
 export TANDEM_GPU_PLUGIN="$stand_in"
+for devices in -1 0; do
+    export TANDEM_STAND_IN_DEVICES=$devices
+    expect 1 inspect memory --model small.td --device cuda
+    error_names cuda NVIDIA driver
+    expect 0 inspect kernels --model small.td --device cuda
+    warning_names cuda NVIDIA driver
+done
+unset TANDEM_STAND_IN_DEVICES
 export TANDEM_CUDNN="$PWD/no_cudnn.so"
 expect 1 inspect kernels --model small.td --device cuda --describe "$gpu"
 error_names gpu-h200.json no_cudnn.so
