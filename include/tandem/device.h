@@ -13,8 +13,12 @@ extern "C" {
 typedef struct td_device td_device;
 
 /**
- * "cpu": the fastest kernels there are, the reference ones last.  "ref": only the plain C reference
- * kernels, which know float64 too.  TD_EUSAGE lists the devices.
+ * "cpu": the fastest kernels there are, the reference ones last.  "cuda": an NVIDIA GPU, by the
+ * plug-in libtandem_cuda.so.  "auto": cuda if a GPU can be used, else cpu; logs which, and why.
+ * "ref": only the plain C reference kernels, which know float64 too.
+ *
+ * TD_EUSAGE: there is no such device; the message lists them.  TD_ENOTFOUND: "cuda" cannot be
+ * used; the message says whether the plug-in, the driver, a GPU or cuDNN is missing or too old.
  */
 TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);
@@ -40,7 +44,7 @@ TD_API int td_threads(void);
 
 /** Where a job runs its programs, and how they are compiled: a member of every job's options. */
 typedef struct {
-    const char *name;       /* "cpu" or "ref", see td_device_open */
+    const char *name;       /* "cpu", "cuda", "auto" or "ref": see td_device_open */
     int threads;            /* compute threads; 0: one per processor, of several ranks a share */
     td_tune_mode tune;      /* as td_device_tune */
     const char *tune_cache; /* likewise; NULL: the default place */

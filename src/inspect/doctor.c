@@ -5,6 +5,7 @@
  * matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a test for
  * finiteness and a relu of one of its larger tensors for reading and copying memory.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -12,10 +13,12 @@
 #include "base/affinity.h"
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/plugin.h"
 #include "base/text.h"
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "runtime/device.h"
+#include "runtime/gpu_plugin.h"
 #include "tandem/amp.h"
 #include "tandem/graph.h"
 #include "tandem/inspect.h"
@@ -135,6 +138,55 @@ static void add_backends(report *r)
     }
     if (r->json)
         td_text_add(r->out, "]");
+}
+
+/* --- GPUs ------------------------------------------------------------------------------------- */
+
+/* "580.65.06", or "" where the kernel has no NVIDIA driver */
+static void driver_version(char text[32])
+{
+    FILE *f = fopen("/sys/module/nvidia/version", "r");
+    if (!f || !fgets(text, 32, f))
+        *text = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (f)
+        (void)fclose(f);
+}
+
+static void add_driver(report *r, const td_gpu_survey *s)
+{
+    char version[32], text[128];
+    driver_version(version);
+    if (s->driver_cuda)
+        snprintf(text, sizeof text, "%s%sCUDA %d.%d; the plug-in has CUDA %d.%d", version,
+                 *version ? ", " : "", s->driver_cuda / 1000, s->driver_cuda % 1000 / 10,
+                 s->runtime_cuda / 1000, s->runtime_cuda % 1000 / 10);
+    else
+        snprintf(text, sizeof text, "none");
+    row_text(r, "nvidia_driver", text);
+}
+
+static void add_gpus(report *r)
+{
+    char path[TD_PLUGIN_PATH_BYTES], name[32], text[384];
+    td_gpu_survey s;
+    if (td_gpu_look(&s, path) != TD_OK) {
+        row_text(r, "cuda_plugin", td_error_message());
+        return;
+    }
+    row_text(r, "cuda_plugin", path);
+    add_driver(r, &s);
+    for (int i = 0; i < s.n_gpus && i < TD_GPU_SURVEYED; i++) {
+        const td_gpu_info *g = &s.gpus[i];
+        snprintf(name, sizeof name, "gpu_%d", i);
+        snprintf(text, sizeof text, "%s, compute capability %d.%d, %.1f GB", g->name, g->major,
+                 g->minor, 1e-9 * (double)g->bytes);
+        row_text(r, name, text);
+    }
+    if (*s.why_not)
+        row_text(r, "gpu", s.why_not);
+    row_text(r, "cudnn", s.cudnn);
+    row_text(r, "nccl", s.nccl);
 }
 
 /* --- speed ------------------------------------------------------------------------------------ */
@@ -258,6 +310,7 @@ td_status td_doctor(bool json, char **text)
     td_text_add(&out, json ? "{" : "");
     add_machine(&r);
     td_status st = add_topology(&r);
+    add_gpus(&r);
     add_backends(&r);
     if (st == TD_OK)
         st = add_speed(&r);

@@ -23,8 +23,9 @@ extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
 #define TD_DEVICE_ROWS(T) \
     TD_TEXT_AS(T, device.name, "device", NULL, "cpu", "NAME", \
                "device to compute on; cpu: the processor, with optimized kernels; cuda: an " \
-               "NVIDIA GPU, by the plug-in libtandem_cuda.so; ref: the processor, with slow " \
-               "reference kernels in plain C, which also support float64"), \
+               "NVIDIA GPU, by the plug-in libtandem_cuda.so; auto: cuda if a GPU can be used, " \
+               "else cpu; ref: the processor, with slow reference kernels in plain C, which " \
+               "also support float64"), \
     TD_INT_AS (T, device.threads, "threads", NULL, 0, 0, 4096, NULL, \
                "number of compute threads; 0: one per processor"), \
     TD_ENUM_AS(T, device.tune, "tune", NULL, TD_TUNE_CACHED, td_tune_names, \

@@ -3,9 +3,11 @@
  */
 #include "runtime/device.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "runtime/backends.h"
 #include "runtime/emulate_half.h"
 #include "runtime/gpu_plugin.h"
@@ -73,21 +75,48 @@ td_status td_device_describe(const char *json, td_device **out)
     return TD_OK;
 }
 
+/* one line about the GPU, in each process once */
+static void log_gpu(bool is_auto)
+{
+    static atomic_flag is_logged = ATOMIC_FLAG_INIT;
+    const td_gpu_info *i = td_gpu_opened();
+    if (!atomic_flag_test_and_set(&is_logged))
+        td_log(TD_LOG_INFO, "device", "%scuda, %s, compute capability %d.%d, %.1f GB",
+               is_auto ? "auto: " : "", i->name, i->major, i->minor, 1e-9 * (double)i->bytes);
+}
+
+/* "cuda" if a GPU can be opened, else "cpu", with one line that has the reason */
+static const char *choose_device(void)
+{
+    static atomic_flag is_logged = ATOMIC_FLAG_INIT;
+    const td_gpu_plugin *plugin;
+    if (td_gpu_open(&plugin) == TD_OK)
+        return "cuda";
+    if (!atomic_flag_test_and_set(&is_logged))
+        td_log(TD_LOG_INFO, "device", "auto: cpu (%s)", td_error_message());
+    return "cpu";
+}
+
 td_status td_device_open(const char *name, td_device **out)
 {
     static const char *const names[] = { "cpu", "ref", "cuda" };
     enum { CPU, REF, CUDA, N };
     int kind = 0;
     *out = NULL;
+    const bool is_auto = name && strcmp(name, "auto") == 0;
+    if (is_auto)
+        name = choose_device();
     while (name && kind < N && strcmp(name, names[kind]) != 0)
         kind++;
     if (kind == N)
-        return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu, cuda or ref", name);
+        return td_error(TD_EUSAGE, "unknown device '%s', wanted cpu, cuda, auto or ref", name);
     td_device *dev = new_device(names[kind]);
     if (!dev)
         return TD_ENOMEM;
     dev->emulates = kind == CPU;
     td_status st = kind == CUDA ? open_gpu(dev) : open_processor(dev);
+    if (st == TD_OK && kind == CUDA)
+        log_gpu(is_auto);
     if (st == TD_OK)
         *out = dev;
     else
@@ -98,6 +127,8 @@ td_status td_device_open(const char *name, td_device **out)
 td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
 {
     td_tuner *t = NULL;
+    if (mode == TD_TUNE_FULL && !dev->emulates)
+        td_log(TD_LOG_WARN, "device", "--tune full has no effect on device %s", dev->name);
     if (mode != TD_TUNE_OFF && dev->emulates)
         TD_TRY(td_tuner_new(dev, mode, cache, &t));
     td_tuner_free(dev->tuner);

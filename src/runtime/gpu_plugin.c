@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/plugin.h"
 #include "runtime/device_memory.h"
@@ -12,29 +13,41 @@
 static const char *const cuda = "libtandem_cuda.so";
 static const td_gpu_plugin *plugin; /* under the lock, until it is set */
 static bool is_described;           /* nothing is open */
+static td_gpu_info opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static td_status load(const td_gpu_plugin **out)
+static td_status no_library(const char *path)
 {
-    char path[TD_PLUGIN_PATH_BYTES];
+    /* a library that is there, but lacks another one or has undefined symbols, needs no building */
+    const char *advice = access(path, F_OK) == 0 ? "" : ": build it with 'make cuda'";
+    return td_error(TD_ENOTFOUND, "device cuda: its plug-in cannot be loaded (%s)%s",
+                    td_plugin_error(), advice);
+}
+
+static td_status load(const td_gpu_plugin **out, char path[TD_PLUGIN_PATH_BYTES])
+{
     void *library = td_plugin_open(getenv("TANDEM_GPU_PLUGIN"), cuda, path);
     if (!library)
-        return td_error(TD_ENOTFOUND,
-                        "device cuda: its plug-in cannot be loaded (%s): build it with 'make cuda'",
-                        td_plugin_error());
+        return no_library(path);
     const td_gpu_plugin *p = td_plugin_symbol(library, TD_GPU_PLUGIN_SYMBOL);
-    if (!p || p->version != TD_GPU_PLUGIN_VERSION)
-        return td_error(TD_ENOTFOUND, "'%s' was built for another version of this program", path);
+    if (!p)
+        return td_error(TD_ENOTFOUND, "device cuda: '%s' is not a GPU plug-in: it has no symbol %s",
+                        path, TD_GPU_PLUGIN_SYMBOL);
+    if (p->version != TD_GPU_PLUGIN_VERSION)
+        return td_error(TD_ENOTFOUND,
+                        "device cuda: '%s' has version %d of the plug-in's interface, wanted %d: "
+                        "build it again with 'make cuda'",
+                        path, p->version, TD_GPU_PLUGIN_VERSION);
     *out = p;
     return TD_OK;
 }
 
 static td_status load_and_open(void)
 {
-    td_gpu_info info;
+    char path[TD_PLUGIN_PATH_BYTES];
     const td_gpu_plugin *p;
-    TD_TRY(load(&p));
-    const char *message = p->open(0, &info);
+    TD_TRY(load(&p, path));
+    const char *message = p->open(0, &opened);
     if (message)
         return td_error(TD_ENOTFOUND, "device cuda: %s", message);
     plugin = p;
@@ -48,6 +61,23 @@ td_status td_gpu_open(const td_gpu_plugin **out)
     td_status st = plugin && !is_described ? TD_OK : load_and_open();
     (void)pthread_mutex_unlock(&lock);
     *out = st == TD_OK ? plugin : NULL;
+    return st;
+}
+
+const td_gpu_info *td_gpu_opened(void)
+{
+    return &opened;
+}
+
+td_status td_gpu_look(td_gpu_survey *out, char *path)
+{
+    const td_gpu_plugin *p;
+    *out = (td_gpu_survey){ 0 };
+    (void)pthread_mutex_lock(&lock);
+    td_status st = load(&p, path);
+    if (st == TD_OK)
+        p->survey(out);
+    (void)pthread_mutex_unlock(&lock);
     return st;
 }
 
@@ -69,11 +99,12 @@ static const td_gpu_plugin no_plugin = { .conv_plan = plan_nothing, .conv_free =
 
 static td_status load_and_describe(const char *json)
 {
+    char path[TD_PLUGIN_PATH_BYTES];
     const td_gpu_plugin *p = &no_plugin;
     if (plugin && !is_described)
         return td_error(TD_EUSAGE, "device cuda is open: it cannot stand for another GPU");
     if (json)
-        TD_TRY(load(&p));
+        TD_TRY(load(&p, path));
     const char *message = json ? p->describe(json) : NULL;
     if (message)
         return td_error(TD_ENOTFOUND, "device cuda: %s", message);
@@ -102,12 +133,23 @@ td_status td_gpu_status(const char *message)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
+td_status td_gpu_free_bytes(int64_t *out)
+{
+    size_t n_free = 0, n_total = 0;
+    TD_TRY(td_gpu_status(plugin->memory(&n_free, &n_total)));
+    *out = (int64_t)n_free;
+    return TD_OK;
+}
+
 static void *gpu_alloc(size_t n)
 {
     void *p = NULL;
     const char *message = plugin->alloc(n, &p);
     if (message)
-        (void)td_error(TD_ENOMEM, "%s", message);
+        (void)td_error(TD_ENOMEM,
+                       "%s: use a smaller batch (-b) or image size, half precision "
+                       "(--amp), or in training --memory-limit, which recomputes activations",
+                       message);
     return p;
 }
 

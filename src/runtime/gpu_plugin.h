@@ -26,14 +26,28 @@ typedef struct {
     size_t bytes;     /* of memory */
 } td_gpu_info;
 
+enum { TD_GPU_SURVEYED = 16 };
+
+/* What is installed, usable or not. */
+typedef struct {
+    int driver_cuda, runtime_cuda; /* 13000: CUDA 13.0; the driver's is 0 if there is none */
+    char why_not[512];             /* why GPU 0 cannot be used, or "" */
+    int n_gpus;
+    td_gpu_info gpus[TD_GPU_SURVEYED];
+    char cudnn[512], nccl[512]; /* "9.28.1", or why it cannot be used */
+} td_gpu_survey;
+
 /** Calls return NULL, or an error message that is valid until the next call. */
 typedef struct {
     int version;
+    /** May be called before `open`, and opens nothing. */
+    void (*survey)(td_gpu_survey *out);
     /** Use GPU `index` of those that are visible; before any other call. */
     const char *(*open)(int index, td_gpu_info *out);
     /** Instead of open: plan for the GPU with these properties (JSON, cuDNN's form), which need not
         be here; only conv_plan and conv_free may be called. */
     const char *(*describe)(const char *json);
+    const char *(*memory)(size_t *n_free, size_t *n_total);
     const char *(*alloc)(size_t n, void **out); /* zeros, aligned to 256 bytes */
     void (*free)(void *p);
     const char *(*copy_in)(void *to, const void *from_host, size_t n);
@@ -51,6 +65,18 @@ typedef struct {
  * TD_ENOTFOUND: it cannot be loaded, there is no driver, or no GPU.
  */
 TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
+
+/** The GPU that td_gpu_open has opened. */
+const td_gpu_info *td_gpu_opened(void);
+
+/** Free memory of the GPU that is open, in bytes. */
+TD_CHECKED td_status td_gpu_free_bytes(int64_t *out);
+
+/**
+ * What is installed, without opening a GPU; `path`: the plug-in's file, TD_PLUGIN_PATH_BYTES.
+ * TD_ENOTFOUND: the plug-in cannot be loaded, or is of another version.
+ */
+TD_CHECKED td_status td_gpu_look(td_gpu_survey *out, char *path);
 
 /**
  * From now on td_gpu() plans for a GPU that is not here and runs nothing: with `json` the plug-in

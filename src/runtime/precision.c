@@ -2,8 +2,8 @@
  * precision.c -- resolves the half type: by the options, then the environment, then a measurement
  *
  * `auto` runs one typical convolution (3x3, 256 channels, 14x14, batch 4) forward and both
- * gradients in float32 and in bfloat16, and takes bfloat16 if it is faster.  fp16 is never chosen:
- * on a CPU it is half storage around float32 arithmetic, which costs time.
+ * gradients in float32 and in bfloat16, and takes bfloat16 if it is faster.  On a CPU fp16 is never
+ * chosen: it is half storage around float32 arithmetic, which costs time.  On GPUs it always is.
  */
 #include <string.h>
 
@@ -68,6 +68,11 @@ static td_status measure(td_device *dev, td_precision *precision)
     td_graph *g = NULL;
     double wide, half;
     *precision = TD_PRECISION_FP32;
+    if (strcmp(dev->name, "cuda") == 0) { /* Tensor Cores compute both half types equally fast */
+        *precision = TD_PRECISION_FP16;
+        td_log(TD_LOG_INFO, "amp", "precision: fp16, for Tensor Cores");
+        return TD_OK;
+    }
     if (strcmp(dev->name, "cpu") != 0) {
         td_log(TD_LOG_INFO, "amp", "precision: fp32, because device %s is not optimized for speed",
                dev->name);

@@ -13,23 +13,40 @@ extern "C" {
 #include "backend/cuda/cudnn_graph.h"
 }
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
 char message[TD_CUDNN_TEXT];
 void *handle;
 
-const char *open_library()
+#define INSTALL                                                                                    \
+    "install the package nvidia-cudnn-cu13 (pip) and set TANDEM_CUDNN to its file libcudnn.so.9"
+
+/* cuDNN's number of version 9.28.1 is 92801 */
+const char *open_library(int64_t *version)
 {
-    int64_t version = 0;
-    return td_cudnn_open(getenv("TANDEM_CUDNN"), &version, message) ? message : nullptr;
+    const int64_t oldest = 90800; /* plans for properties of a device */
+    char error[TD_CUDNN_TEXT];
+    if (td_cudnn_open(getenv("TANDEM_CUDNN"), version, error)) {
+        (void)snprintf(message, sizeof message, "%.*s; " INSTALL, TD_CUDNN_TEXT / 2, error);
+        return message;
+    }
+    if (*version >= oldest)
+        return nullptr;
+    (void)snprintf(message, sizeof message,
+                   "cuDNN %d.%d.%d is too old, wanted 9.8 or above; " INSTALL,
+                   static_cast<int>(*version / 10000), static_cast<int>(*version / 100 % 100),
+                   static_cast<int>(*version % 100));
+    return message;
 }
 
-/* opens cuDNN once; a GPU that is only described has no handle */
+/* a GPU that is only described has no handle */
 const char *find_target(td_cudnn_target *out)
 {
     *out = {};
-    if (const char *m = open_library())
+    if (const char *m = open_cudnn())
         return m;
     out->json = described();
     if (!out->json && !handle && td_cudnn_handle_create(queue(), &handle, message))
@@ -55,6 +72,8 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
     td_cudnn_conv v = {};
     v.direction = direction_of(a.direction);
     v.dtype = dtype_of(a.dtype);
+    v.wide_filter = a.wide_filter;
+    v.wide_vectors = a.wide_bias;
     v.is_deterministic = true;
     v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU;
     v.n = a.n;
@@ -76,9 +95,25 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
 
 } // namespace
 
+const char *open_cudnn()
+{
+    int64_t version = 0;
+    return open_library(&version);
+}
+
+void survey_cudnn(char *text, size_t n)
+{
+    int64_t version = 0;
+    if (const char *m = open_library(&version))
+        (void)snprintf(text, n, "%s", m);
+    else
+        (void)snprintf(text, n, "%d.%d.%d", static_cast<int>(version / 10000),
+                       static_cast<int>(version / 100 % 100), static_cast<int>(version % 100));
+}
+
 const char *check_description(const char *json)
 {
-    if (const char *m = open_library())
+    if (const char *m = open_cudnn())
         return m;
     return td_cudnn_check_device(json, message) ? message : nullptr;
 }

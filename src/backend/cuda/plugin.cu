@@ -5,14 +5,19 @@
  */
 #include "backend/cuda/plugin.cuh"
 
+#include <dlfcn.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "backend/cuda/device.cuh"
 #include "runtime/gpu_plugin.h"
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
 cudaStream_t stream;
 char message[512];
@@ -44,6 +49,25 @@ const char *count_devices(int *n)
     return explain("cudaGetDeviceCount", e);
 }
 
+const char *check_capability(int index, const cudaDeviceProp &p)
+{
+    if (p.major * 10 + p.minor >= 75)
+        return nullptr;
+    (void)snprintf(message, sizeof message,
+                   "GPU %d, %s, has compute capability %d.%d, wanted 7.5 (Turing) or above", index,
+                   p.name, p.major, p.minor);
+    return message;
+}
+
+void set_info(const cudaDeviceProp &p, td_gpu_info *out)
+{
+    *out = {};
+    (void)snprintf(out->name, sizeof out->name, "%s", p.name);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->bytes = p.totalGlobalMem;
+}
+
 const char *open(int index, td_gpu_info *out)
 {
     int n = 0;
@@ -56,20 +80,58 @@ const char *open(int index, td_gpu_info *out)
     }
     CUDA_TRY("cudaSetDevice", cudaSetDevice(index));
     CUDA_TRY("cudaGetDeviceProperties", cudaGetDeviceProperties(&p, index));
-    if (p.major * 10 + p.minor < 75) {
-        (void)snprintf(message, sizeof message,
-                       "GPU %d has compute capability %d.%d, wanted 7.5 or above", index, p.major,
-                       p.minor);
-        return message;
-    }
+    if (const char *m = check_capability(index, p))
+        return m;
+    if (const char *m = open_cudnn())
+        return m;
     CUDA_TRY("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     *description = '\0';
-    *out = {};
-    (void)snprintf(out->name, sizeof out->name, "%s", p.name);
-    out->major = p.major;
-    out->minor = p.minor;
-    out->bytes = p.totalGlobalMem;
+    set_info(p, out);
     return nullptr;
+}
+
+/* --- what is installed ------------------------------------------------------------------------ */
+
+/* "2.32.3", or why there is none */
+void survey_nccl(char *text, size_t n)
+{
+    const char *path = getenv("TANDEM_NCCL");
+    int version = 0;
+    void *library = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        (void)snprintf(text, n, "%s", dlerror());
+        return;
+    }
+    const auto get = reinterpret_cast<int (*)(int *)>(dlsym(library, "ncclGetVersion"));
+    if (!get || get(&version) != 0)
+        (void)snprintf(text, n, "no ncclGetVersion");
+    else
+        (void)snprintf(text, n, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+void survey_gpus(td_gpu_survey *out)
+{
+    const char *why_not = count_devices(&out->n_gpus);
+    for (int i = 0; !why_not && i < out->n_gpus && i < TD_GPU_SURVEYED; i++) {
+        cudaDeviceProp p = {};
+        const char *m = explain("cudaGetDeviceProperties", cudaGetDeviceProperties(&p, i));
+        if (!m)
+            m = check_capability(i, p);
+        why_not = i == 0 ? m : nullptr;
+        set_info(p, &out->gpus[i]);
+    }
+    (void)snprintf(out->why_not, sizeof out->why_not, "%s", why_not ? why_not : "");
+    (void)cudaGetLastError();
+}
+
+void survey(td_gpu_survey *out)
+{
+    *out = {};
+    (void)cudaDriverGetVersion(&out->driver_cuda);
+    (void)cudaRuntimeGetVersion(&out->runtime_cuda);
+    survey_gpus(out);
+    survey_cudnn(out->cudnn, sizeof out->cudnn);
+    survey_nccl(out->nccl, sizeof out->nccl);
 }
 
 const char *describe(const char *json)
@@ -87,16 +149,30 @@ const char *fill(void *p, int byte, size_t n)
     return explain("cudaMemsetAsync", cudaMemsetAsync(p, byte, n, stream));
 }
 
+const char *memory(size_t *n_free, size_t *n_total)
+{
+    return explain("cudaMemGetInfo", cudaMemGetInfo(n_free, n_total));
+}
+
+const char *no_memory(size_t n)
+{
+    size_t n_free = 0, n_total = 0;
+    (void)cudaGetLastError();
+    if (const char *m = memory(&n_free, &n_total))
+        return m;
+    (void)snprintf(message, sizeof message,
+                   "%.1f MB of GPU memory are wanted, %.1f of %.1f MB are free",
+                   static_cast<double>(n) / 1e6, static_cast<double>(n_free) / 1e6,
+                   static_cast<double>(n_total) / 1e6);
+    return message;
+}
+
 const char *alloc(size_t n, void **out)
 {
     *out = nullptr;
     const cudaError_t e = cudaMalloc(out, n > 0 ? n : 1);
-    if (e == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();
-        (void)snprintf(message, sizeof message, "no %.1f MB of GPU memory are free",
-                       static_cast<double>(n) / 1e6);
-        return message;
-    }
+    if (e == cudaErrorMemoryAllocation)
+        return no_memory(n);
     CUDA_TRY("cudaMalloc", e);
     return fill(*out, 0, n);
 }
@@ -113,15 +189,13 @@ const char *sync()
 
 const char *copy_in(void *to, const void *from_host, size_t n)
 {
-    CUDA_TRY("cudaMemcpyAsync",
-             cudaMemcpyAsync(to, from_host, n, cudaMemcpyHostToDevice, stream));
+    CUDA_TRY("cudaMemcpyAsync", cudaMemcpyAsync(to, from_host, n, cudaMemcpyHostToDevice, stream));
     return sync();
 }
 
 const char *copy_out(void *to_host, const void *from, size_t n)
 {
-    CUDA_TRY("cudaMemcpyAsync",
-             cudaMemcpyAsync(to_host, from, n, cudaMemcpyDeviceToHost, stream));
+    CUDA_TRY("cudaMemcpyAsync", cudaMemcpyAsync(to_host, from, n, cudaMemcpyDeviceToHost, stream));
     return sync();
 }
 
@@ -148,18 +222,12 @@ const char *started()
 extern "C" {
 extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_v1;
 
-const td_gpu_plugin td_gpu_plugin_v1 = {
-    TD_GPU_PLUGIN_VERSION,
-    tandem::open,
-    tandem::describe,
-    tandem::alloc,
-    tandem::free,
-    tandem::copy_in,
-    tandem::copy_out,
-    tandem::fill,
-    tandem::sync,
+const td_gpu_plugin td_gpu_plugin_v1 = { TD_GPU_PLUGIN_VERSION, tandem::survey,  tandem::open,
+                                         tandem::describe,      tandem::memory,  tandem::alloc,
+                                         tandem::free,          tandem::copy_in, tandem::copy_out,
+                                         tandem::fill,          tandem::sync,
 #define MEMBER(name) tandem::name,
-    TD_GPU_KERNELS(MEMBER)
+                                         TD_GPU_KERNELS(MEMBER)
 #undef MEMBER
 };
 }

@@ -8,13 +8,20 @@
 
 #include "runtime/gpu_kernels.h"
 
-namespace tandem {
+namespace tandem
+{
 
 /** The queue that all kernels and copies are on. */
 cudaStream_t queue();
 
 /** The properties of the GPU that plans are made for, as JSON; NULL: it is here, and open. */
 const char *described();
+
+/** Open cuDNN, once: NULL, or why it cannot be used. */
+const char *open_cudnn();
+
+/** The version of cuDNN, "9.28.1", or why it cannot be used. */
+void survey_cudnn(char *text, size_t n);
 
 /** NULL, or why convolutions cannot be planned for a GPU with these properties. */
 const char *check_description(const char *json);

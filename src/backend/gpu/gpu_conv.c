@@ -53,6 +53,12 @@ static td_status check_tensor(const td_node *n, int i, td_dtype dtype)
     return TD_OK;
 }
 
+/* a bias, or the gradient of a filter, may be float32 where images are half */
+static bool is_wide(const td_node *n, int i)
+{
+    return td_gpu_type(n, i)->dtype == TD_DT_F32 && td_in_type(n, 0)->dtype != TD_DT_F32;
+}
+
 static td_status accepts(const td_node *n)
 {
     const roles r = roles_of(n);
@@ -60,10 +66,10 @@ static td_status accepts(const td_node *n)
     if (d != TD_DT_F32 && !td_dtype_is_half(d))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(d));
     TD_TRY(check_tensor(n, r.x, d));
-    TD_TRY(check_tensor(n, r.w, d));
+    TD_TRY(check_tensor(n, r.w, is_filter_gradient(n) && is_wide(n, r.w) ? TD_DT_F32 : d));
     TD_TRY(check_tensor(n, r.y, d));
     if (r.bias)
-        TD_TRY(check_tensor(n, r.bias, d));
+        TD_TRY(check_tensor(n, r.bias, is_wide(n, r.bias) ? TD_DT_F32 : d));
     if (r.residual)
         TD_TRY(check_tensor(n, r.residual, d));
     if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
@@ -103,6 +109,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
     const td_gpu_conv_plan plan = {
         .direction = r.direction,
         .dtype = x->dtype,
+        .wide_filter = is_filter_gradient(n) && is_wide(n, r.w),
+        .wide_bias = r.bias && is_wide(n, r.bias),
         .has_bias = r.bias,
         .has_residual = r.residual,
         .relu = a->relu,

@@ -23,11 +23,13 @@ struct stand_in_stream {
     bool is_open;
 };
 
-namespace {
+namespace
+{
 
-std::map<uintptr_t, size_t> &regions = *new std::map<uintptr_t, size_t>; /* device memory; outlives exit */
-size_t n_bytes;                                                          /* their sum */
-int n_users;                                                             /* copies and kernels in progress */
+std::map<uintptr_t, size_t> &regions =
+    *new std::map<uintptr_t, size_t>; /* device memory; outlives exit */
+size_t n_bytes;                       /* their sum */
+int n_users;                          /* copies and kernels in progress */
 cudaError_t last_error = cudaSuccess;
 stand_in_stream the_stream;
 
@@ -86,7 +88,8 @@ bool is_right(const void *p, size_t n, bool on_device)
 
 } // namespace
 
-namespace stand_in {
+namespace stand_in
+{
 
 opening::opening()
 {
@@ -151,6 +154,18 @@ cudaError_t cudaGetLastError()
     return is_due() ? cudaErrorLaunchFailure : e;
 }
 
+cudaError_t cudaDriverGetVersion(int *out)
+{
+    *out = setting("TANDEM_STAND_IN_DEVICES", 1) < 0 ? 0 : 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *out)
+{
+    *out = 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
     const int wanted = static_cast<int>(setting("TANDEM_STAND_IN_DEVICES", 1));
@@ -164,7 +179,8 @@ cudaError_t cudaGetDeviceCount(int *n)
 cudaError_t cudaSetDevice(int index)
 {
     int n = 0;
-    FAIL_IF(cudaGetDeviceCount(&n) != cudaSuccess || index < 0 || index >= n, cudaErrorInvalidDevice);
+    FAIL_IF(cudaGetDeviceCount(&n) != cudaSuccess || index < 0 || index >= n,
+            cudaErrorInvalidDevice);
     return cudaSuccess;
 }
 
@@ -173,7 +189,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index)
     FAIL_IF(is_due() || index < 0, cudaErrorInvalidDevice);
     *p = {};
     (void)snprintf(p->name, sizeof p->name, "stand-in %d", index);
-    p->major = 9;
+    const double capability = setting("TANDEM_STAND_IN_CAPABILITY", 9.0);
+    p->major = static_cast<int>(capability);
+    p->minor = static_cast<int>(capability * 10 + 0.5) % 10;
     p->totalGlobalMem = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
     return cudaSuccess;
 }
@@ -191,6 +209,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
+{
+    FAIL_IF(is_due(), cudaErrorInvalidValue);
+    *n_total = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
+    *n_free = *n_total - n_bytes;
     return cudaSuccess;
 }
 
@@ -223,7 +249,8 @@ cudaError_t cudaFree(void *p)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t s)
 {
     FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
     FAIL_IF(!is_right(to, n, kind != cudaMemcpyDeviceToHost) ||

@@ -8,6 +8,8 @@
  *
  *   TANDEM_STAND_IN_DEVICES=-1    no driver; 0: no GPU; else the number of GPUs, 1 by default
  *   TANDEM_STAND_IN_BYTES=1e6     memory of each, 1e9 by default
+ *   TANDEM_STAND_IN_CAPABILITY=7.0  compute capability, 9.0 by default
+ *   TANDEM_STAND_IN_CUDNN=90100   version of cuDNN, 90800 by default
  *   TANDEM_STAND_IN_FAIL=7        the 7th call that can fail does
  */
 #ifndef TD_TESTS_CUDA_STAND_IN_CUDA_RUNTIME_H
@@ -45,11 +47,14 @@ const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError();
 
+cudaError_t cudaDriverGetVersion(int *out);
+cudaError_t cudaRuntimeGetVersion(int *out);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total);
 cudaError_t cudaMalloc(void **out, size_t n);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
