@@ -27,6 +27,7 @@
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
+#include "runtime/device.h"
 
 enum { BATCH_MAX = 1 << 20, N_PRECISIONS = 3, N_PARTS = 5 };
 
@@ -237,6 +238,9 @@ static td_status search_one(void *ctx, td_text *out)
     parts p;
     int batch;
     TD_OUT(td_device_open(s->o->device.name, &s->dev));
+    if (s->dev->memory == &td_gpu_memory)
+        TD_OUT(td_error(TD_EUSAGE, "--largest-batch plans the memory of a process, not of a GPU: "
+                                   "--device cuda cannot be combined with it"));
     TD_OUT(td_amp_resolve(&s->amp, s->dev));
     TD_OUT(measure_runtime(s));
     s->amp.is_silent = true; /* further plans would log the same */

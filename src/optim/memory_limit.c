@@ -6,7 +6,8 @@
  *                                                      as in largest_batch.c, plus the ranks
  *
  * The process measures itself: it compiles, runs and frees a step with one image; the memory that
- * is still in use belongs to libraries, kernels and loaded data.
+ * is still in use belongs to libraries, kernels and loaded data.  On device cuda the limit is for
+ * the memory of the GPU: step, validation and one batch of each.
  */
 #include "optim/memory_limit.h"
 
@@ -35,7 +36,7 @@ void td_log_recomputed(const td_program *p, int64_t limit, int64_t others)
     for (int i = 0; i < td_program_node_count(p); i++)
         macs += td_program_node(p, i).macs;
     if (others)
-        snprintf(rest, sizeof rest, " and the rest of the process %.1f MB", 1e-6 * (double)others);
+        snprintf(rest, sizeof rest, " and the rest %.1f MB", 1e-6 * (double)others);
     if (m.n_recomputed)
         td_log(TD_LOG_INFO, "memory",
                "--memory-limit %.1f MB: the step needs %.1f MB%s; recomputing %d results, %.2f "
@@ -65,6 +66,11 @@ void td_memory_warn(int64_t planned, int n, int64_t available)
 }
 
 /* --- memory outside the step ------------------------------------------------------------------ */
+
+static bool is_gpu(const td_process_memory *m)
+{
+    return m->dev->memory == &td_gpu_memory;
+}
 
 static int64_t image_bytes(const td_process_memory *m)
 {
@@ -160,8 +166,9 @@ static td_status plan_rest(const td_process_memory *m, const td_graph *g, int ba
     int64_t evaluator = 0;
     if (m->evaluates)
         TD_TRY(plan_evaluator(m, batch, &evaluator));
-    *bytes = evaluator + batch * image_bytes(m) * m->n_batches + (m->saves ? saved_bytes(g) : 0) +
-             td_collective_bytes(g, m->dev->comm);
+    *bytes = evaluator + batch * image_bytes(m) * (is_gpu(m) ? 1 + m->evaluates : m->n_batches);
+    if (!is_gpu(m))
+        *bytes += (m->saves ? saved_bytes(g) : 0) + td_collective_bytes(g, m->dev->comm);
     return TD_OK;
 }
 
@@ -235,9 +242,9 @@ static void add_need(const td_process_memory *m, int64_t step, int64_t others, t
 {
     td_text_add(out,
                 "--memory-limit: %.1f MB is too small for a batch of %d, which needs at least %.1f "
-                "MB (%.1f MB for the step and %.1f MB for the rest of the process)",
+                "MB (%.1f MB for the step and %.1f MB for %s)",
                 1e-6 * (double)m->limit, m->batch, megabytes(step + others), megabytes(step),
-                megabytes(others));
+                megabytes(others), is_gpu(m) ? "validation and inputs" : "the rest of the process");
 }
 
 static td_status too_little(const td_process_memory *m, int64_t step, int64_t rest, int64_t process)
@@ -273,7 +280,8 @@ td_status td_compile_within(const td_graph *g, const td_process_memory *m, td_co
     *out = NULL;
     if (!m->limit)
         return td_compile(g, m->dev, c, out);
-    TD_TRY(measure_process(m, &process));
+    if (!is_gpu(m))
+        TD_TRY(measure_process(m, &process));
     TD_TRY(share_largest(m->dev->comm, &process));
     TD_TRY(plan_rest(m, g, m->batch, &rest));
     c->memory_limit = m->limit - process - rest > 0 ? m->limit - process - rest : 1;

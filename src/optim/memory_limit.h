@@ -12,7 +12,7 @@
 
 /* A training process, whose memory outside the step is measured and planned. */
 typedef struct {
-    int64_t limit;                  /* bytes of the process; 0: no limit */
+    int64_t limit;                  /* bytes of the process, or of the GPU; 0: no limit */
     const td_model_opts *model;     /* the network, resolved */
     const td_model_opts *evaluated; /* the validated network, if another image size; or NULL */
     const td_step_opts *step_opts;  /* of the step; NULL: as in td_step_graph */

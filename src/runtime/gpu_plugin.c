@@ -146,10 +146,7 @@ static void *gpu_alloc(size_t n)
     void *p = NULL;
     const char *message = plugin->alloc(n, &p);
     if (message)
-        (void)td_error(TD_ENOMEM,
-                       "%s: use a smaller batch (-b) or image size, half precision "
-                       "(--amp), or in training --memory-limit, which recomputes activations",
-                       message);
+        (void)td_error(TD_ENOMEM, "%s", message);
     return p;
 }
 

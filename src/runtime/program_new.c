@@ -36,6 +36,9 @@ static td_status allocate_slab(td_program *p)
 {
     p->slab_bytes = (size_t)(p->plan.persistent_bytes + p->plan.transient_bytes) + TD_HOST_ALIGN;
     p->slab = p->memory->alloc(p->slab_bytes);
+    if (!p->slab && p->memory == &td_gpu_memory)
+        return td_error_context(TD_ENOMEM, "the program does not fit (a smaller batch or image "
+                                           "size, or half precision, needs less)");
     if (!p->slab)
         return td_error(TD_ENOMEM, "cannot allocate the %.1f MB that the program needs",
                         (double)p->slab_bytes / 1e6);

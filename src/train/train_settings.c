@@ -11,6 +11,7 @@
 #include "optim/memory_limit.h"
 #include "pass/amp.h"
 #include "recipes/train_options.h"
+#include "runtime/device.h"
 #include "train/train_program.h"
 
 typedef td_train_job job;
@@ -125,7 +126,7 @@ void td_train_settings_log(const td_train_job *j)
                o->start.pretrained_weights);
     td_log(TD_LOG_INFO, "train", "parameters and momentum %.1f MB, activations %.1f MB",
            (double)m.param_bytes / 1e6, (double)m.activation_bytes / 1e6);
-    if (j->ranks.rank == 0)
+    if (j->ranks.rank == 0 && j->dev->memory != &td_gpu_memory)
         td_memory_warn(td_train_planned_bytes(j), td_comm_local_size(j->ranks.comm),
                        td_memory_available_bytes());
     log_seed(j);
