@@ -146,7 +146,8 @@ static const td_field train_fields[] = {
     TD_TITLE("Machine"),
     TD_LONG   (td_train_opts, memory_limit, 0, 0, TD_MANY * 1000,
                "memory limit of the process in bytes, '4G' = '4GB' (10^9) or '4GiB' (2^30); "
-               "with --device cuda: of the GPU; activations are recomputed to stay below it; 0: no limit"),
+               "with --device cuda: of the GPU; activations are recomputed to stay below it; 0: "
+               "no limit"),
     TD_TITLE("Outputs"),
     TD_INT_AS (td_train_opts, profile.iterations, "prof", NULL, -1, -1, 1000000000, NULL,
                "stop each training and validation loop after N iterations and print a profile; "
