@@ -31,8 +31,9 @@ static td_status load(const td_gpu_plugin **out, char path[TD_PLUGIN_PATH_BYTES]
         return no_library(path);
     const td_gpu_plugin *p = td_plugin_symbol(library, TD_GPU_PLUGIN_SYMBOL);
     if (!p)
-        return td_error(TD_ENOTFOUND, "device cuda: '%s' is not a GPU plug-in: it has no symbol %s",
-                        path, TD_GPU_PLUGIN_SYMBOL);
+        return td_error(TD_ENOTFOUND,
+                        "device cuda: '%s' is no GPU plug-in of this version: no symbol %s", path,
+                        TD_GPU_PLUGIN_SYMBOL);
     if (p->version != TD_GPU_PLUGIN_VERSION)
         return td_error(TD_ENOTFOUND,
                         "device cuda: '%s' has version %d of the plug-in's interface, wanted %d: "
