@@ -148,7 +148,7 @@ static void *gpu_alloc(size_t n)
     const char *message = plugin->alloc(n, &p);
     if (message)
         (void)td_error(TD_ENOMEM, "%s", message);
-    return p;
+    return message ? NULL : p;
 }
 
 static void gpu_free(void *p, size_t n)

@@ -33,11 +33,9 @@ const void *td_program_output(const td_program *p, const char *name, td_type *ty
     const td_value *v = td_graph_output_value(p->graph, name);
     if (v && type)
         *type = v->type;
-    if (!v || p->memory->is_host)
-        return v ? p->address[v->id] : NULL;
-    const size_t n = (size_t)td_type_bytes(&v->type);
-    const td_status st = p->memory->copy_out(p->copied[v->id], p->address[v->id], n);
-    return st == TD_OK ? p->copied[v->id] : NULL;
+    if (!v)
+        return NULL;
+    return p->memory->is_host ? p->address[v->id] : p->copied[v->id];
 }
 
 int td_program_param_count(const td_program *p)

@@ -162,6 +162,20 @@ static td_status run_nodes(td_program *p)
     return TD_OK;
 }
 
+/* copies the outputs from a device with memory of its own; waits, like sync */
+static td_status take_outputs(td_program *p)
+{
+    const td_graph *g = p->graph;
+    for (int i = 0; !p->memory->is_host && i < g->n_outputs; i++) {
+        const td_value *v = g->outputs[i].value;
+        const td_status st = p->memory->copy_out(p->copied[v->id], p->address[v->id],
+                                                 (size_t)td_type_bytes(&v->type));
+        if (st != TD_OK)
+            return td_error_context(st, "output '%s'", g->outputs[i].name);
+    }
+    return TD_OK;
+}
+
 td_status td_program_run(td_program *p)
 {
     if (p->dev->is_absent)
@@ -173,7 +187,8 @@ td_status td_program_run(td_program *p)
     td_status st = run_nodes(p);
     p->memory->end_kernels();
     TD_TRY(st);
-    TD_TRY(p->memory->sync()); /* the caller may change inputs, read outputs and take the time */
+    TD_TRY(p->memory->sync()); /* the caller may change inputs and take the time */
+    TD_TRY(take_outputs(p));
     p->n_runs++;
     if (begin_ns)
         p->span = (td_span){ begin_ns, td_now_ns() };

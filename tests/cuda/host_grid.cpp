@@ -556,6 +556,10 @@ void td_grid::run(const char *name, site where, dim3 grid, dim3 block, size_t sh
 {
     if (in_launch)
         die("thread (%u,%u,%u) launches kernel %s", threadIdx.x, threadIdx.y, threadIdx.z, name);
+    if (launch_fails && launch_fails(name)) {
+        refuse(name, "failure of the stand-in");
+        return;
+    }
     if (!is_permitted(name, grid, block, shared_bytes))
         return;
     std::lock_guard<std::mutex> lock(one_launch);
@@ -651,3 +655,4 @@ const char *host_grid_error()
 }
 
 void (*td_grid::around_launch)(bool begins);
+bool (*td_grid::launch_fails)(const char *name);

@@ -88,6 +88,9 @@ void *dynamic_shared();
 /* called before and after every launch, unless it is NULL: a stand-in of the device's memory */
 extern void (*around_launch)(bool begins);
 
+/* called before every launch, unless it is NULL: does it fail? */
+extern bool (*launch_fails)(const char *name);
+
 /* wait for the block; returns for how many threads PREDICATE holds, or in ALL whether it does for
  * all */
 struct votes {

@@ -174,7 +174,12 @@ const char *alloc(size_t n, void **out)
     if (e == cudaErrorMemoryAllocation)
         return no_memory(n);
     CUDA_TRY("cudaMalloc", e);
-    return fill(*out, 0, n);
+    const char *m = fill(*out, 0, n);
+    if (m) {
+        (void)cudaFree(*out);
+        *out = nullptr;
+    }
+    return m;
 }
 
 void free(void *p)

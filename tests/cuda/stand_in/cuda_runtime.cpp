@@ -39,6 +39,21 @@ double setting(const char *name, double missing)
     return text ? atof(text) : missing;
 }
 
+/* NULL without TANDEM_STAND_IN_LOG */
+FILE *call_log()
+{
+    static const char *path = getenv("TANDEM_STAND_IN_LOG");
+    static FILE *log = path ? fopen(path, "a") : nullptr;
+    return log;
+}
+
+struct end {
+    ~end()
+    {
+        stand_in::log_left("allocations", regions.size());
+    }
+} at_end;
+
 cudaError_t failed(cudaError_t e)
 {
     last_error = e;
@@ -111,11 +126,20 @@ bool is_device(const void *p, size_t n)
     return at - r->first <= r->second && n <= r->second - (at - r->first);
 }
 
-bool is_due()
+bool is_due(const char *call)
 {
     static const double due = setting("TANDEM_STAND_IN_FAIL", 0);
     static double n_calls;
+    if (FILE *log = call_log())
+        (void)fprintf(log, "%s\n", call);
     return ++n_calls == due;
+}
+
+void log_left(const char *what, size_t n)
+{
+    FILE *log = call_log();
+    if (log && n > 0)
+        (void)fprintf(log, "left: %zu %s\n", n, what);
 }
 
 } // namespace stand_in
@@ -201,6 +225,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
     FAIL_IF(is_due(), cudaErrorMemoryAllocation);
     the_stream.is_open = true;
     td_grid::around_launch = use_memory;
+    td_grid::launch_fails = [](const char *) { return is_due("launch"); };
     *out = &the_stream;
     return cudaSuccess;
 }

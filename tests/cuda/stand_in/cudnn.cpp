@@ -34,6 +34,13 @@ enum { N_ENGINES = 5, WORKSPACE = 1000 };
 char last_error[256];
 std::set<const void *> descriptors, handles; /* that exist */
 
+struct end {
+    ~end()
+    {
+        log_left("descriptors", descriptors.size());
+    }
+} at_end;
+
 /* --- attributes ------------------------------------------------------------------------------- */
 
 struct rule {

@@ -21,7 +21,10 @@ struct opening {
 bool is_device(const void *p, size_t n);
 
 /* counts the calls that can fail; true for the one that TANDEM_STAND_IN_FAIL names */
-bool is_due();
+bool is_due(const char *call = __builtin_FUNCTION());
+
+/* at the end of the process: n things were not freed */
+void log_left(const char *what, size_t n);
 
 } // namespace stand_in
 
