@@ -2,8 +2,8 @@
 #
 # It is built by `make cuda`, not with the rest: nvcc takes a minute, and nothing else depends on it.
 # CUDA's runtime is linked statically, so that loading it without a driver fails with a message of ours.
-# cuDNN is opened at run time; only its headers are needed, which are searched in TANDEM_DEPS, in CUDNN_PATH and
-# beside nvcc.
+# cuDNN and NCCL are opened at run time; only their headers are needed, which are searched in TANDEM_DEPS, in
+# CUDNN_PATH and NCCL_PATH, and beside nvcc.
 #
 #   TANDEM_CUDA_ROOT       the toolkit's folder
 #   tandem_cudnn           objects of src/backend/cuda/cudnn_*.c; no target without the headers
@@ -18,6 +18,8 @@ endif()
 set(cudnn_hints ${TANDEM_DEPS} $ENV{CUDNN_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda)
 find_path(TANDEM_CUDA_INCLUDE cuda_runtime_api.h HINTS ${TANDEM_CUDA_ROOT} /usr/local/cuda PATH_SUFFIXES include)
 find_path(TANDEM_CUDNN_INCLUDE cudnn_backend.h HINTS ${cudnn_hints} PATH_SUFFIXES include)
+find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${TANDEM_DEPS} $ENV{NCCL_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda
+    PATH_SUFFIXES include)
 set(cudnn_version "")
 if(TANDEM_CUDNN_INCLUDE)
     foreach(part MAJOR MINOR PATCHLEVEL)
@@ -44,6 +46,9 @@ if(NOT TANDEM_NVCC)
 elseif(NOT TARGET tandem_cudnn)
     set(missing "the headers of cuDNN ${tandem_cudnn_wanted} or newer (found: '${cudnn_version}'), in CUDNN_PATH or the toolkit")
     message(STATUS "CUDA plug-in: cannot be built without ${missing}")
+elseif(NOT TANDEM_NCCL_INCLUDE)
+    set(missing "nccl.h (NCCL 2.14 or newer), in NCCL_PATH or the toolkit")
+    message(STATUS "CUDA plug-in: cannot be built without ${missing}")
 endif()
 if(missing)
     add_custom_target(cuda VERBATIM
@@ -54,7 +59,7 @@ endif()
 # Turing to Blackwell, and code for later ones; nvcc 13 has dropped Volta (7.0)
 set(TANDEM_CUDA_ARCHS "75;80;86;89;90;100;120" CACHE STRING "compute capabilities of libtandem_cuda.so")
 set(cuda_flags -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra
-    -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src)
+    -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -isystem ${TANDEM_NCCL_INCLUDE})
 foreach(arch IN LISTS TANDEM_CUDA_ARCHS)
     list(APPEND cuda_flags -gencode=arch=compute_${arch},code=sm_${arch})
 endforeach()

@@ -150,7 +150,7 @@ static td_status compile(bench *b)
     td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.device.skip_passes };
     TD_TRY(td_device_open(b->o.device.name, &b->dev));
     TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
-    td_device_join(b->dev, b->comm);
+    TD_TRY(td_device_join(b->dev, b->comm));
     TD_TRY(td_device_tune(b->dev, b->o.device.tune, b->o.device.tune_cache));
     if (!is_training && td_model_detector(&b->o.model))
         return compile_detector_runner(b);
@@ -414,10 +414,12 @@ static td_status run_network(bench *b, td_text *out)
 
 td_status td_benchmark_join(td_benchmark_opts *o, td_comm **out)
 {
-    TD_TRY(td_join(
-        "benchmark",
-        &(td_join_opts){ .log = o->log, .threads = o->device.threads, .allreduce = o->allreduce },
-        out));
+    TD_TRY(td_join("benchmark",
+                   &(td_join_opts){ .log = o->log,
+                                    .threads = o->device.threads,
+                                    .allreduce = o->allreduce,
+                                    .has_device = true },
+                   out));
     if (!*out)
         return TD_OK;
     if (o->device.tune == TD_TUNE_FULL)
@@ -447,6 +449,7 @@ td_status td_benchmark_network(const td_benchmark_opts *o, td_text *out)
     st = td_benchmark_report_close(&b.report, st);
     if (st == TD_OK)
         st = show_profile(&b);
+    td_device_leave(b.dev, st);
     release(&b);
     td_leave(b.comm, st);
     return st;

@@ -82,7 +82,7 @@ static td_status compile(scaling *s)
     const int n_ranks = s->comm ? td_comm_size(s->comm) : 2;
     const td_compile_opts c = { .amp = &s->o.amp, .skip = s->o.device.skip_passes };
     td_graph *g = NULL;
-    td_device_join(s->dev, s->comm);
+    TD_TRY(td_device_join(s->dev, s->comm));
     TD_TRY(td_step_graph(&s->o.model, s->o.batch_size, &s->o.amp, n_ranks, &g));
     td_status st = td_compile(g, s->dev, &c, &s->program);
     td_graph_free(g);
@@ -472,6 +472,7 @@ td_status td_benchmark_scaling(const td_benchmark_opts *o, td_text *out)
 {
     scaling s = { .o = *o };
     const td_status st = run(&s, out);
+    td_device_leave(s.dev, st);
     release(&s);
     td_leave(s.comm, st);
     return st;

@@ -84,6 +84,11 @@ const td_allreduce_opts *td_comm_allreduce(const td_comm *c)
     return c && td_transport_can_sum(c->transport) ? &c->allreduce : &exact;
 }
 
+const td_allreduce_opts *td_comm_wanted_allreduce(const td_comm *c)
+{
+    return &c->allreduce;
+}
+
 const char *td_comm_name(const td_comm *c, int rank)
 {
     return c ? td_transport_name(c->transport, rank) : "rank 0";

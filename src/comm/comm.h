@@ -57,6 +57,9 @@ td_comm_machines td_comm_machines_of(const td_comm *c);
 void td_comm_set_allreduce(td_comm *c, const td_allreduce_opts *o);
 const td_allreduce_opts *td_comm_allreduce(const td_comm *c);
 
+/** What was set, whether or not the transport can add: for devices that add by themselves. */
+const td_allreduce_opts *td_comm_wanted_allreduce(const td_comm *c);
+
 /** Threads for this rank: the processors it may use, divided among ranks that share them. */
 int td_comm_threads(const td_comm *c);
 

@@ -108,7 +108,8 @@ td_status td_join(const char *module, const td_join_opts *o, td_comm **out)
         TD_TRY(td_log_configure("warn"));
     td_log(TD_LOG_INFO, module, "%d ranks, %d of them on this machine, %d threads each", place.size,
            td_comm_local_size(*out), o->threads ? o->threads : td_comm_threads(*out));
-    if (o->allreduce.mode == TD_ALLREDUCE_FAST && !td_transport_can_sum(td_comm_transport(*out)))
+    if (o->allreduce.mode == TD_ALLREDUCE_FAST && !o->has_device &&
+        !td_transport_can_sum(td_comm_transport(*out)))
         td_log(TD_LOG_WARN, module,
                "--allreduce fast has no effect: only ranks started by MPI use it");
     return TD_OK;

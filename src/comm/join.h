@@ -16,6 +16,7 @@ typedef struct {
     const char *affinity; /* of processors, by name; NULL: auto */
     int threads;          /* for the line in the log; 0: chosen */
     td_allreduce_opts allreduce;
+    bool has_device; /* that may add by itself: td_device_join follows */
 } td_join_opts;
 
 /**

@@ -6,16 +6,21 @@
  */
 #include "runtime/all_reduce.h"
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "ops/ops.h"
 
-/* is a sum required in this run?  Operand i, if there is one, is `update` */
-static td_status is_wanted(const td_prepared *p, int i, void *const *args, bool *out)
+td_status td_collective_is_wanted(const td_prepared *p, int i, void *const *args, bool *out)
 {
     const td_all_reduce_attr *a = p->node->attr;
     float update = 1;
-    if (!a->always && i < p->node->n_in)
-        TD_TRY(p->memory->copy_out(&update, args[i], sizeof update));
+    if (!a->always && i < p->node->n_in) {
+        if (p->update)
+            memcpy(&update, *p->update, sizeof update);
+        else
+            TD_TRY(p->memory->copy_out(&update, args[i], sizeof update));
+    }
     *out = update != 0;
     return TD_OK;
 }
@@ -32,7 +37,7 @@ static td_status run_begin(const td_prepared *p, void *const *args)
     const size_t bytes = (size_t)floats_of(n) * sizeof(float);
     float *own = td_reduction_own(p->reduction, a->bucket);
     bool sums;
-    TD_TRY(is_wanted(p, 1, args, &sums));
+    TD_TRY(td_collective_is_wanted(p, 1, args, &sums));
     if (!sums)
         return TD_OK;
     TD_TRY(p->memory->copy_out(own + a->at, args[0], bytes));
@@ -50,7 +55,7 @@ static td_status run_end(const td_prepared *p, void *const *args)
     const td_all_reduce_attr *a = n->attr;
     const float *sum;
     bool sums;
-    TD_TRY(is_wanted(p, 2, args, &sums));
+    TD_TRY(td_collective_is_wanted(p, 2, args, &sums));
     if (!sums)
         return TD_OK;
     TD_TRY(td_reduction_wait(p->reduction, a->bucket, &sum));
@@ -123,18 +128,23 @@ td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buck
     return TD_OK;
 }
 
+bool td_collective_starts(const td_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i]->op == begin_kernel.op && g->nodes[i]->n_in > 2)
+            return true;
+    return false;
+}
+
 td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
 {
     int n_buckets;
     int64_t *floats;
-    bool starts = false;
     *out = NULL;
     TD_TRY(td_collective_buckets(g, &floats, &n_buckets));
     if (n_buckets == 0)
         return TD_OK;
-    for (int i = 0; i < g->n_nodes; i++)
-        starts = starts || (g->nodes[i]->op == begin_kernel.op && g->nodes[i]->n_in > 2);
-    td_status st = td_reduction_new(c, n_buckets, floats, starts, out);
+    td_status st = td_reduction_new(c, n_buckets, floats, td_collective_starts(g), out);
     td_free(floats);
     return st;
 }

@@ -13,6 +13,16 @@
 const td_kernel *td_collective_select(const td_node *n);
 
 /**
+ * Is a sum required in this run of a collective node?  Operand i, if there is one, is `update`.
+ * It is read where the program's input is bound, or copied from the memory of the device.
+ */
+TD_CHECKED td_status td_collective_is_wanted(const td_prepared *p, int i, void *const *args,
+                                             bool *out);
+
+/** Do sums of the graph begin with a start? */
+bool td_collective_starts(const td_graph *g);
+
+/**
  * The buckets of a graph after pass buckets: *floats [*n_buckets] has how many numbers each sums
  * (the caller frees it), NULL if there are none.
  */

@@ -11,6 +11,7 @@
 #include "runtime/backends.h"
 #include "runtime/emulate_half.h"
 #include "runtime/gpu_plugin.h"
+#include "runtime/gpu_ranks.h"
 #include "runtime/kernel_choice.h"
 
 static bool supports(void *ctx, const td_node *n)
@@ -136,13 +137,43 @@ td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
     return TD_OK;
 }
 
-void td_device_join(td_device *dev, td_comm *c)
+/* gradients are added on the host: by its transport? */
+static void warn_if_not_fast(const td_comm *c)
+{
+    if (td_comm_rank(c) == 0 && td_comm_wanted_allreduce(c)->mode == TD_ALLREDUCE_FAST &&
+        td_comm_allreduce(c)->mode != TD_ALLREDUCE_FAST)
+        td_log(TD_LOG_WARN, "ranks",
+               "--allreduce fast has no effect: only ranks started by MPI, or on GPUs, use it");
+}
+
+td_status td_device_join(td_device *dev, td_comm *c)
 {
     dev->comm = c;
+    if (!c)
+        return TD_OK;
+    TD_TRY(td_comm_agree(c, "device", dev->name)); /* `auto` may choose another one there */
+    if (dev->memory == &td_gpu_memory)
+        return td_gpus_join(c, &dev->adds_over_ranks);
+    warn_if_not_fast(c);
+    return TD_OK;
+}
+
+void td_device_leave(td_device *dev, td_status st)
+{
+    if (dev && dev->adds_over_ranks)
+        td_gpus_leave(st == TD_OK);
+    if (dev)
+        dev->adds_over_ranks = false;
+}
+
+bool td_device_adds_fast(const td_device *dev)
+{
+    return dev->adds_over_ranks && td_comm_wanted_allreduce(dev->comm)->mode == TD_ALLREDUCE_FAST;
 }
 
 void td_device_close(td_device *dev)
 {
+    td_device_leave(dev, TD_EDEVICE);
     if (dev)
         td_tuner_free(dev->tuner);
     td_free(dev);

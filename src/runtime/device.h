@@ -18,8 +18,9 @@ struct td_device {
     bool is_absent; /* kernels are chosen and planned, nothing runs */
     bool emulates;  /* half types by float32 kernels (emulate_half.h), before `ref` */
     td_target target;
-    td_tuner *tuner; /* NULL: no measurements are used */
-    td_comm *comm;   /* borrowed; NULL: one rank */
+    td_tuner *tuner;      /* NULL: no measurements are used */
+    td_comm *comm;        /* borrowed; NULL: one rank */
+    bool adds_over_ranks; /* it is in a group of GPUs (runtime/gpu_ranks.h) */
 };
 
 /**
@@ -29,8 +30,19 @@ struct td_device {
  */
 TD_CHECKED td_status td_device_describe(const char *json, td_device **out);
 
-/** Programs compiled on `dev` from now on sum over the ranks of `c`, which must outlive them.
-    NULL: one rank. */
-void td_device_join(td_device *dev, td_comm *c);
+/**
+ * Programs compiled on `dev` from now on sum over the ranks of `c`, which must outlive them.  NULL:
+ * one rank.  Every rank calls it.  TD_EARG: with another kind of device; TD_ENOTFOUND, TD_EDEVICE.
+ */
+TD_CHECKED td_status td_device_join(td_device *dev, td_comm *c);
+
+/**
+ * Before the comm is closed: its programs run no more.  Unless `st` is TD_OK other ranks are not
+ * waited for.  NULL is fine.
+ */
+void td_device_leave(td_device *dev, td_status st);
+
+/** Does the device add over ranks in an order of its own (--allreduce fast)? */
+bool td_device_adds_fast(const td_device *dev);
 
 #endif

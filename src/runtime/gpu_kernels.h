@@ -20,7 +20,9 @@
     K(pool)                                                                                        \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
     K(rows) K(targets) K(mix)                                                                      \
-    K(focal_loss) K(huber_loss) K(multibox_loss)
+    K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
+    K(ranks_id) K(ranks_join) K(ranks_leave)                                                       \
+    K(sum_new) K(sum_begin) K(sum_wait) K(sum_free)
 /* clang-format on */
 
 enum { TD_GPU_RANK = 5 };
@@ -332,5 +334,59 @@ typedef struct {
     td_gpu_anchors a;
     int64_t ratio;
 } td_gpu_multibox_loss;
+
+/* --- sums over ranks, one GPU each ------------------------------------------------------------ */
+
+enum { TD_GPU_RANKS_ID = 128 };
+
+/** Make the id of a new group of ranks, on one of them.  id NULL: only load the library. */
+typedef struct {
+    char *id; /* [TD_GPU_RANKS_ID] a result */
+} td_gpu_ranks_id;
+
+/**
+ * Join the group, which waits for the others.  From then on, whenever this rank waits, for others
+ * or for its GPU, `check` is called: NULL, or why it must give up.  ctx outlives the group.
+ */
+typedef struct {
+    const char *id;
+    int rank, size;
+    const char *(*check)(void *ctx);
+    void *ctx;
+} td_gpu_ranks_join;
+
+/** Leave it: with the others, or at once, ending sums that have begun.  Nothing without a group. */
+typedef struct {
+    bool with_others;
+} td_gpu_ranks_leave;
+
+/** One that is begun and waited for in turn, any number of times. */
+typedef struct {
+    void **made;
+} td_gpu_sum_new;
+
+/**
+ * Add the ranks' numbers on a queue of its own, after all that was queued before.  In order:
+ * ((start + data of rank 0) + data of rank 1) + ..., of float32.  Every rank begins the same sums
+ * in the same order.
+ */
+typedef struct {
+    void *sum;
+    td_dtype dtype; /* f32, f16 or bf16 */
+    int64_t count;  /* in order: a multiple of the number of ranks */
+    void *data;     /* [count]; becomes the sum */
+    bool in_order;
+    const float *start; /* [count]; NULL: 0 */
+    float *others;      /* [count] memory to work in; only in order */
+} td_gpu_sum_begin;
+
+/** What is queued from now on follows the sum; the caller does not wait. */
+typedef struct {
+    void *sum;
+} td_gpu_sum_wait;
+
+typedef struct {
+    void *sum;
+} td_gpu_sum_free;
 
 #endif

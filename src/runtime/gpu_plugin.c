@@ -9,6 +9,7 @@
 
 #include "base/plugin.h"
 #include "runtime/device_memory.h"
+#include "transport/rank_env.h"
 
 static const char *const cuda = "libtandem_cuda.so";
 static const td_gpu_plugin *plugin; /* under the lock, until it is set */
@@ -46,9 +47,11 @@ static td_status load(const td_gpu_plugin **out, char path[TD_PLUGIN_PATH_BYTES]
 static td_status load_and_open(void)
 {
     char path[TD_PLUGIN_PATH_BYTES];
+    td_rank_place place;
     const td_gpu_plugin *p;
+    TD_TRY(td_ranks_here(&place));
     TD_TRY(load(&p, path));
-    const char *message = p->open(0, &opened);
+    const char *message = p->open(place.local_rank, &opened);
     if (message)
         return td_error(TD_ENOTFOUND, "device cuda: %s", message);
     plugin = p;

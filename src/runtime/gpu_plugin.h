@@ -22,6 +22,7 @@ extern "C" {
 
 typedef struct {
     char name[256];   /* "NVIDIA H200" */
+    char uuid[16];    /* no two GPUs have the same */
     int major, minor; /* compute capability */
     size_t bytes;     /* of memory */
 } td_gpu_info;
@@ -42,7 +43,10 @@ typedef struct {
     int version;
     /** May be called before `open`, and opens nothing. */
     void (*survey)(td_gpu_survey *out);
-    /** Use GPU `index` of those that are visible; before any other call. */
+    /**
+     * Use GPU `index` of those that are visible, or the only one; before any other call.  `index`
+     * is the rank's among those of its machine: a launcher may let each rank see its own GPU only.
+     */
     const char *(*open)(int index, td_gpu_info *out);
     /** Instead of open: plan for the GPU with these properties (JSON, cuDNN's form), which need not
         be here; only conv_plan and conv_free may be called. */
@@ -60,14 +64,12 @@ typedef struct {
 } td_gpu_plugin;
 
 /**
- * The plug-in, loaded and opened on GPU 0 by the first call: TANDEM_GPU_PLUGIN, else
+ * The plug-in, loaded and opened by the first call on the GPU of this rank: that with its index
+ * among the ranks of its machine; 0 for one rank.  It is TANDEM_GPU_PLUGIN, else
  * libtandem_cuda.so in the program's folder, in the installed one or in the system's path.
  * TD_ENOTFOUND: it cannot be loaded, there is no driver, or no GPU.
  */
 TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
-
-/** The GPU that td_gpu_open has opened. */
-const td_gpu_info *td_gpu_opened(void);
 
 /** Free memory of the GPU that is open, in bytes. */
 TD_CHECKED td_status td_gpu_free_bytes(int64_t *out);
@@ -84,6 +86,9 @@ TD_CHECKED td_status td_gpu_look(td_gpu_survey *out, char *path);
  * plug-in is loaded, and plans are empty.  TD_EUSAGE: a GPU has been opened.
  */
 TD_CHECKED td_status td_gpu_describe(const char *json);
+
+/** The GPU that td_gpu_open has opened. */
+const td_gpu_info *td_gpu_opened(void);
 
 /** The plug-in that td_gpu_open or td_gpu_describe has set. */
 const td_gpu_plugin *td_gpu(void);

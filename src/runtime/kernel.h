@@ -26,6 +26,8 @@ typedef struct {
     size_t scratch_bytes;           /* the planner provides it for the call only */
     char impl[64];                  /* the implementation that the library chose, or "" */
     struct td_reduction *reduction; /* collective nodes: borrowed from the program */
+    struct td_gpu_sums *sums;       /* instead of it, with a group of GPUs */
+    const void *const *update;      /* collective nodes: where `update` is bound, in host memory */
     const td_device_memory *memory; /* that of the args; host kernels copy with it */
 } td_prepared;
 

@@ -20,7 +20,7 @@ static bool has_half(const td_node *n)
 
 const td_kernel *td_device_select(const td_device *dev, const td_node *n, td_text *why)
 {
-    const td_kernel *k = td_collective_select(n);
+    const td_kernel *k = dev->adds_over_ranks ? NULL : td_collective_select(n);
     for (int b = 0; !k && b < dev->n_backends; b++) {
         if (dev->emulates && td_backend_is_ref(dev->backends[b]) && has_half(n) &&
             td_kernel_accepts(&td_emulate_half, n, why))

@@ -288,6 +288,8 @@ void td_program_skip_sums(td_program *p, bool skips)
 {
     if (p->reduction)
         td_reduction_skip(p->reduction, skips);
+    if (p->sums)
+        td_gpu_sums_skip(p->sums, skips);
 }
 
 td_program_view td_program_view_of(const td_program *p)

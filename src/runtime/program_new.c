@@ -122,6 +122,31 @@ static td_status allocate_copies(td_program *p)
     return TD_OK;
 }
 
+/* where the input `update` of a collective node is bound; NULL: nowhere, or it is in args */
+static const void *const *update_of(const td_program *p, const td_node *n)
+{
+    const int i = n->op == &td_op_all_reduce_begin ? 1 : 2;
+    if (p->memory->is_host || i >= n->n_in || !td_value_is_input(n->in[i]))
+        return NULL;
+    return &p->bound[n->in[i]->id];
+}
+
+static td_status open_sums(td_program *p)
+{
+    td_device *dev = p->dev;
+    TD_TRY(dev->adds_over_ranks ? td_gpu_sums_open(p->graph, dev->comm, &p->sums)
+                                : td_collective_open(p->graph, dev->comm, &p->reduction));
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        td_prepared *call = &p->calls[i].prepared;
+        if (!p->graph->nodes[i]->op->is_collective)
+            continue;
+        call->reduction = p->reduction;
+        call->sums = p->sums;
+        call->update = update_of(p, p->graph->nodes[i]);
+    }
+    return TD_OK;
+}
+
 /* allocates the slab and sets all addresses in it */
 static td_status set_up_memory(td_program *p)
 {
@@ -132,9 +157,7 @@ static td_status set_up_memory(td_program *p)
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
     TD_TRY(list_params(p));
-    TD_TRY(td_collective_open(p->graph, p->dev->comm, &p->reduction));
-    for (int i = 0; i < p->graph->n_nodes; i++)
-        p->calls[i].prepared.reduction = p->reduction;
+    TD_TRY(open_sums(p));
     p->needs_setup = true;
     return TD_OK;
 }
@@ -196,6 +219,7 @@ void td_program_free(td_program *p)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
     td_reduction_free(p->reduction);
+    td_gpu_sums_free(p->sums);
     if (p->slab)
         p->memory->free(p->slab, p->slab_bytes);
     if (p->inputs)

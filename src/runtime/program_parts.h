@@ -15,6 +15,7 @@
 #include "pass/recompute_limit.h"
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
+#include "runtime/gpu_ranks.h"
 #include "runtime/program_view.h"
 
 typedef struct {
@@ -63,6 +64,7 @@ struct td_program {
     td_copy_slot *copies;
     int n_copies;
     td_reduction *reduction; /* NULL: no collective node */
+    td_gpu_sums *sums;       /* instead of it, if the GPUs of all ranks add */
 };
 
 /** td_compile with a resolved precision: `o` and o->amp are not NULL. */

@@ -19,6 +19,7 @@
 #include "comm/join.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
+#include "runtime/device.h"
 #include "train/task.h"
 #include "train/train_open.h"
 #include "train/train_program.h"
@@ -594,6 +595,7 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
     TD_OUT(finish(&j));
 out:
     st = td_trace_close(j.observers.trace, st);
+    td_device_leave(j.dev, st == TD_EREQUIRED ? TD_OK : st);
     td_leave(j.ranks.comm, st == TD_EREQUIRED ? TD_OK : st);
     td_status closed = td_report_close(j.log.report);
     td_status stats_closed = td_amp_stats_close(j.observers.amp_stats);

@@ -149,7 +149,7 @@ static td_status choose_precision(job *j)
                "use --tune cached");
         j->o.device.tune = TD_TUNE_CACHED;
     }
-    td_device_join(j->dev, j->ranks.comm);
+    TD_TRY(td_device_join(j->dev, j->ranks.comm));
     return td_device_tune(j->dev, j->o.device.tune, j->o.device.tune_cache);
 }
 

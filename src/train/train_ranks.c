@@ -13,6 +13,7 @@
 #include "comm/join.h"
 #include "data/bad_limit.h"
 #include "data/dataset_digest.h"
+#include "runtime/device.h"
 #include "runtime/program_digest.h"
 #include "runtime/program_view.h"
 
@@ -23,10 +24,10 @@ typedef td_train_job job;
 td_status td_train_join(td_train_job *j)
 {
     j->ranks.n = 1;
-    TD_TRY(td_join(
-        "train",
-        &(td_join_opts){ j->o.log, j->o.compat.gpu_affinity, j->o.device.threads, j->o.allreduce },
-        &j->ranks.comm));
+    TD_TRY(td_join("train",
+                   &(td_join_opts){ j->o.log, j->o.compat.gpu_affinity, j->o.device.threads,
+                                    j->o.allreduce, true },
+                   &j->ranks.comm));
     j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
     j->ranks.n = td_comm_size(j->ranks.comm);
     return TD_OK;
@@ -108,8 +109,9 @@ td_status td_train_share_step(td_train_job *j, double *loss)
 td_status td_train_compare_weights(td_train_job *j)
 {
     const int64_t every = j->o.allreduce.check_every;
-    if (td_comm_allreduce(j->ranks.comm)->mode != TD_ALLREDUCE_FAST || every == 0 ||
-        (j->s.steps + 1) % every != 0)
+    const bool is_fast =
+        td_comm_allreduce(j->ranks.comm)->mode == TD_ALLREDUCE_FAST || td_device_adds_fast(j->dev);
+    if (!is_fast || every == 0 || (j->s.steps + 1) % every != 0)
         return TD_OK;
     TD_TRY_MSG(td_weights_compare(j->program, j->ranks.comm), "step %" PRId64, j->s.steps + 1);
     return TD_OK;

@@ -656,3 +656,4 @@ const char *host_grid_error()
 
 void (*td_grid::around_launch)(bool begins);
 bool (*td_grid::launch_fails)(const char *name);
+void (*td_grid::on_stream)(const void *stream);

@@ -91,6 +91,9 @@ extern void (*around_launch)(bool begins);
 /* called before every launch, unless it is NULL: does it fail? */
 extern bool (*launch_fails)(const char *name);
 
+/* called before that with a launch's stream, unless it is NULL: a stand-in of streams */
+extern void (*on_stream)(const void *stream);
+
 /* wait for the block; returns for how many threads PREDICATE holds, or in ALL whether it does for
  * all */
 struct votes {
@@ -121,7 +124,7 @@ T shuffle(barrier kind, unsigned mask, T value, unsigned arg, int width, site wh
 /* as kernel<<<grid, block, shared_bytes, stream>>>(args...); arguments are evaluated once */
 template <typename Stream, typename... Params, typename... Args>
 void launch(const char *name, site where, void (*kernel)(Params...), dim3 grid, dim3 block,
-            size_t shared_bytes, Stream &&, Args &&...args)
+            size_t shared_bytes, Stream &&stream, Args &&...args)
 {
     struct call {
         void (*kernel)(Params...);
@@ -129,6 +132,12 @@ void launch(const char *name, site where, void (*kernel)(Params...), dim3 grid, 
     };
     const call this_call{ kernel,
                           std::tuple<std::decay_t<Params>...>(std::forward<Args>(args)...) };
+    if constexpr (std::is_pointer<std::decay_t<Stream>>::value) {
+        if (on_stream)
+            on_stream(stream);
+    } else {
+        (void)stream;
+    }
     if (around_launch)
         around_launch(true);
     run(

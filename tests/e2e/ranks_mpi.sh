@@ -115,7 +115,7 @@ for n in 2 3 4; do
     same_but_statistics "one.boxes.$n" launch.safetensors
 done
 expect 0 launch --nproc 2 train set $all -b 8 --allreduce fast --final-weights mpi.safetensors
-log_names train: --allreduce MPI
+log_names ranks: --allreduce MPI
 same one.float32.2 mpi.safetensors
 expect 2 train set $all --allreduce-dtype bf16
 error_names --allreduce-dtype --allreduce

@@ -23,16 +23,6 @@ cudaStream_t stream;
 char message[512];
 char description[1 << 14]; /* JSON; "": the GPU is here */
 
-/* NULL, or what failed */
-const char *explain(const char *what, cudaError_t e)
-{
-    if (e == cudaSuccess)
-        return nullptr;
-    (void)snprintf(message, sizeof message, "%s: %s (%s)", what, cudaGetErrorString(e),
-                   cudaGetErrorName(e));
-    return message;
-}
-
 #define CUDA_TRY(what, call)                                                                       \
     do {                                                                                           \
         if (const char *m_ = explain(what, call))                                                  \
@@ -63,6 +53,7 @@ void set_info(const cudaDeviceProp &p, td_gpu_info *out)
 {
     *out = {};
     (void)snprintf(out->name, sizeof out->name, "%s", p.name);
+    memcpy(out->uuid, p.uuid.bytes, sizeof out->uuid);
     out->major = p.major;
     out->minor = p.minor;
     out->bytes = p.totalGlobalMem;
@@ -74,8 +65,10 @@ const char *open(int index, td_gpu_info *out)
     cudaDeviceProp p;
     if (const char *m = count_devices(&n))
         return m;
+    index = n == 1 ? 0 : index;
     if (index < 0 || index >= n) {
-        (void)snprintf(message, sizeof message, "there is no GPU %d: %d found", index, n);
+        (void)snprintf(message, sizeof message,
+                       "rank %d of this machine has no GPU of its own: %d are visible", index, n);
         return message;
     }
     CUDA_TRY("cudaSetDevice", cudaSetDevice(index));
@@ -189,7 +182,7 @@ void free(void *p)
 
 const char *sync()
 {
-    return explain("cudaStreamSynchronize", cudaStreamSynchronize(stream));
+    return wait_for(stream);
 }
 
 const char *copy_in(void *to, const void *from_host, size_t n)
@@ -205,6 +198,15 @@ const char *copy_out(void *to_host, const void *from, size_t n)
 }
 
 } // namespace
+
+const char *explain(const char *what, cudaError_t e)
+{
+    if (e == cudaSuccess)
+        return nullptr;
+    (void)snprintf(message, sizeof message, "%s: %s (%s)", what, cudaGetErrorString(e),
+                   cudaGetErrorName(e));
+    return message;
+}
 
 cudaStream_t queue()
 {

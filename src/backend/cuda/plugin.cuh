@@ -29,6 +29,12 @@ const char *check_description(const char *json);
 /** NULL, or why the last launch was refused. */
 const char *started();
 
+/** NULL, or what failed, as a message. */
+const char *explain(const char *what, cudaError_t e);
+
+/** Wait for a queue; the check of a group of ranks ends it when a rank is lost. */
+const char *wait_for(cudaStream_t stream);
+
 /** The functions of the plug-in: NULL, or an error message. */
 #define TD_CUDA_DECLARE(name) const char *name(const td_gpu_##name *a);
 TD_GPU_KERNELS(TD_CUDA_DECLARE)

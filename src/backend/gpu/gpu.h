@@ -52,7 +52,8 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)                                         \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
-    K(multibox_class_loss) K(multibox_class_loss_grad)
+    K(multibox_class_loss) K(multibox_class_loss_grad)                                             \
+    K(all_reduce_begin) K(all_reduce_end)
 /* clang-format on */
 
 /** Channels last, in which convolutions run. */

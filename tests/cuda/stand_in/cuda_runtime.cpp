@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <set>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +22,14 @@ using stand_in::is_due;
 using stand_in::opening;
 
 struct stand_in_stream {
-    bool is_open;
+    std::deque<std::function<bool()>> queued;
+    size_t n_begun; /* that have left the queue */
+    bool hangs;
+};
+
+struct stand_in_event {
+    cudaStream_t stream; /* that it was last recorded on; NULL: none */
+    size_t position;     /* how many were queued there before */
 };
 
 namespace
@@ -31,7 +40,9 @@ std::map<uintptr_t, size_t> &regions =
 size_t n_bytes;                       /* their sum */
 int n_users;                          /* copies and kernels in progress */
 cudaError_t last_error = cudaSuccess;
-stand_in_stream the_stream;
+template <typename T> using set_of = std::set<T *, std::less<>>;
+set_of<stand_in_stream> &streams = *new set_of<stand_in_stream>;
+set_of<stand_in_event> &events = *new set_of<stand_in_event>;
 
 double setting(const char *name, double missing)
 {
@@ -51,6 +62,7 @@ struct end {
     ~end()
     {
         stand_in::log_left("allocations", regions.size());
+        stand_in::log_left("events", events.size());
     }
 } at_end;
 
@@ -101,6 +113,43 @@ bool is_right(const void *p, size_t n, bool on_device)
     return n == 0 || (on_device ? is_device(p, n) : p && !touches_device(p, n));
 }
 
+bool is_open(const stand_in_stream *s)
+{
+    return streams.count(s) > 0;
+}
+
+/* runs the first of what is queued; nothing follows what hangs */
+void run_until(stand_in_stream *s, size_t position)
+{
+    while (s->n_begun < position && !s->queued.empty()) {
+        const std::function<bool()> work = s->queued.front();
+        s->queued.pop_front();
+        s->n_begun++;
+        s->hangs = s->hangs || !work();
+    }
+}
+
+void run_queued(stand_in_stream *s)
+{
+    run_until(s, s->n_begun + s->queued.size());
+}
+
+/* does a call on stream s follow what is queued there?  false: there is no such stream */
+bool follows(stand_in_stream *s)
+{
+    if (!is_open(s))
+        return false;
+    run_queued(s);
+    return true;
+}
+
+void before_launch(const void *stream)
+{
+    const auto s = streams.find(static_cast<const stand_in_stream *>(stream));
+    if (s != streams.end())
+        run_queued(*s);
+}
+
 } // namespace
 
 namespace stand_in
@@ -124,6 +173,25 @@ bool is_device(const void *p, size_t n)
         return false;
     --r;
     return at - r->first <= r->second && n <= r->second - (at - r->first);
+}
+
+bool is_stream(const stand_in_stream *s)
+{
+    return is_open(s);
+}
+
+void queue_work(stand_in_stream *s, std::function<bool()> work)
+{
+    s->queued.push_back(std::move(work));
+}
+
+void release_streams()
+{
+    for (stand_in_stream *s : streams) {
+        s->n_begun += s->queued.size();
+        s->queued.clear();
+        s->hangs = false;
+    }
 }
 
 bool is_due(const char *call)
@@ -159,6 +227,8 @@ const char *cudaGetErrorName(cudaError_t e)
         return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
         return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+        return "cudaErrorNotReady";
     case cudaErrorIllegalAddress:
         return "cudaErrorIllegalAddress";
     default:
@@ -213,6 +283,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index)
     FAIL_IF(is_due() || index < 0, cudaErrorInvalidDevice);
     *p = {};
     (void)snprintf(p->name, sizeof p->name, "stand-in %d", index);
+    p->uuid.bytes[0] = static_cast<char>(index + 1);
     const double capability = setting("TANDEM_STAND_IN_CAPABILITY", 9.0);
     p->major = static_cast<int>(capability);
     p->minor = static_cast<int>(capability * 10 + 0.5) % 10;
@@ -223,17 +294,77 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
     FAIL_IF(is_due(), cudaErrorMemoryAllocation);
-    the_stream.is_open = true;
     td_grid::around_launch = use_memory;
     td_grid::launch_fails = [](const char *) { return is_due("launch"); };
-    *out = &the_stream;
+    td_grid::on_stream = before_launch;
+    *out = new stand_in_stream();
+    streams.insert(*out);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    FAIL_IF(!follows(s), cudaErrorInvalidValue);
+    streams.erase(s);
+    for (stand_in_event *e : events)
+        if (e->stream == s)
+            e->stream = nullptr;
+    delete s;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
+    FAIL_IF(!follows(s), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    if (s->hangs) {
+        (void)fprintf(stderr,
+                      "stand-in: cudaStreamSynchronize would wait for a lost rank for ever\n");
+        abort();
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    FAIL_IF(!follows(s), cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    return s->hangs ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    FAIL_IF(!follows(s) || !events.count(e) || flags != 0, cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    if (!e->stream)
+        return cudaSuccess; /* an event that was never recorded does not wait */
+    run_until(e->stream, e->position);
+    s->hangs = s->hangs || e->stream->hangs;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
+{
+    *out = nullptr;
+    FAIL_IF(is_due(), cudaErrorMemoryAllocation);
+    *out = new stand_in_event();
+    events.insert(*out);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    FAIL_IF(!is_open(s) || !events.count(e), cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    e->stream = s;
+    e->position = s->n_begun + s->queued.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    FAIL_IF(events.erase(e) == 0, cudaErrorInvalidValue);
+    delete e;
     return cudaSuccess;
 }
 
@@ -254,6 +385,7 @@ cudaError_t cudaMalloc(void **out, size_t n)
     void *p = mmap(nullptr, whole_pages(n), n_users ? PROT_READ | PROT_WRITE : PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     FAIL_IF(p == MAP_FAILED, cudaErrorMemoryAllocation);
+    (void)madvise(p, whole_pages(n), MADV_HUGEPAGE); /* mprotect takes a time for each page */
     regions[reinterpret_cast<uintptr_t>(p)] = n;
     n_bytes += n;
     *out = p;
@@ -277,7 +409,7 @@ cudaError_t cudaFree(void *p)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t s)
 {
-    FAIL_IF(s != &the_stream || !s->is_open, cudaErrorInvalidValue);
+    FAIL_IF(!follows(s), cudaErrorInvalidValue);
     FAIL_IF(!is_right(to, n, kind != cudaMemcpyDeviceToHost) ||
                 !is_right(from, n, kind != cudaMemcpyHostToDevice),
             cudaErrorInvalidValue);
@@ -290,7 +422,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
 {
-    FAIL_IF(s != &the_stream || !s->is_open || !is_right(p, n, true), cudaErrorInvalidValue);
+    FAIL_IF(!follows(s) || !is_right(p, n, true), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorIllegalAddress);
     const opening is_open;
     if (n > 0)

@@ -4,7 +4,10 @@
  * Found before the toolkit's header by tests/CMakeLists.txt.  Memory of the device is memory of the
  * host that cannot be accessed except by copies and kernels, so a pointer used in the wrong place
  * is a segmentation fault.  Copies check that each side is what its direction says, and its size.
- * Environment variables choose failures:
+ * Kernels and copies run when they are called.  Sums over ranks are queued (stand_in.h), and run
+ * when something waits for them: a later call on their stream, or an event that was recorded after
+ * them.  So what reads too early reads what was there before.  Environment variables choose
+ * failures:
  *
  *   TANDEM_STAND_IN_DEVICES=-1    no driver; 0: no GPU; else the number of GPUs, 1 by default
  *   TANDEM_STAND_IN_BYTES=1e6     memory of each, 1e9 by default
@@ -26,6 +29,7 @@ enum cudaError_t {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719
 };
@@ -35,15 +39,21 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3
 };
-enum { cudaStreamNonBlocking = 1 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+
+struct cudaUUID_t {
+    char bytes[16];
+};
 
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     int major, minor;
     size_t totalGlobalMem;
 };
 
 typedef struct stand_in_stream *cudaStream_t;
+typedef struct stand_in_event *cudaEvent_t;
 
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
@@ -55,7 +65,13 @@ cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total);
 cudaError_t cudaMalloc(void **out, size_t n);
 cudaError_t cudaFree(void *p);

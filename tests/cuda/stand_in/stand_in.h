@@ -5,6 +5,9 @@
 #define TD_TESTS_CUDA_STAND_IN_STAND_IN_H
 
 #include <cstddef>
+#include <functional>
+
+struct stand_in_stream;
 
 namespace stand_in
 {
@@ -19,6 +22,15 @@ struct opening {
 
 /* are n bytes from p in one allocation of device memory? */
 bool is_device(const void *p, size_t n);
+
+bool is_stream(const stand_in_stream *s);
+
+/*
+ * Queue work on a stream.  It runs when something waits for it, and returns false if it will never
+ * be done: then the stream, and those that wait for it, hang until release_streams.
+ */
+void queue_work(stand_in_stream *s, std::function<bool()> work);
+void release_streams();
 
 /* counts the calls that can fail; true for the one that TANDEM_STAND_IN_FAIL names */
 bool is_due(const char *call = __builtin_FUNCTION());
