@@ -2,8 +2,9 @@
 #
 # It is built by `make cuda`, not with the rest: nvcc takes a minute, and nothing else depends on it.
 # CUDA's runtime is linked statically, so that loading it without a driver fails with a message of ours.
-# cuDNN and NCCL are opened at run time; only their headers are needed, which are searched in TANDEM_DEPS, in
-# CUDNN_PATH and NCCL_PATH, and beside nvcc.
+# cuDNN and NCCL are opened at run time; only their headers are needed, which are searched in TANDEM_DEPS/cuda
+# (scripts/setup --cuda), in CUDNN_PATH and NCCL_PATH, and beside nvcc.  The plug-in looks for the libraries in
+# TANDEM_DEPS/cuda and beside nvcc before the system's path.
 #
 #   TANDEM_CUDA_ROOT       the toolkit's folder
 #   tandem_cudnn           objects of src/backend/cuda/cudnn_*.c; no target without the headers
@@ -15,10 +16,17 @@ if(TANDEM_NVCC)
     get_filename_component(TANDEM_CUDA_ROOT ${TANDEM_CUDA_ROOT}/../.. ABSOLUTE)
 endif()
 
-set(cudnn_hints ${TANDEM_DEPS} $ENV{CUDNN_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda)
+# what scripts/setup --cuda has unpacked goes before what was found earlier
+set(TANDEM_CUDA_DEPS ${TANDEM_DEPS}/cuda)
+if(EXISTS ${TANDEM_CUDA_DEPS}/include/cudnn_backend.h)
+    set(TANDEM_CUDNN_INCLUDE ${TANDEM_CUDA_DEPS}/include CACHE PATH "cuDNN's headers" FORCE)
+    set(TANDEM_CUDNN_LIBRARY ${TANDEM_CUDA_DEPS}/lib/libcudnn.so.9 CACHE FILEPATH "cuDNN, for tests" FORCE)
+    set(TANDEM_NCCL_INCLUDE ${TANDEM_CUDA_DEPS}/include CACHE PATH "NCCL's header" FORCE)
+endif()
+set(cudnn_hints $ENV{CUDNN_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda)
 find_path(TANDEM_CUDA_INCLUDE cuda_runtime_api.h HINTS ${TANDEM_CUDA_ROOT} /usr/local/cuda PATH_SUFFIXES include)
 find_path(TANDEM_CUDNN_INCLUDE cudnn_backend.h HINTS ${cudnn_hints} PATH_SUFFIXES include)
-find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${TANDEM_DEPS} $ENV{NCCL_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda
+find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS $ENV{NCCL_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda
     PATH_SUFFIXES include)
 set(cudnn_version "")
 if(TANDEM_CUDNN_INCLUDE)
@@ -44,10 +52,10 @@ set(missing "")
 if(NOT TANDEM_NVCC)
     set(missing "nvcc (CUDA 13), in the search path or /usr/local/cuda/bin")
 elseif(NOT TARGET tandem_cudnn)
-    set(missing "the headers of cuDNN ${tandem_cudnn_wanted} or newer (found: '${cudnn_version}'), in CUDNN_PATH or the toolkit")
+    set(missing "the headers of cuDNN ${tandem_cudnn_wanted} or newer (found: '${cudnn_version}'), in CUDNN_PATH or the toolkit: run scripts/setup --cuda")
     message(STATUS "CUDA plug-in: cannot be built without ${missing}")
 elseif(NOT TANDEM_NCCL_INCLUDE)
-    set(missing "nccl.h (NCCL 2.14 or newer), in NCCL_PATH or the toolkit")
+    set(missing "nccl.h (NCCL 2.14 or newer), in NCCL_PATH or the toolkit: run scripts/setup --cuda")
     message(STATUS "CUDA plug-in: cannot be built without ${missing}")
 endif()
 if(missing)
@@ -78,6 +86,6 @@ endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 set(library ${CMAKE_BINARY_DIR}/libtandem_cuda.so)
 add_custom_command(OUTPUT ${library} DEPENDS ${cuda_objects} tandem_cudnn $<TARGET_OBJECTS:tandem_cudnn>
-    COMMAND ${TANDEM_NVCC} -shared -cudart static -o ${library} ${cuda_objects} $<TARGET_OBJECTS:tandem_cudnn> -ldl
+    COMMAND ${TANDEM_NVCC} -shared -cudart static -Xlinker -rpath=${TANDEM_CUDA_DEPS}/lib:${TANDEM_CUDA_ROOT}/lib64 -o ${library} ${cuda_objects} $<TARGET_OBJECTS:tandem_cudnn> -ldl
     COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(cuda DEPENDS ${library})

@@ -29,6 +29,17 @@ missing='libjpeg62-turbo-dev .*libmicrohttpd-dev'
 build PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
 [ ! -e clone/build/setup.log ] || complain "make installs by itself"
 
+# a wheel of cuDNN with another checksum: nothing is unpacked, nothing is downloaded
+wheel=nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl
+mkdir -p clone/build/deps/download
+echo 'no wheel' >clone/build/deps/download/$wheel
+last='fetch_cuda.cmake'
+(cd clone && cmake -DDEST=build/deps -P cmake/fetch_cuda.cmake) >out 2>err </dev/null && complain "exit code 0"
+says checksum
+says a54f205b1db1f2895d99f398754db1369816f0569dd459731f925635cf7b65ec
+[ ! -e clone/build/deps/cuda/lib/libcudnn.so.9 ] || complain "it is unpacked"
+rm -r clone/build/deps
+
 # nothing is missing, and yet it fails: CMake says why
 if (cd "$TANDEM_SOURCE" && scripts/setup --check) >/dev/null 2>&1; then
     cp -r clone broken && rm -rf broken/build

@@ -61,6 +61,8 @@ int td_cudnn_open(const char *path, int64_t *version, char *error)
     if (!td_cudnn.version) {
         td_cudnn_calls calls;
         path = path ? path : getenv("TANDEM_CUDNN");
+        if (!path) /* cuDNN compiles kernels with it, and would look in the system's path only */
+            (void)dlopen("libnvrtc.so.13", RTLD_LAZY | RTLD_LOCAL);
         /* the graph library alone is enough; an installation may lack the first, which loads it */
         void *library = dlopen(path ? path : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
         if (!library && !path)
