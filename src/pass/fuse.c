@@ -10,7 +10,7 @@
  *     several of them, added, cast to f32       -> the same, added in f32     a shared weight
  *     join_heads, cast to f32                   -> join_heads {wide}
  *     cast from f32, join_heads_grad            -> join_heads_grad {narrow}
- *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}
+ *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}        relu6 if supported
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
  * A rule is a row: the op that a pattern ends with, a match function that fills a group, and an
@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "ir/match.h"
+#include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -47,6 +48,20 @@ struct group {
     const td_node *sum;     /* sum of two gradients, the root's first operand: omitted too */
     td_value *mask;         /* new value, once emitted */
 };
+
+/* has the target a kernel for this node, plain or in the layouts that it prefers? */
+static bool has_kernel(const td_target *target, td_probe *p)
+{
+    td_node_layouts preferred = { 0 };
+    if (!target || target->supports(target->ctx, &p->node))
+        return true;
+    if (!target->preferred_layout(target->ctx, &p->node, &preferred))
+        return false;
+    for (int i = 0; i < p->node.n_in; i++)
+        memcpy(p->value[i].type.layout, preferred.in[i], TD_LAYOUT_BYTES);
+    memcpy(p->node.out[0]->type.layout, preferred.out, TD_LAYOUT_BYTES);
+    return target->supports(target->ctx, &p->node);
+}
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
@@ -202,21 +217,38 @@ static bool match_wide(const td_uses *u, group *const *of, const td_node *cast, 
     return true;
 }
 
+static void *wide_attr(const td_node *grad, td_conv_attr *conv, td_linear_attr *linear)
+{
+    *linear = (td_linear_attr){ .wide = true };
+    if (grad->op != &td_op_conv2d_grad_w)
+        return linear;
+    *conv = *(const td_conv_attr *)grad->attr;
+    conv->wide = true;
+    return conv;
+}
+
+static bool has_wide_kernel(const td_target *target, const td_node *grad, void *attr)
+{
+    td_probe p;
+    td_probe_init(&p, grad);
+    p.node.attr = attr;
+    p.node.out[0]->type.dtype = TD_DT_F32;
+    return has_kernel(target, &p);
+}
+
+/* where there is no such kernel, the cast remains */
 static void emit_wide(td_rewriter *rw, group *g)
 {
     const td_node *grad = g->member[0];
     td_conv_attr conv;
-    td_linear_attr linear = { .wide = true };
+    td_linear_attr linear;
     td_value *in[3];
-    const void *attr = &linear;
-    if (grad->op == &td_op_conv2d_grad_w) {
-        conv = *(const td_conv_attr *)grad->attr;
-        conv.wide = true;
-        attr = &conv;
-    }
+    void *attr = wide_attr(grad, &conv, &linear);
+    const bool is_wide = has_wide_kernel(rw->target, grad, attr);
     for (int i = 0; i < grad->n_in; i++)
         in[i] = td_rw_get(rw, grad->in[i]);
-    td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, grad->op, attr, grad->n_in, in, NULL));
+    td_value *dw = td_emit_n(rw->b, grad->op, is_wide ? attr : grad->attr, grad->n_in, in, NULL);
+    td_rw_set(rw, g->root->out[0], is_wide ? dw : td_cast(rw->b, dw, TD_DT_F32));
 }
 
 /* --- float32 sums of a shared weight's gradients ---------------------------------------------- */
@@ -387,6 +419,22 @@ static void emit_conv(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, &td_op_conv2d_fused, &attr, n_in, in, NULL));
 }
 
+/* not every device's library fuses relu6 */
+static bool is_supported(const td_target *target, const group *g)
+{
+    const td_node *conv = g->member[0];
+    td_conv_attr attr;
+    td_probe p;
+    if (g->by->emit != emit_conv || g->root->op != &td_op_relu6)
+        return true;
+    attr = *(const td_conv_attr *)conv->attr;
+    attr.relu = attr.relu6 = true;
+    td_probe_init(&p, conv);
+    p.node.op = &td_op_conv2d_fused;
+    p.node.attr = &attr;
+    return has_kernel(target, &p);
+}
+
 /* clang-format off */
 static const rule rules[] = {
     { "norm+add+relu",       &td_op_relu,      match_norm_add_relu, emit_norm },
@@ -427,7 +475,7 @@ static td_status find_groups(td_rewriter *rw, const td_uses *u, td_arena *arena,
         for (int r = 0; r < N_RULES && !of[i]; r++) {
             group g = { .by = &rules[r], .root = n };
             if (n->op != rules[r].root || !rules[r].match(u, of, n, &g) ||
-                !is_free_group(rw->old, of, &g))
+                !is_free_group(rw->old, of, &g) || !is_supported(rw->target, &g))
                 continue;
             group *kept = td_arena_alloc(arena, 1, sizeof *kept);
             if (!kept)

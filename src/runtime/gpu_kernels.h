@@ -89,13 +89,12 @@ typedef struct {
 
 /**
  * Choose an engine for a convolution or its gradient.  x [n,h,w,c], y [n,p,q,k] and
- * w [k,r,s,c/groups] have one dtype, but w of a filter gradient may be float32; a bias [k], of this
- * dtype or float32, and a residual like y are added and relu follows, forward only.
+ * w [k,r,s,c/groups] have one dtype; a bias [k] and a residual like y are added and relu follows,
+ * forward only.
  */
 typedef struct {
     td_gpu_direction direction;
     td_dtype dtype;
-    bool wide_filter, wide_bias; /* float32, although dtype is not */
     bool has_bias, has_residual, relu;
     int64_t n, c, h, w, k, r, s, groups;
     int64_t pad_before[2], pad_after[2], stride[2], dilation[2]; /* height, width */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "boxes/targets.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"
@@ -78,7 +79,7 @@ static step step_open(td_detector kind, const char *device, int64_t N, int64_t A
     td_output(b, "dcodes", td_gradient(b, loss, deltas));
     td_output(b, "dscores", td_gradient(b, loss, scores));
     expect_ok(td_build_end(b, &s.graph));
-    expect_ok(td_device_open(device, &s.device));
+    expect_ok(td_test_device_open(device, &s.device));
     expect_ok(td_compile(s.graph, s.device, &(td_compile_opts){ 0 }, &s.program));
     return s;
 }

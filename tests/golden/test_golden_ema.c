@@ -10,6 +10,7 @@
 
 #include "ir/build.h"
 #include "ops/ops.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"
@@ -90,7 +91,7 @@ static int run_tensor(const td_json *run, const char *name, int64_t n, const cha
     char key[256];
     td_device *dev;
     int n_checked = 0;
-    expect_ok(td_device_open(device, &dev));
+    expect_ok(td_test_device_open(device, &dev));
     td_program *p = compile(dev, n);
     snprintf(key, sizeof key, "ema.start.%s", name);
     fill(key, n, value);

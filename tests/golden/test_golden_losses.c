@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"
@@ -207,7 +208,7 @@ static void run_case(const loss_case *c, const char *device, td_dtype dtype, sou
     assert_non_null(q);
     make_inputs(c, dtype, x, q);
 
-    expect_ok(td_device_open(device, &dev));
+    expect_ok(td_test_device_open(device, &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
     expect_ok(td_program_set(p, "logits", x));
     if (from == FROM_LABELS)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ir/graph.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "tandem/program.h"
@@ -276,7 +277,7 @@ static void run_case(test_case *c)
     td_program *p = NULL;
     td_graph *g = build(c);
     const op_row *row = row_of(c->op);
-    expect_ok(td_device_open(c->how->device, &device));
+    expect_ok(td_test_device_open(c->how->device, &device));
     expect_ok(td_compile(g, device, &(td_compile_opts){ 0 }, &p));
     for (int i = 0; row->operand[i] && tensor(c, "inputs", row->operand[i]); i++)
         set_parameter(c, p, row->operand[i], row->operand[i]);

@@ -9,6 +9,7 @@
 
 #include "ir/build.h"
 #include "ops/ops.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/fill.h"
 #include "support/golden.h"
@@ -120,7 +121,7 @@ static int run_param(const param_case *c)
     td_device *dev;
     int n_checked = 0;
 
-    expect_ok(td_device_open(c->device, &dev));
+    expect_ok(td_test_device_open(c->device, &dev));
     td_program *p = compile_step(c, dev);
     snprintf(name, sizeof name, "opt.start.%s", c->name);
     fill(c, name, values);

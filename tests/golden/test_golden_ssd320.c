@@ -124,7 +124,6 @@ static void test_steps_calm(void **state)
 
 int main(int argc, char **argv)
 {
-    (void)argc;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables),    cmocka_unit_test(test_forward_plain),
         cmocka_unit_test(test_forward_calm), cmocka_unit_test(test_eval),
@@ -132,5 +131,7 @@ int main(int argc, char **argv)
     };
     td_process_setup(argv);
     td_golden_require(PART);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

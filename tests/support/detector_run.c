@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "ir/graph.h"
 #include "ops/ops.h"
+#include "support/device.h"
 #include "support/measure.h"
 
 /* --- variables -------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ typedef struct {
 static void open_run(run *r, const td_detector_case *c, td_graph *g)
 {
     *r = (run){ .c = c };
-    expect_ok(td_device_open("cpu", &r->dev));
+    expect_ok(td_test_device_open("cpu", &r->dev));
     expect_ok(td_compile(g, r->dev, &(td_compile_opts){ 0 }, &r->p));
     td_graph_free(g);
     td_detector_fill_all(c, r->p);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "boxes/targets.h"
 #include "optim/training_graph.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/golden.h"
 
@@ -19,7 +20,7 @@ void td_detector_steps_open(td_detector_steps *s, td_detector_case *c, double de
     td_type t;
     *s = (td_detector_steps){ .c = c, .besides = c->is_tf ? 0 : decay };
     expect_ok(td_detector_training_graph(&c->model, c->batch, &sgd, &g));
-    expect_ok(td_device_open("cpu", &s->dev));
+    expect_ok(td_test_device_open("cpu", &s->dev));
     expect_ok(td_compile(g, s->dev, &(td_compile_opts){ 0 }, &s->p));
     td_graph_free(g);
     assert_non_null(td_program_output(s->p, "loss", &t));

@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "optim/training_graph.h"
+#include "support/device.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "tandem/model.h"
@@ -197,7 +198,7 @@ static void compile(td_network *n)
     opts.image_size = n->c->image_size;
     opts.dtype = n->form.dtype;
     td_graph *g = n->form.mode == TD_NETWORK_JOB ? job_graph(n, &opts) : own_graph(n, &opts);
-    expect_ok(td_device_open(n->form.device, &n->dev));
+    expect_ok(td_test_device_open(n->form.device, &n->dev));
     expect_ok(td_compile(g, n->dev, &(td_compile_opts){ 0 }, &n->p));
     td_graph_free(g);
 }

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "optim/training_graph.h"
+#include "support/device.h"
 #include "support/expect.h"
 
 static const char model_text[] =
@@ -49,7 +50,7 @@ void td_small_training_begin(td_small_training *t, const char *device, td_precis
 {
     td_rng r = td_rng_make(5, TD_RNG_INIT, 0, 0);
     *t = (td_small_training){ .lr = 0.1f, .scale = scale, .inverse = scale > 0 ? 1 / scale : 1 };
-    expect_ok(td_device_open(device, &t->dev));
+    expect_ok(td_test_device_open(device, &t->dev));
     compile(t, precision, scale > 0);
     for (int i = 0; i < TD_SMALL_FLOATS; i++)
         t->images[i] = (float)td_rng_normal(&r);

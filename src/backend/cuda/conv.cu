@@ -13,10 +13,8 @@ extern "C" {
 #include "backend/cuda/cudnn_graph.h"
 }
 
-namespace tandem
-{
-namespace
-{
+namespace tandem {
+namespace {
 
 char message[TD_CUDNN_TEXT];
 void *handle;
@@ -72,8 +70,6 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
     td_cudnn_conv v = {};
     v.direction = direction_of(a.direction);
     v.dtype = dtype_of(a.dtype);
-    v.wide_filter = a.wide_filter;
-    v.wide_vectors = a.wide_bias;
     v.is_deterministic = true;
     v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU;
     v.n = a.n;

@@ -2,7 +2,9 @@
  * gpu_conv.c -- convolutions and linear layers, by the plug-in's library (cuDNN)
  *
  * Tensors are channels last: images [N,H,W,C], filters [K,R,S,C/groups].  A linear layer is a
- * convolution of images of one pixel.
+ * convolution of images of one pixel.  A float32 bias of a half problem is rounded to half first:
+ * cuDNN's kernels for it are compiled at run time, which takes a second for each shape.  Float32
+ * gradients of half filters take longer or are refused, so they are not accepted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -43,38 +45,45 @@ static roles roles_of(const td_node *n)
 
 /* --- what is accepted ------------------------------------------------------------------------- */
 
-static td_status check_tensor(const td_node *n, int i, td_dtype dtype)
+static td_status check_dtype(const td_node *n, int i, td_dtype wanted, bool or_f32)
+{
+    const td_dtype d = td_gpu_type(n, i)->dtype;
+    if (d != wanted && !(or_f32 && d == TD_DT_F32))
+        return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(d));
+    return TD_OK;
+}
+
+static td_status check_dtypes(const td_node *n, const roles *r)
+{
+    const td_dtype d = td_in_type(n, 0)->dtype;
+    if (d != TD_DT_F32 && !td_dtype_is_half(d))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(d));
+    TD_TRY(check_dtype(n, r->x, d, false));
+    TD_TRY(check_dtype(n, r->w, d, false));
+    TD_TRY(check_dtype(n, r->y, d, false));
+    if (r->bias)
+        TD_TRY(check_dtype(n, r->bias, d, true));
+    return r->residual ? check_dtype(n, r->residual, d, false) : TD_OK;
+}
+
+static td_status check_layout(const td_node *n, int i)
 {
     const td_type *t = td_gpu_type(n, i);
-    if (t->dtype != dtype)
-        return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(t->dtype));
     if (strcmp(t->layout, t->rank == 4 ? channels_last : "") != 0)
         return td_error(TD_ENOKERNEL, "tensor %d is not channels last", i);
     return TD_OK;
 }
 
-/* a bias, or the gradient of a filter, may be float32 where images are half */
-static bool is_wide(const td_node *n, int i)
-{
-    return td_gpu_type(n, i)->dtype == TD_DT_F32 && td_in_type(n, 0)->dtype != TD_DT_F32;
-}
-
 static td_status accepts(const td_node *n)
 {
     const roles r = roles_of(n);
-    const td_dtype d = td_in_type(n, 0)->dtype;
-    if (d != TD_DT_F32 && !td_dtype_is_half(d))
-        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(d));
-    TD_TRY(check_tensor(n, r.x, d));
-    TD_TRY(check_tensor(n, r.w, is_filter_gradient(n) && is_wide(n, r.w) ? TD_DT_F32 : d));
-    TD_TRY(check_tensor(n, r.y, d));
-    if (r.bias)
-        TD_TRY(check_tensor(n, r.bias, is_wide(n, r.bias) ? TD_DT_F32 : d));
-    if (r.residual)
-        TD_TRY(check_tensor(n, r.residual, d));
+    TD_TRY(check_dtypes(n, &r));
     if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
         return td_error(TD_ENOKERNEL, "relu6 is not fused");
-    return TD_OK;
+    TD_TRY(check_layout(n, r.x));
+    TD_TRY(check_layout(n, r.w));
+    TD_TRY(check_layout(n, r.y));
+    return r.residual ? check_layout(n, r.residual) : TD_OK;
 }
 
 bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
@@ -99,59 +108,97 @@ static int64_t dim(const td_type *t, int d)
     return d < t->rank ? t->dim[d] : 1;
 }
 
-static td_status prepare(const td_node *n, td_prepared *out)
+typedef struct {
+    void *plan;
+    bool rounds_bias; /* it is float32, and the others half */
+    size_t bias_at;   /* in the scratch memory: the bias in half */
+} conv_state;
+
+static td_status plan(const td_node *n, const roles *r, td_gpu_planned *made)
 {
     static const td_conv_attr of_linear = { .stride = 1, .dilation = 1, .groups = 1 };
-    const roles r = roles_of(n);
-    const td_type *x = td_gpu_type(n, r.x), *w = td_gpu_type(n, r.w);
+    const td_type *x = td_gpu_type(n, r->x), *w = td_gpu_type(n, r->w);
     const td_conv_attr *a = w->rank == 4 ? n->attr : &of_linear;
+    return td_gpu_status(td_gpu()->conv_plan(
+        &(td_gpu_conv_plan){ .direction = r->direction,
+                             .dtype = x->dtype,
+                             .has_bias = r->bias,
+                             .has_residual = r->residual,
+                             .relu = a->relu,
+                             .n = x->dim[0],
+                             .c = x->dim[1],
+                             .h = dim(x, 2),
+                             .w = dim(x, 3),
+                             .k = w->dim[0],
+                             .r = dim(w, 2),
+                             .s = dim(w, 3),
+                             .groups = a->groups,
+                             .pad_before = { a->pad, a->pad },
+                             .pad_after = { a->pad + a->pad_extra, a->pad + a->pad_extra },
+                             .stride = { a->stride, a->stride },
+                             .dilation = { a->dilation, a->dilation },
+                             .made = made }));
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    enum { ALIGN = 256 };
+    const roles r = roles_of(n);
     td_gpu_planned made = { 0 };
-    const td_gpu_conv_plan plan = {
-        .direction = r.direction,
-        .dtype = x->dtype,
-        .wide_filter = is_filter_gradient(n) && is_wide(n, r.w),
-        .wide_bias = r.bias && is_wide(n, r.bias),
-        .has_bias = r.bias,
-        .has_residual = r.residual,
-        .relu = a->relu,
-        .n = x->dim[0],
-        .c = x->dim[1],
-        .h = dim(x, 2),
-        .w = dim(x, 3),
-        .k = w->dim[0],
-        .r = dim(w, 2),
-        .s = dim(w, 3),
-        .groups = a->groups,
-        .pad_before = { a->pad, a->pad },
-        .pad_after = { a->pad + a->pad_extra, a->pad + a->pad_extra },
-        .stride = { a->stride, a->stride },
-        .dilation = { a->dilation, a->dilation },
-        .made = &made,
-    };
-    TD_TRY(td_gpu_status(td_gpu()->conv_plan(&plan)));
-    out->state = made.plan;
+    conv_state *s = TD_NEW(conv_state);
+    if (!s)
+        return TD_ENOMEM;
+    td_status st = plan(n, &r, &made);
+    if (st != TD_OK) {
+        td_free(s);
+        return st;
+    }
+    *s = (conv_state){ .plan = made.plan, .rounds_bias = r.bias && td_is_wide_operand(n, r.bias) };
+    out->state = s;
     out->scratch_bytes = made.scratch_bytes;
+    if (s->rounds_bias) {
+        s->bias_at = (made.scratch_bytes + ALIGN - 1) / ALIGN * ALIGN;
+        out->scratch_bytes = s->bias_at + (size_t)td_type_bytes(td_gpu_type(n, r.bias)) / 2;
+    }
     (void)snprintf(out->impl, sizeof out->impl, "%s", made.impl);
     return TD_OK;
+}
+
+static td_status round_bias(const td_prepared *p, int bias, void *const *args, void *to)
+{
+    td_gpu_map m = { .f = TD_GPU_SCALE, .by = 1, .x = td_gpu_tensor_at(p, bias, args) };
+    m.y = m.x;
+    m.y.dtype = td_in_type(p->node, 0)->dtype;
+    m.y.data = to;
+    return td_gpu_status(td_gpu()->map(&m));
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
+    const conv_state *s = p->state;
     const roles r = roles_of(n);
+    void *scratch = args[n->n_in + n->n_out], *bias = r.bias ? args[r.bias] : NULL;
+    if (s->rounds_bias) {
+        bias = (char *)scratch + s->bias_at;
+        TD_TRY(round_bias(p, r.bias, args, bias));
+    }
     return td_gpu_status(
-        td_gpu()->conv_run(&(td_gpu_conv_run){ .plan = p->state,
+        td_gpu()->conv_run(&(td_gpu_conv_run){ .plan = s->plan,
                                                .x = args[r.x],
                                                .w = args[r.w],
                                                .y = args[r.y],
-                                               .bias = r.bias ? args[r.bias] : NULL,
+                                               .bias = bias,
                                                .residual = r.residual ? args[r.residual] : NULL,
-                                               .scratch = args[n->n_in + n->n_out] }));
+                                               .scratch = scratch }));
 }
 
 static void release(td_prepared *p)
 {
-    (void)td_gpu()->conv_free(&(td_gpu_conv_free){ p->state });
+    conv_state *s = p->state;
+    if (s)
+        (void)td_gpu()->conv_free(&(td_gpu_conv_free){ s->plan });
+    td_free(s);
     p->state = NULL;
 }
 

@@ -78,10 +78,29 @@ cudaError_t failed(cudaError_t e)
             return failed(error);                                                                  \
     } while (0)
 
+constexpr size_t HUGE_PAGE = size_t(1) << 21;
+
 size_t whole_pages(size_t n)
 {
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t page = n < HUGE_PAGE ? static_cast<size_t>(sysconf(_SC_PAGESIZE)) : HUGE_PAGE;
     return (n + page - 1) / page * page;
+}
+
+/* n bytes of whole pages; huge ones where they fit: each launch changes the access to all twice */
+void *map_pages(size_t n)
+{
+    const size_t spare = n < HUGE_PAGE ? 0 : HUGE_PAGE;
+    char *p = static_cast<char *>(mmap(nullptr, n + spare, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (p == MAP_FAILED || spare == 0)
+        return p;
+    const size_t before = (HUGE_PAGE - reinterpret_cast<uintptr_t>(p) % HUGE_PAGE) % HUGE_PAGE;
+    if (before > 0)
+        (void)munmap(p, before);
+    if (before < spare)
+        (void)munmap(p + before + n, spare - before);
+    (void)madvise(p + before, n, MADV_HUGEPAGE);
+    return p + before;
 }
 
 void protect_all(int how)
@@ -382,15 +401,14 @@ cudaError_t cudaMalloc(void **out, size_t n)
     FAIL_IF(n == 0, cudaErrorInvalidValue);
     const auto room = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
     FAIL_IF(is_due() || n > room - n_bytes, cudaErrorMemoryAllocation);
-    void *p = mmap(nullptr, whole_pages(n), n_users ? PROT_READ | PROT_WRITE : PROT_NONE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = map_pages(whole_pages(n));
     FAIL_IF(p == MAP_FAILED, cudaErrorMemoryAllocation);
-    (void)madvise(p, whole_pages(n), MADV_HUGEPAGE); /* mprotect takes a time for each page */
+    memset(p, 0xff, n); /* memory of a GPU is not cleared */
+    if (n_users == 0)
+        (void)mprotect(p, whole_pages(n), PROT_NONE);
     regions[reinterpret_cast<uintptr_t>(p)] = n;
     n_bytes += n;
     *out = p;
-    const opening is_open;
-    memset(p, 0xff, n); /* memory of a GPU is not cleared */
     return cudaSuccess;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "cudnn_descriptor.h"
 
+#include <algorithm>
+
 #include "cuda/host_types.h"
 #include "stand_in.h"
 
@@ -105,8 +107,9 @@ array load(const execution &e, const descriptor *tensor)
         return e.virtuals.at(id_of(tensor));
     array a = zeros_like(tensor);
     const void *p = e.pointers.at(id_of(tensor));
+    const cudnnDataType_t t = type_of(tensor);
     for_elements(*tensor, [&](int64_t from, int64_t to) {
-        a.v[static_cast<size_t>(to)] = read(p, type_of(tensor), from);
+        a.v[static_cast<size_t>(to)] = read(p, t, from);
     });
     return a;
 }
@@ -130,9 +133,15 @@ void store(execution &e, const descriptor *tensor, array a)
     });
 }
 
-float dot(const float *a, const float *b, int64_t n)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FAST __attribute__((optimize("O3"), target_clones("avx2", "default")))
+#else
+#define FAST
+#endif
+
+inline __attribute__((always_inline)) float dot(const float *a, const float *b, int64_t n)
 {
-    enum { LANES = 8 };
+    enum { LANES = 16 };
     float sum[LANES] = { 0 }, total = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -145,34 +154,59 @@ float dot(const float *a, const float *b, int64_t n)
     return total;
 }
 
-void add_scaled(float *to, const float *from, float by, int64_t n)
+inline __attribute__((always_inline)) void add_scaled(float *to, const float *from, float by,
+                                                      int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] += by * from[i];
 }
 
+/* filters [first, end) at (r, s) of one pixel: `group` filters read `c` channels of x */
+struct tile {
+    int64_t first, end, group, c, filter_step;
+};
+
+/* x: all channels of a pixel; y: likewise; w: filter 0 at (r, s) */
+FAST void convolve_tile(kind what, const tile &t, float *x, float *w, float *y)
+{
+    for (int64_t o = t.first; o < t.end; o++) {
+        float *from = x + o / t.group * t.c, *f = w + o * t.filter_step;
+        if (what == FORWARD)
+            y[o] += dot(from, f, t.c);
+        else if (what == DATA_GRADIENT)
+            add_scaled(from, f, y[o], t.c);
+        else
+            add_scaled(f, from, y[o], t.c);
+    }
+}
+
+/* one filter position, one image; few filters at a time remain in the cache for all pixels */
+void convolve_image(kind what, const geometry &g, array &x, array &w, array &y, int64_t n,
+                    const int64_t rs[2])
+{
+    enum { TILE = 16 };
+    const int64_t c = w.dims[1], n_filters = w.dims[0];
+    tile t = { 0, 0, n_filters / (x.dims[1] / c), c, w.dims[2] * w.dims[3] * c };
+    for (; t.first < n_filters; t.first += TILE) {
+        t.end = std::min<int64_t>(t.first + TILE, n_filters);
+        for (int64_t p = 0; p < y.dims[2]; p++)
+            for (int64_t q = 0; q < y.dims[3]; q++) {
+                const int64_t i = p * g.stride[0] - g.before[0] + rs[0] * g.dilation[0];
+                const int64_t j = q * g.stride[1] - g.before[1] + rs[1] * g.dilation[1];
+                if (i >= 0 && i < x.dims[2] && j >= 0 && j < x.dims[3])
+                    convolve_tile(what, t, x.at(n, i, j), w.at(0, rs[0], rs[1]), y.at(n, p, q));
+            }
+    }
+}
+
 void convolve(kind what, const geometry &g, array &x, array &w, array &y)
 {
-    const int64_t c = w.dims[1], k = w.dims[0] / (x.dims[1] / c); /* of a group */
     for (int64_t n = 0; n < y.dims[0]; n++)
-        for (int64_t p = 0; p < y.dims[2]; p++)
-            for (int64_t q = 0; q < y.dims[3]; q++)
-                for (int64_t r = 0; r < w.dims[2]; r++)
-                    for (int64_t s = 0; s < w.dims[3]; s++) {
-                        const int64_t i = p * g.stride[0] - g.before[0] + r * g.dilation[0];
-                        const int64_t j = q * g.stride[1] - g.before[1] + s * g.dilation[1];
-                        if (i < 0 || i >= x.dims[2] || j < 0 || j >= x.dims[3])
-                            continue;
-                        for (int64_t o = 0; o < w.dims[0]; o++) {
-                            float *from = x.at(n, i, j) + o / k * c, *f = w.at(o, r, s);
-                            float *to = y.at(n, p, q) + o;
-                            if (what == FORWARD)
-                                *to += dot(from, f, c);
-                            else
-                                add_scaled(what == DATA_GRADIENT ? from : f,
-                                           what == DATA_GRADIENT ? f : from, *to, c);
-                        }
-                    }
+        for (int64_t r = 0; r < w.dims[2]; r++)
+            for (int64_t s = 0; s < w.dims[3]; s++) {
+                const int64_t rs[2] = { r, s };
+                convolve_image(what, g, x, w, y, n, rs);
+            }
 }
 
 void run_convolution(execution &e, const descriptor &d)
