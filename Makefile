@@ -4,6 +4,7 @@
 #   DATA=folder     your own images for `make demo`: one folder per class in train/ and val/
 #   PREFIX=/usr     make install
 #   CTEST_ARGS=...  more arguments for ctest in `make test`, e.g. '-LE slow'
+#   GPU_CHECK_ARGS=...  options of scripts/gpu_check, e.g. --python ~/venv/bin/python for PyTorch
 #   CMAKE_ARGS=...  more arguments for CMake, e.g. -DCMAKE_C_COMPILER=clang
 
 CMAKE ?= cmake
@@ -22,7 +23,7 @@ configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
     --no-tests=error $(2)
 
-.PHONY: build debug cuda demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
+.PHONY: build debug cuda gpu-check demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
     dist deb setup clean help
 
 build: ## build/tandem, release
@@ -38,6 +39,9 @@ debug: ## build/debug/tandem, -O0 -g, every check on
 
 cuda: build ## build/release/libtandem_cuda.so, for NVIDIA GPUs; wants nvcc 13
 	@$(CMAKE) --build build/release --target cuda
+
+gpu-check: ## on a machine with an NVIDIA GPU: tests and speed on it, docs/results-gpu.md; 30 minutes, no network
+	@scripts/gpu_check $(GPU_CHECK_ARGS)
 
 setup: ## install what is missing
 	@scripts/setup
@@ -124,4 +128,4 @@ clean: ## forget everything built; what setup fetched stays
 	@find build -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
