@@ -24,6 +24,7 @@
 #include "optim/training_graph.h"
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
+#include "runtime/gpu_ranks.h"
 
 /* allowance for larger kernel buffers with more images, and for partly used huge pages */
 enum { ALLOWANCE = 8 << 20 };
@@ -169,6 +170,8 @@ static td_status plan_rest(const td_process_memory *m, const td_graph *g, int ba
     *bytes = evaluator + batch * image_bytes(m) * (is_gpu(m) ? 1 + m->evaluates : m->n_batches);
     if (!is_gpu(m))
         *bytes += (m->saves ? saved_bytes(g) : 0) + td_collective_bytes(g, m->dev->comm);
+    else if (m->dev->adds_over_ranks)
+        *bytes += td_gpu_sums_bytes(g, m->dev->comm);
     return TD_OK;
 }
 

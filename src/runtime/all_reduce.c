@@ -91,19 +91,27 @@ const td_kernel *td_collective_select(const td_node *n)
 
 /* --- buckets ---------------------------------------------------------------------------------- */
 
-int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
+int64_t td_collective_floats(const td_graph *g, bool *starts)
 {
-    enum { LINE = 16, COPIES = 3 }; /* the layout of reduction.c */
+    enum { LINE = 16 }; /* the layout of reduction.c */
     int64_t floats = 0;
-    bool starts = false;
-    for (int i = 0; c && i < g->n_nodes; i++) {
+    *starts = false;
+    for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         if (n->op != &td_op_all_reduce && n->op != begin_kernel.op)
             continue;
         floats += (floats_of(n) + LINE - 1) / LINE * LINE;
-        starts = starts || n->n_in > 2;
+        *starts = *starts || n->n_in > 2;
     }
-    return floats * (int64_t)sizeof(float) * (COPIES + starts);
+    return floats;
+}
+
+int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
+{
+    enum { COPIES = 3 };
+    bool starts;
+    const int64_t floats = td_collective_floats(g, &starts);
+    return c ? floats * (int64_t)sizeof(float) * (COPIES + starts) : 0;
 }
 
 td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets)
@@ -128,23 +136,17 @@ td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buck
     return TD_OK;
 }
 
-bool td_collective_starts(const td_graph *g)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i]->op == begin_kernel.op && g->nodes[i]->n_in > 2)
-            return true;
-    return false;
-}
-
 td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)
 {
     int n_buckets;
     int64_t *floats;
+    bool starts;
     *out = NULL;
     TD_TRY(td_collective_buckets(g, &floats, &n_buckets));
     if (n_buckets == 0)
         return TD_OK;
-    td_status st = td_reduction_new(c, n_buckets, floats, td_collective_starts(g), out);
+    (void)td_collective_floats(g, &starts);
+    td_status st = td_reduction_new(c, n_buckets, floats, starts, out);
     td_free(floats);
     return st;
 }

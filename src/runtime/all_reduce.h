@@ -19,8 +19,8 @@ const td_kernel *td_collective_select(const td_node *n);
 TD_CHECKED td_status td_collective_is_wanted(const td_prepared *p, int i, void *const *args,
                                              bool *out);
 
-/** Do sums of the graph begin with a start? */
-bool td_collective_starts(const td_graph *g);
+/** How many numbers the graph sums, before or after pass buckets, and whether sums have a start. */
+int64_t td_collective_floats(const td_graph *g, bool *starts);
 
 /**
  * The buckets of a graph after pass buckets: *floats [*n_buckets] has how many numbers each sums

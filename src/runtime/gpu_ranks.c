@@ -184,6 +184,16 @@ static td_status lay_out(td_gpu_sums *s, const int64_t *floats, int n_ranks)
     return TD_OK;
 }
 
+int64_t td_gpu_sums_bytes(const td_graph *g, const td_comm *c)
+{
+    bool starts;
+    const td_allreduce_opts *o = td_comm_wanted_allreduce(c);
+    const int64_t floats = td_collective_floats(g, &starts);
+    if (o->mode == TD_ALLREDUCE_FAST)
+        return floats * (int64_t)td_dtype_bytes(dtype_of(o));
+    return floats * (int64_t)sizeof(float) * (2 + starts);
+}
+
 td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **out)
 {
     const td_allreduce_opts *o = td_comm_wanted_allreduce(c);
@@ -199,7 +209,7 @@ td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **ou
         s->n = n;
         s->dtype = dtype_of(o);
         s->in_order = o->mode == TD_ALLREDUCE_EXACT;
-        s->starts = td_collective_starts(g);
+        (void)td_collective_floats(g, &s->starts);
         st = lay_out(s, floats, td_comm_size(c));
     }
     td_free(floats);

@@ -38,6 +38,9 @@ typedef struct td_gpu_sums td_gpu_sums;
 TD_CHECKED td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **out);
 void td_gpu_sums_free(td_gpu_sums *s); /* NULL is fine */
 
+/** An upper limit of their bytes; `g` may be before or after pass buckets. */
+int64_t td_gpu_sums_bytes(const td_graph *g, const td_comm *c);
+
 /** The type in which numbers are sent: that of the buckets. */
 td_dtype td_gpu_sums_dtype(const td_gpu_sums *s);
 

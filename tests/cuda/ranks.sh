@@ -6,6 +6,7 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_mpi.sh"
 cd "$WORK" || exit 1
 TANDEM_GPU_PLUGIN=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
 [ -e "$TANDEM_GPU_PLUGIN" ] || { echo "skipped: no C++ compiler"; exit 77; }
@@ -45,6 +46,13 @@ losses one.out out
 TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train set $all $gpu -b 8 --final-weights two.safetensors
 warning_names 'rank 0' 'rank 1' 'one GPU'
 same one.safetensors two.safetensors
+for mpi in $mpis; do # the id of the group travels by MPI
+    last="mpirun.$mpi -n 2 tandem train set $all $gpu"
+    mpirun.$mpi -n 2 "$TANDEM" train set $all $gpu -b 8 --final-weights two.safetensors >out 2>err </dev/null ||
+        complain "exit code $?"
+    log_names ranks: 'by NCCL'
+    same one.safetensors two.safetensors
+done
 expect 0 train set $all $gpu -b 4 --optimizer-batch-size 24 --final-weights one.safetensors
 expect 0 launch --nproc 3 train set $all $gpu -b 4 --optimizer-batch-size 24 --reproducible --final-weights two.safetensors
 same one.safetensors two.safetensors
@@ -52,6 +60,16 @@ expect 0 launch --nproc 2 train set $all $gpu -b 8 --optimizer-batch-size 32 --f
 TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train set $all $gpu -b 8 --optimizer-batch-size 32 \
     --final-weights two.safetensors
 same one.safetensors two.safetensors
+
+# --- several buckets, which are summed while others are computed ----------------------------------
+drawn few --classes 2 --train 8 --val 2
+deep="--arch resnet18 --image-size 32 --lr 0.002 -b 4 --epochs 1 --threads 1 --seed 7 --no-checkpoints --training-only"
+expect 0 launch --nproc 2 train few $deep $gpu --final-weights two.safetensors
+cp out deep.out
+TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train few $deep $gpu --final-weights one.safetensors
+same one.safetensors two.safetensors
+expect 0 launch --nproc 2 train few $deep
+losses deep.out out
 
 # --- in NCCL's order ------------------------------------------------------------------------------
 expect 0 launch --nproc 2 train set $all $gpu -b 8
@@ -86,6 +104,28 @@ TANDEM_STAND_IN_DEVICES=1 expect 1 launch --nproc 2 train set $all $gpu -b 8 --a
 error_names '--allreduce fast' 'rank 0' 'rank 1' 'one GPU'
 TANDEM_STAND_IN_DEVICES=2 expect 1 launch --nproc 3 train set $all $gpu -b 8
 error_names 'device cuda' 'rank 2' 2
+
+# --- a call that fails on one rank: both end, with an error that names it ---------------------------
+run="launch --nproc 2 train set --model plain.td $fixed --epochs 1 --run-iters 2 -b 8 $gpu"
+export TANDEM_STAND_IN_RANK=1 TANDEM_STAND_IN_LOG="$PWD/calls"
+expect 0 $run
+awk '/^nccl|Event|Query/ { n[$1]++ } END { for (c in n) { print c, 1; if (c !~ /Query|Async/ && n[c] > 1) print c, n[c] } }' \
+    calls >chosen
+grep -q ncclAllGather chosen || complain "no calls of NCCL were listed"
+while read -r name n; do
+    rm -f calls
+    last="TANDEM_STAND_IN_CALL=$name TANDEM_STAND_IN_FAIL=$n tandem $run"
+    code=0
+    TANDEM_STAND_IN_CALL=$name TANDEM_STAND_IN_FAIL=$n timeout 60 "$TANDEM" $run >out 2>err </dev/null || code=$?
+    case $name,$code in
+    ncclCommFinalize,0) warning_names "$name" ;; # the run had ended
+    *,1) error_names 'rank 1' "$name" ;;
+    *) complain "exit code $code" ;;
+    esac
+    if grep '^left: ' calls >&2; then complain "not freed"; fi
+done <chosen
+unset TANDEM_STAND_IN_RANK TANDEM_STAND_IN_LOG
+no_segment_is_left
 
 # --- a rank that is lost --------------------------------------------------------------------------
 for mode in exact fast; do

@@ -125,9 +125,14 @@ struct sum {
     bool is_begun;
 };
 
+bool is_accepted(ncclResult_t r)
+{
+    return r == ncclSuccess || r == ncclInProgress;
+}
+
 const char *nccl_error(const char *what, ncclResult_t r)
 {
-    if (r == ncclSuccess || r == ncclInProgress)
+    if (is_accepted(r))
         return nullptr;
     const char *why = nccl.GetLastError(group.comm);
     (void)snprintf(message, sizeof message, "%s: %s%s%.400s", what, nccl.GetErrorString(r),
@@ -246,15 +251,25 @@ __global__ void add_in_order_kernel(ordered o)
 const char *exchange_slices(const td_gpu_sum_begin &a, int64_t slice)
 {
     const auto n = static_cast<size_t>(slice);
+    const char *what = "";
+    ncclResult_t r = ncclSuccess;
     NCCL_TRY(GroupStart);
-    for (int r = 0; r < group.size; r++) {
-        if (r == group.rank)
+    for (int k = 0; k < group.size && is_accepted(r); k++) {
+        if (k == group.rank)
             continue;
-        NCCL_TRY(Send, static_cast<const float *>(a.data) + r * slice, n, ncclFloat32, r,
-                 group.comm, group.stream);
-        NCCL_TRY(Recv, a.others + r * slice, n, ncclFloat32, r, group.comm, group.stream);
+        what = "ncclSend";
+        r = nccl.Send(static_cast<const float *>(a.data) + k * slice, n, ncclFloat32, k, group.comm,
+                      group.stream);
+        if (!is_accepted(r))
+            break;
+        what = "ncclRecv";
+        r = nccl.Recv(a.others + k * slice, n, ncclFloat32, k, group.comm, group.stream);
     }
-    NCCL_TRY(GroupEnd);
+    const ncclResult_t ended = nccl.GroupEnd(); /* the group does not stay open after a failure */
+    if (const char *m = nccl_error(what, r))
+        return break_off(m);
+    if (const char *m = nccl_error("ncclGroupEnd", ended))
+        return break_off(m);
     return settle("ncclGroupEnd", 0);
 }
 
@@ -368,10 +383,11 @@ const char *sum_new(const td_gpu_sum_new *a)
     *a->made = nullptr;
     if (!s)
         return "out of memory";
-    const char *m =
-        explain("cudaEventCreate", cudaEventCreateWithFlags(&s->ready, cudaEventDisableTiming));
+    const char *m = explain("cudaEventCreateWithFlags",
+                            cudaEventCreateWithFlags(&s->ready, cudaEventDisableTiming));
     if (!m)
-        m = explain("cudaEventCreate", cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming));
+        m = explain("cudaEventCreateWithFlags",
+                    cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming));
     if (m)
         release_sum(s);
     else

@@ -20,6 +20,7 @@ namespace
 {
 
 cudaStream_t stream;
+int device; /* of the process */
 char message[512];
 char description[1 << 14]; /* JSON; "": the GPU is here */
 
@@ -59,6 +60,14 @@ void set_info(const cudaDeviceProp &p, td_gpu_info *out)
     out->bytes = p.totalGlobalMem;
 }
 
+/* a thread begins with GPU 0 */
+void use_device()
+{
+    thread_local int used = 0;
+    if (used != device && cudaSetDevice(device) == cudaSuccess)
+        used = device;
+}
+
 const char *open(int index, td_gpu_info *out)
 {
     int n = 0;
@@ -71,6 +80,7 @@ const char *open(int index, td_gpu_info *out)
                        "rank %d of this machine has no GPU of its own: %d are visible", index, n);
         return message;
     }
+    device = index;
     CUDA_TRY("cudaSetDevice", cudaSetDevice(index));
     CUDA_TRY("cudaGetDeviceProperties", cudaGetDeviceProperties(&p, index));
     if (const char *m = check_capability(index, p))
@@ -163,6 +173,7 @@ const char *no_memory(size_t n)
 const char *alloc(size_t n, void **out)
 {
     *out = nullptr;
+    use_device();
     const cudaError_t e = cudaMalloc(out, n > 0 ? n : 1);
     if (e == cudaErrorMemoryAllocation)
         return no_memory(n);
@@ -210,6 +221,7 @@ const char *explain(const char *what, cudaError_t e)
 
 cudaStream_t queue()
 {
+    use_device();
     return stream;
 }
 

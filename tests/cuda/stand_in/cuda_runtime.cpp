@@ -24,6 +24,7 @@ using stand_in::opening;
 struct stand_in_stream {
     std::deque<std::function<bool()>> queued;
     size_t n_begun; /* that have left the queue */
+    int device;
     bool hangs;
 };
 
@@ -43,6 +44,8 @@ cudaError_t last_error = cudaSuccess;
 template <typename T> using set_of = std::set<T *, std::less<>>;
 set_of<stand_in_stream> &streams = *new set_of<stand_in_stream>;
 set_of<stand_in_event> &events = *new set_of<stand_in_event>;
+
+thread_local int device; /* of this thread's calls */
 
 double setting(const char *name, double missing)
 {
@@ -165,8 +168,14 @@ bool follows(stand_in_stream *s)
 void before_launch(const void *stream)
 {
     const auto s = streams.find(static_cast<const stand_in_stream *>(stream));
-    if (s != streams.end())
-        run_queued(*s);
+    if (s == streams.end())
+        return;
+    if ((*s)->device != device) {
+        (void)fprintf(stderr, "stand-in: GPU %d launches a kernel on a stream of GPU %d\n", device,
+                      (*s)->device);
+        abort();
+    }
+    run_queued(*s);
 }
 
 } // namespace
@@ -215,10 +224,16 @@ void release_streams()
 
 bool is_due(const char *call)
 {
+    static const bool is_meant = setting("TANDEM_STAND_IN_RANK", 0) == setting("RANK", 0);
     static const double due = setting("TANDEM_STAND_IN_FAIL", 0);
+    static const char *only = getenv("TANDEM_STAND_IN_CALL");
     static double n_calls;
+    if (!is_meant)
+        return false;
     if (FILE *log = call_log())
         (void)fprintf(log, "%s\n", call);
+    if (only && strcmp(only, call) != 0)
+        return false;
     return ++n_calls == due;
 }
 
@@ -294,6 +309,7 @@ cudaError_t cudaSetDevice(int index)
     int n = 0;
     FAIL_IF(cudaGetDeviceCount(&n) != cudaSuccess || index < 0 || index >= n,
             cudaErrorInvalidDevice);
+    device = index;
     return cudaSuccess;
 }
 
@@ -317,6 +333,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
     td_grid::launch_fails = [](const char *) { return is_due("launch"); };
     td_grid::on_stream = before_launch;
     *out = new stand_in_stream();
+    (*out)->device = device;
     streams.insert(*out);
     return cudaSuccess;
 }

@@ -14,6 +14,8 @@
  *   TANDEM_STAND_IN_CAPABILITY=7.0  compute capability, 9.0 by default
  *   TANDEM_STAND_IN_CUDNN=90100   version of cuDNN, 90800 by default
  *   TANDEM_STAND_IN_FAIL=7        the 7th call that can fail does, launches of kernels included
+ *   TANDEM_STAND_IN_CALL=ncclSend of this function only
+ *   TANDEM_STAND_IN_RANK=1        of this rank of `tandem launch` only; rank 0 by default
  *   TANDEM_STAND_IN_LOG=calls     file to which the names of these calls are appended, one a line,
  *                                 and at the end "left: 1 allocations" if not all were freed
  */
