@@ -15,7 +15,7 @@ extern "C" {
 /** Who adds. */
 typedef enum {
     TD_ALLREDUCE_EXACT, /* the ranks, in rank order: the same bits from every transport */
-    TD_ALLREDUCE_FAST   /* the MPI library, in its own order; one machine without MPI: as EXACT */
+    TD_ALLREDUCE_FAST   /* MPI, or NCCL on GPUs, in its own order; with neither: as EXACT */
 } td_allreduce_mode;
 
 /** What TD_ALLREDUCE_FAST sends for each number. */

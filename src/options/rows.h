@@ -38,7 +38,7 @@ extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
 #define TD_ALLREDUCE_ROWS(T) \
     TD_ENUM_AS(T, allreduce.mode, "allreduce", NULL, TD_ALLREDUCE_EXACT, td_allreduce_names, \
                "sums over ranks; exact: in rank order, the same bits however the ranks are " \
-               "started; fast: by MPI, in its own order"), \
+               "started; fast: by MPI, on GPUs by NCCL, in its own order"), \
     TD_ENUM_AS(T, allreduce.dtype, "allreduce_dtype", NULL, TD_WIRE_FLOAT32, td_wire_dtype_names, \
                "type of the numbers that --allreduce fast sends")
 
