@@ -38,7 +38,7 @@ void td_log_backend(const td_input_opts *in)
 {
     if (in->data_backend == TD_DATA_DALI_GPU)
         td_log(TD_LOG_WARN, "data",
-               "dali-gpu: no GPU available, using the CPU with the same results");
+               "dali-gpu: images are decoded on the CPU, with the same results");
 }
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch)

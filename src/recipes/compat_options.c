@@ -14,7 +14,8 @@ static const char *const units[] = { "epoch", "batch", NULL };
 
 #define NO_QUANT  "Tandem has no quantized training"
 #define NO_RECORD "TFRecord files are not read; --data-dir names a folder of images"
-#define NO_GPU    "GPUs are not supported"
+#define DEVICE    "--device chooses processor or GPU"
+#define TF32      "--precision tf32 requests it"
 
 /* clang-format off */
 static const td_field fields[] = {
@@ -78,9 +79,9 @@ static const td_field fields[] = {
     TD_ALIAS  ("backbone_path", "pretrained-weights"),
     TD_ALIAS  ("data_layout", "memory-format"),
     TD_ALIAS  ("benchmark_warmup", "warmup-steps"),
-    TD_ACCEPTED("no-cuda", NULL, NO_GPU),
-    TD_ACCEPTED("allow_tf32", NULL, NO_GPU),
-    TD_ACCEPTED("no-allow_tf32", NULL, NO_GPU),
+    TD_ACCEPTED("no-cuda", NULL, DEVICE),
+    TD_ACCEPTED("allow_tf32", NULL, TF32),
+    TD_ACCEPTED("no-allow_tf32", NULL, TF32),
     TD_ACCEPTED("allow_xla", NULL, "every graph is compiled and fused"),
     TD_ACCEPTED("sample_1_of_n_eval_on_train_examples", "N", "training data are not evaluated"),
     TD_REFUSED("torchvision_weights_version",
@@ -90,12 +91,12 @@ static const td_field fields[] = {
     TD_REFUSED("checkpoint_dir", "use 'tandem evaluate --checkpoint-dir'"),
     TD_REFUSED("run_once", "use 'tandem evaluate --checkpoint-dir --run-once'"),
 
-    TD_ACCEPTED("cpu", NULL, "Tandem always runs on the CPU"),
+    TD_ACCEPTED("cpu", NULL, DEVICE),
     TD_ACCEPTED("dali", NULL, "all data backends use the same loader"),
     TD_ACCEPTED("use_dali", NULL, "all data backends use the same loader"),
     TD_LOGGING_ROWS,
-    TD_ACCEPTED("gpu_memory_fraction", "X", NO_GPU),
-    TD_ACCEPTED("gpu_id", "N", NO_GPU),
+    TD_ACCEPTED("gpu_memory_fraction", "X", "a GPU gives what is planned"),
+    TD_ACCEPTED("gpu_id", "N", "CUDA_VISIBLE_DEVICES chooses a GPU"),
     TD_ACCEPTED("use_static_loss_scaling", NULL, "the reference program does not use it either"),
     TD_ACCEPTED("local_rank", "N", "one process"),
     TD_REFUSED("data_idx_dir", NO_RECORD),
