@@ -22,7 +22,7 @@ typedef enum {
     TD_PRECISION_FP16,
     TD_PRECISION_AUTO,         /* the fastest of fp32 and bf16 */
     TD_PRECISION_AMP,          /* as td_amp_opts.amp */
-    TD_PRECISION_TF32,         /* fp32: no device here has it */
+    TD_PRECISION_TF32,         /* fp32, factors of TF32; fp32 on a CPU */
     TD_PRECISION_TF32_EMULATED /* fp32, factors rounded to 10 bits of fraction: pass tf32 */
 } td_precision;
 
@@ -72,7 +72,7 @@ TD_API void td_amp_defaults(td_amp_opts *opts);
 /** TD_EUSAGE: options that contradict each other, such as amp and precision fp32. */
 TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
 
-/** "fp32", "bf16", "fp16" or "tf32-emulated" of resolved options. */
+/** "fp32", "bf16", "fp16", "tf32" or "tf32-emulated" of resolved options. */
 TD_API const char *td_amp_precision_name(const td_amp_opts *opts);
 
 /** Whether the options require float32, regardless of the environment. */

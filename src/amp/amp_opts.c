@@ -34,7 +34,8 @@ static const td_field fields[] = {
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
                "numeric precision; auto: the faster of fp32 and bf16, measured; default: set by "
-               "TANDEM_AMP, or fp32; amp: same as --amp; tf32: same as fp32; tf32-emulated: "
+               "TANDEM_AMP, or fp32; amp: same as --amp; tf32: fp32 with products of TF32 on a "
+               "GPU, the same as fp32 on a CPU; tf32-emulated: "
                "fp32 with the factors of products rounded to TF32's 10 fraction bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, TD_AMP_RULE_CURRENT, rules,
                "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
@@ -102,7 +103,8 @@ td_dtype td_amp_dtype(const td_amp_opts *o)
 const char *td_amp_precision_name(const td_amp_opts *o)
 {
     td_dtype t = td_amp_dtype(o);
-    const bool is_wide = t == TD_DT_F32 && o->precision != TD_PRECISION_TF32_EMULATED;
+    const bool is_wide = t == TD_DT_F32 && o->precision != TD_PRECISION_TF32 &&
+                         o->precision != TD_PRECISION_TF32_EMULATED;
     return is_wide ? "fp32" : td_amp_precisions[o->precision];
 }
 

@@ -21,6 +21,8 @@ typedef struct {
     /* The layouts that the fastest kernel for this CHOOSES node prefers.  Layouts that its operands
        already have are kept if a good kernel supports them.  False: no preference, use plain. */
     bool (*preferred_layout)(void *ctx, const td_node *n, td_node_layouts *out);
+
+    bool has_tf32; /* it multiplies TF32 faster than float32 */
 } td_target;
 
 #endif

@@ -27,7 +27,8 @@
     TD_INT(td_conv_attr, pad,      0, 0, 64,   "zeros added on every side"),                       \
     TD_INT(td_conv_attr, dilation, 1, 1, 64,   "pixels between filter taps"),                      \
     TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart"),                 \
-    TD_INT(td_conv_attr, pad_extra, 0, 0, 64, "zeros added below and to the right beyond pad")
+    TD_INT(td_conv_attr, pad_extra, 0, 0, 64, "zeros added below and to the right beyond pad"),    \
+    TD_BOOL(td_conv_attr, tf32, false, "round the factors to TF32 first; f32 only")
 
 static const td_field conv_fields[] = { CONV_ROWS, TD_END };
 
@@ -49,6 +50,7 @@ static td_status conv_shape(const td_node *n, const td_type *x, const td_type *w
 {
     const td_conv_attr *a = n->attr;
 
+    TD_TRY(td_check_tf32(n, a->tf32));
     if (x->dtype != w->dtype || !td_dtype_is_float(x->dtype))
         return td_error(TD_ESHAPE, "%s: input is %s, filter is %s, wanted one float type",
                         n->op->name, td_dtype_name(x->dtype), td_dtype_name(w->dtype));

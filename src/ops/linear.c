@@ -14,7 +14,12 @@
 #include "ops/ops.h"
 
 /* clang-format off */
+#define TF32_ROW TD_BOOL(td_linear_attr, tf32, false, "round the factors to TF32 first; f32 only")
+
+static const td_field linear_fields[] = { TF32_ROW, TD_END };
+
 static const td_field grad_w_fields[] = {
+    TF32_ROW,
     TD_BOOL(td_linear_attr, wide, false, "the result is f32 whatever half the operands are"),
     TD_END,
 };
@@ -23,6 +28,7 @@ static const td_field grad_w_fields[] = {
 static td_status linear_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
+    TD_TRY(td_check_tf32(n, ((const td_linear_attr *)n->attr)->tf32));
     if (x->dtype != w->dtype)
         return td_error(TD_ESHAPE, "linear: input is %s, weight is %s, wanted one float type",
                         td_dtype_name(x->dtype), td_dtype_name(w->dtype));
@@ -45,7 +51,7 @@ static td_status check_dtypes(const td_node *n)
         return td_error(TD_ESHAPE, "%s: operands are %s and %s, wanted one float type", n->op->name,
                         td_dtype_name(td_in_type(n, 0)->dtype),
                         td_dtype_name(td_in_type(n, 1)->dtype));
-    return TD_OK;
+    return td_check_tf32(n, ((const td_linear_attr *)n->attr)->tf32);
 }
 
 static td_status grad_x_infer(const td_node *n, td_type *y)
@@ -101,6 +107,8 @@ const td_op td_op_linear = {
     .in_rank = { 2, 2, 1 },
     .tf_op = "MatMul",
     .wide_in = 1u << 2,
+    .attr_bytes = sizeof(td_linear_attr),
+    .fields = linear_fields,
     .layout = TD_LAYOUT_PLAIN,
     .infer = linear_infer,
     .grad = linear_grad,
@@ -114,6 +122,8 @@ const td_op td_op_linear_grad_x = {
     .n_out = 1,
     .in_rank = { 2, 2 },
     .tf_op = "MatMul",
+    .attr_bytes = sizeof(td_linear_attr),
+    .fields = linear_fields,
     .layout = TD_LAYOUT_PLAIN,
     .infer = grad_x_infer,
     .macs = linear_macs,

@@ -24,6 +24,7 @@ typedef struct {
     bool relu;     /* conv2d_fused only */
     bool relu6;    /* conv2d_fused only, with relu: clipped at 6 too */
     bool wide;     /* conv2d_grad_w only: float32 result */
+    bool tf32;     /* factors are rounded to TF32 first, float32 only */
 } td_conv_attr;
 
 /* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */
@@ -51,10 +52,20 @@ void td_winograd_matrices(td_winograd *m);
 /* the number of tiles in all images of a result */
 int64_t td_winograd_tiles(const td_type *y);
 
-/* linear_grad_w */
+/* linear, linear_grad_x, linear_grad_w */
 typedef struct {
-    bool wide; /* float32 result */
+    bool wide; /* linear_grad_w only: float32 result */
+    bool tf32; /* as in td_conv_attr */
 } td_linear_attr;
+
+/** Is it a convolution, a linear layer or a gradient of one, with tf32 set? */
+bool td_is_tf32(const td_node *n);
+
+/** The operands that such an op multiplies with each other, as bits; 0: another op. */
+uint32_t td_factors(const td_op *op);
+
+/** TD_ESHAPE: `is_tf32`, and the factors are half. */
+TD_CHECKED td_status td_check_tf32(const td_node *n, bool is_tf32);
 
 /* max_pool2d, avg_pool2d and their gradients */
 typedef struct {

@@ -1,6 +1,11 @@
 /*
- * tf32.c -- emulates TF32: rounds the factors of convolutions and linear layers to ten fraction
- * bits
+ * tf32.c -- TF32: the factors of convolutions and linear layers have ten bits of fraction
+ *
+ *     --precision tf32, on a device that has it:
+ *
+ *     %y = conv2d %x, %w              ->     %y = conv2d %x, %w {tf32}
+ *
+ *     --precision tf32-emulated, on any device:
  *
  *     %y = conv2d %x, %w              ->     %r = round_tf32 %x
  *                                            %s = round_tf32 %w
@@ -11,22 +16,11 @@
  * as NVIDIA's Ampere GPUs do by default.  A value is rounded once, at its first reader, however
  * often it is read; so a weight is rounded once per step.
  *
- * Used only with --precision tf32-emulated: it is slower than float32, and shows the results of
- * training on such a device.
+ * The emulation is slower than float32, and shows the results of training on such a device.
  */
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
-
-/* the operands that are multiplied with each other, as bits; others are addends or shape-only */
-static uint32_t factors(const td_op *op)
-{
-    const bool multiplies = op == &td_op_conv2d || op == &td_op_conv2d_fused ||
-                            op == &td_op_conv2d_grad_x || op == &td_op_conv2d_grad_w ||
-                            op == &td_op_linear || op == &td_op_linear_grad_x ||
-                            op == &td_op_linear_grad_w;
-    return multiplies ? 3u : 0;
-}
 
 static td_status begin(td_rewriter *rw)
 {
@@ -51,10 +45,33 @@ static td_value *rounded(td_rewriter *rw, const td_value *old, td_value *now)
     return of[old->id];
 }
 
+/* the node with its attribute tf32 */
+static void set_tf32(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    td_conv_attr conv;
+    td_linear_attr linear;
+    td_value *out[TD_OUT_MAX];
+    const bool is_linear = n->op->attr_bytes == sizeof linear;
+    if (is_linear)
+        linear = *(const td_linear_attr *)n->attr;
+    else
+        conv = *(const td_conv_attr *)n->attr;
+    *(is_linear ? &linear.tf32 : &conv.tf32) = true;
+    td_emit_n(rw->b, n->op, is_linear ? (void *)&linear : &conv, n->n_in, in, out);
+    td_rw_set(rw, n->out[0], out[0]);
+    rw->n_changed++;
+}
+
 static void node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     const bool is_emulated = rw->amp && rw->amp->precision == TD_PRECISION_TF32_EMULATED;
-    const uint32_t which = is_emulated ? factors(n->op) : 0;
+    const bool is_device =
+        rw->amp && rw->amp->precision == TD_PRECISION_TF32 && rw->target && rw->target->has_tf32;
+    const uint32_t which = is_emulated ? td_factors(n->op) : 0;
+    if (is_device && td_factors(n->op) && td_in_type(n, 0)->dtype == TD_DT_F32) {
+        set_tf32(rw, n, in);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++)
         if (which >> i & 1 && !td_is_shape_only(n, i))
             in[i] = rounded(rw, n->in[i], in[i]);
@@ -63,8 +80,8 @@ static void node(td_rewriter *rw, const td_node *n, td_value **in)
 
 const td_pass td_pass_tf32 = {
     .name = "tf32",
-    .summary = "factors rounded to ten bits of fraction, if asked for",
-    .counts = "values rounded",
+    .summary = "factors with ten bits of fraction, if asked for",
+    .counts = "values rounded or nodes changed",
     .node = node,
     .begin = begin,
     .end = end,

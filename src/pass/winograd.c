@@ -41,7 +41,7 @@ static bool has_shape(const td_node *n)
 {
     const td_conv_attr *a = n->attr;
     if (n->op != &td_op_conv2d_fused || a->stride != 1 || a->dilation != 1 || a->groups != 1 ||
-        a->pad_extra)
+        a->pad_extra || a->tf32)
         return false;
     const td_type *w = td_in_type(n, 1);
     for (int i = 0; i < n->n_in; i++)

@@ -42,12 +42,18 @@ static td_status open_processor(td_device *dev)
     return TD_OK;
 }
 
+static void add_gpu(td_device *dev)
+{
+    dev->memory = &td_gpu_memory;
+    dev->backends[dev->n_backends++] = td_backend_of_gpus();
+    dev->target.has_tf32 = true;
+}
+
 static td_status open_gpu(td_device *dev)
 {
     const td_gpu_plugin *plugin;
     TD_TRY(td_gpu_open(&plugin));
-    dev->memory = &td_gpu_memory;
-    dev->backends[dev->n_backends++] = td_backend_of_gpus();
+    add_gpu(dev);
     return TD_OK;
 }
 
@@ -70,8 +76,7 @@ td_status td_device_describe(const char *json, td_device **out)
     if (!dev)
         return TD_ENOMEM;
     dev->is_absent = true;
-    dev->memory = &td_gpu_memory;
-    dev->backends[dev->n_backends++] = td_backend_of_gpus();
+    add_gpu(dev);
     *out = dev;
     return TD_OK;
 }

@@ -96,6 +96,7 @@ typedef struct {
     td_gpu_direction direction;
     td_dtype dtype;
     bool has_bias, has_residual, relu;
+    bool allow_tf32; /* float32 only: products of TF32 */
     int64_t n, c, h, w, k, r, s, groups;
     int64_t pad_before[2], pad_after[2], stride[2], dilation[2]; /* height, width */
     td_gpu_planned *made;

@@ -166,9 +166,9 @@ static td_status check_propagation(const td_amp_opts *o)
 
 /* resolves conflicts between options of the command line and of a checkpoint, which td_amp_check
    has not seen */
-static void resolve(td_amp_opts *o)
+static void resolve(td_amp_opts *o, const td_device *dev)
 {
-    if (o->precision == TD_PRECISION_TF32) {
+    if (o->precision == TD_PRECISION_TF32 && !dev->target.has_tf32) {
         o->precision = TD_PRECISION_FP32;
         if (!o->is_silent)
             td_log(TD_LOG_INFO, "amp",
@@ -181,8 +181,7 @@ static void resolve(td_amp_opts *o)
     if (o->force_float32) {
         o->amp = o->force_float32 = false;
         o->precision = TD_PRECISION_FP32;
-    } else if (o->amp &&
-               (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32_EMULATED)) {
+    } else if (o->amp && td_amp_is_off(o)) {
         o->precision = TD_PRECISION_DEFAULT;
     }
 }
@@ -198,7 +197,7 @@ static bool has_amp_options(const td_amp_opts *o)
 td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
     const bool has_options = has_amp_options(o);
-    resolve(o);
+    resolve(o, dev);
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
     TD_TRY(check_propagation(o));

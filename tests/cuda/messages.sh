@@ -101,7 +101,12 @@ log_names scale 128
 ! grep -q dynamic err || complain "the loss scale is not that of --loss-scale"
 expect 0 $run --no-checkpoints --device cuda --precision bf16
 log_names bf16
-expect 0 $run --no-checkpoints --device cuda --precision tf32-emulated
+# tf32 rounds what tf32-emulated rounds, in the same places
+for precision in tf32 tf32-emulated fp32; do
+    expect 0 $run --no-checkpoints --device cuda --precision $precision --final-weights $precision.safetensors
+done
+cmp -s tf32.safetensors tf32-emulated.safetensors || complain "tf32 and tf32-emulated give other weights"
+cmp -s tf32.safetensors fp32.safetensors && complain "tf32 trains as fp32 does"
 
 # the same weights on both devices: top1 and loss to rounding
 for precision in fp32 fp16 bf16; do

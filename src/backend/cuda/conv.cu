@@ -70,6 +70,7 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
     td_cudnn_conv v = {};
     v.direction = direction_of(a.direction);
     v.dtype = dtype_of(a.dtype);
+    v.allow_tf32 = a.allow_tf32;
     v.is_deterministic = true;
     v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU;
     v.n = a.n;

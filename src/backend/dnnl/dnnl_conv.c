@@ -219,6 +219,8 @@ static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_
 td_status td_dnnl_conv_accepts(const td_node *n, int64_t images)
 {
     dnnl_primitive_desc_t pd;
+    if (td_is_tf32(n))
+        return td_error(TD_ENOKERNEL, "tf32 is set");
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
         strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
         return td_error(TD_ENOKERNEL, "the residual has another layout");

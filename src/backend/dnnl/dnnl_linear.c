@@ -66,6 +66,8 @@ static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 static td_status linear_accepts(const td_node *n)
 {
     dnnl_primitive_desc_t pd;
+    if (td_is_tf32(n))
+        return td_error(TD_ENOKERNEL, "tf32 is set");
     TD_TRY(make_pd(n, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;

@@ -125,6 +125,7 @@ static td_status plan(const td_node *n, const roles *r, td_gpu_planned *made)
                              .has_bias = r->bias,
                              .has_residual = r->residual,
                              .relu = a->relu,
+                             .allow_tf32 = td_is_tf32(n),
                              .n = x->dim[0],
                              .c = x->dim[1],
                              .h = dim(x, 2),

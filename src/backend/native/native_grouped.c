@@ -95,6 +95,8 @@ static td_status check_layouts(const conv_types *t)
 
 static td_status check_types(const td_node *n)
 {
+    if (td_is_tf32(n))
+        return td_error(TD_ENOKERNEL, "tf32 is set");
     if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
         return td_error(TD_ENOKERNEL, "a relu6 is fused into it");
     const conv_types t = types_of(n);

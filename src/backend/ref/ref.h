@@ -108,4 +108,15 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
 TD_REF_LIST(TD_REF_DECLARE)
 #undef TD_REF_DECLARE
 
+/* --- TF32 ------------------------------------------------------------------------------------- */
+
+/** Doubles of the work area for the factors of `n`, rounded; 0 unless tf32 is set (ops.h). */
+int64_t td_ref_factors_work(const td_node *n);
+
+/**
+ * `out` [TD_IN_MAX + TD_OUT_MAX + 1] becomes `a`, but if tf32 is set its factors are rounded
+ * copies, in the work area from `at` on.
+ */
+void td_ref_round_factors(const td_node *n, void *const *a, int64_t at, void **out);
+
 #endif

@@ -169,12 +169,14 @@ static conv_shape forward_shape(const td_node *n)
 static int64_t forward_work(const td_node *n)
 {
     const conv_shape v = forward_shape(n);
-    return work_of(&v);
+    return work_of(&v) + td_ref_factors_work(n);
 }
 
-static void conv2d(const td_node *n, void *const *a)
+static void conv2d(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
     const conv_shape v = forward_shape(n);
+    td_ref_round_factors(n, given, work_of(&v), a);
     const int64_t x_size = v.C * v.H * v.W, y_size = v.K * v.P * v.Q;
     double *x = a[0], *w = a[1], *y = a[2];
     memset(y, 0, (size_t)(v.N * y_size) * sizeof *y);
@@ -192,9 +194,11 @@ static void fill_fused(const conv_shape *v, const double *bias, const double *re
             y[i] = (residual ? residual[i] : 0) + (bias ? bias[nk % v->K] : 0);
 }
 
-static void conv2d_fused(const td_node *n, void *const *a)
+static void conv2d_fused(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
     const conv_shape v = forward_shape(n);
+    td_ref_round_factors(n, given, work_of(&v), a);
     const int64_t x_size = v.C * v.H * v.W, y_size = v.K * v.P * v.Q;
     double *x = a[0], *w = a[1], *y = a[n->n_in];
     fill_fused(&v, n->n_in > 2 ? a[2] : NULL, n->n_in > 3 ? a[3] : NULL, y);
@@ -217,12 +221,14 @@ static conv_shape grad_x_shape(const td_node *n)
 static int64_t grad_x_work(const td_node *n)
 {
     const conv_shape v = grad_x_shape(n);
-    return work_of(&v);
+    return work_of(&v) + td_ref_factors_work(n);
 }
 
-static void conv2d_grad_x(const td_node *n, void *const *a)
+static void conv2d_grad_x(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
     const conv_shape v = grad_x_shape(n);
+    td_ref_round_factors(n, given, work_of(&v), a);
     const int64_t x_size = v.C * v.H * v.W, y_size = v.K * v.P * v.Q;
     double *dy = a[0], *w = a[1], *dx = a[3];
     for (int64_t i = 0; i < v.N; i++)
@@ -237,12 +243,14 @@ static conv_shape grad_w_shape(const td_node *n)
 static int64_t grad_w_work(const td_node *n)
 {
     const conv_shape v = grad_w_shape(n);
-    return work_of(&v);
+    return work_of(&v) + td_ref_factors_work(n);
 }
 
-static void conv2d_grad_w(const td_node *n, void *const *a)
+static void conv2d_grad_w(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
     const conv_shape v = grad_w_shape(n);
+    td_ref_round_factors(n, given, work_of(&v), a);
     const int64_t x_size = v.C * v.H * v.W, y_size = v.K * v.P * v.Q;
     double *dy = a[0], *x = a[1], *dw = a[3];
     memset(dw, 0, (size_t)td_type_count(&n->out[0]->type) * sizeof *dw);

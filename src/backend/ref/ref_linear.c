@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend/ref/ref.h"
+#include "base/half.h"
 
 #define ROWS          4
 #define COLS          8
@@ -106,8 +107,34 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
         }
 }
 
-static void linear(const td_node *n, void *const *a)
+/* --- TF32 ------------------------------------------------------------------------------------- */
+
+int64_t td_ref_factors_work(const td_node *n)
 {
+    return td_is_tf32(n) ? td_type_count(td_in_type(n, 0)) + td_type_count(td_in_type(n, 1)) : 0;
+}
+
+void td_ref_round_factors(const td_node *n, void *const *a, int64_t at, void **out)
+{
+    const int n_tensors = n->n_in + n->n_out;
+    memcpy(out, a, (size_t)(n_tensors + 1) * sizeof *out);
+    for (int i = 0; i < 2 && td_is_tf32(n); i++) {
+        const double *from = a[i];
+        double *to = (double *)a[n_tensors] + at;
+        const int64_t count = td_type_count(td_in_type(n, i));
+        for (int64_t k = 0; k < count; k++)
+            to[k] = (double)td_f32_round_tf32((float)from[k]);
+        out[i] = to;
+        at += count;
+    }
+}
+
+/* --- fully connected layers ------------------------------------------------------------------- */
+
+static void linear(const td_node *n, void *const *given)
+{
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
+    td_ref_round_factors(n, given, 0, a);
     const int64_t N = td_in_type(n, 0)->dim[0], C = td_in_type(n, 0)->dim[1];
     const int64_t K = td_in_type(n, 1)->dim[0];
     const double *bias = n->n_in > 2 ? a[2] : NULL;
@@ -118,8 +145,10 @@ static void linear(const td_node *n, void *const *a)
                   (td_ref_matrix){ y, K, 1 });
 }
 
-static void linear_grad_x(const td_node *n, void *const *a)
+static void linear_grad_x(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
+    td_ref_round_factors(n, given, 0, a);
     const int64_t N = td_in_type(n, 0)->dim[0], K = td_in_type(n, 0)->dim[1];
     const int64_t C = td_in_type(n, 1)->dim[1];
     double *dy = a[0], *w = a[1], *dx = a[2];
@@ -128,8 +157,10 @@ static void linear_grad_x(const td_node *n, void *const *a)
                   (td_ref_matrix){ dx, C, 1 });
 }
 
-static void linear_grad_w(const td_node *n, void *const *a)
+static void linear_grad_w(const td_node *n, void *const *given)
 {
+    void *a[TD_IN_MAX + TD_OUT_MAX + 1];
+    td_ref_round_factors(n, given, 0, a);
     const int64_t N = td_in_type(n, 0)->dim[0], K = td_in_type(n, 0)->dim[1];
     const int64_t C = td_in_type(n, 1)->dim[1];
     double *dy = a[0], *x = a[1], *dw = a[2];
@@ -138,6 +169,8 @@ static void linear_grad_w(const td_node *n, void *const *a)
                   (td_ref_matrix){ dw, C, 1 });
 }
 
-const td_ref_kernel td_ref_linear = TD_REF(linear, linear);
-const td_ref_kernel td_ref_linear_grad_x = TD_REF(linear_grad_x, linear_grad_x);
-const td_ref_kernel td_ref_linear_grad_w = TD_REF(linear_grad_w, linear_grad_w);
+const td_ref_kernel td_ref_linear = TD_REF_WORK(linear, linear, td_ref_factors_work);
+const td_ref_kernel td_ref_linear_grad_x =
+    TD_REF_WORK(linear_grad_x, linear_grad_x, td_ref_factors_work);
+const td_ref_kernel td_ref_linear_grad_w =
+    TD_REF_WORK(linear_grad_w, linear_grad_w, td_ref_factors_work);

@@ -68,7 +68,7 @@ float to_tf32(float v)
     memcpy(&u, &v, sizeof u);
     if ((u & 0x7f800000u) == 0x7f800000u)
         return v;
-    u = (u + 0x1000u) & ~0x1fffu;
+    u = (u + 0xfffu + (u >> 13 & 1)) & ~0x1fffu;
     memcpy(&v, &u, sizeof v);
     return v;
 }
