@@ -44,14 +44,22 @@ static td_status load(const td_gpu_plugin **out, char path[TD_PLUGIN_PATH_BYTES]
     return TD_OK;
 }
 
+/* this rank's among those of its machine; a job that joins no ranks may run where none can */
+static int own_index(void)
+{
+    td_rank_place place;
+    if (td_ranks_here(&place) == TD_OK)
+        return place.local_rank;
+    td_error_clear();
+    return 0;
+}
+
 static td_status load_and_open(void)
 {
     char path[TD_PLUGIN_PATH_BYTES];
-    td_rank_place place;
     const td_gpu_plugin *p;
-    TD_TRY(td_ranks_here(&place));
     TD_TRY(load(&p, path));
-    const char *message = p->open(place.local_rank, &opened);
+    const char *message = p->open(own_index(), &opened);
     if (message)
         return td_error(TD_ENOTFOUND, "device cuda: %s", message);
     plugin = p;

@@ -49,7 +49,6 @@ char message[768];
 /* --- the library ------------------------------------------------------------------------------ */
 
 #define NCCL_FUNCTIONS(F)                                                                          \
-    F(GetVersion)                                                                                  \
     F(GetUniqueId)                                                                                 \
     F(GetErrorString)                                                                              \
     F(GetLastError)                                                                                \
@@ -322,6 +321,7 @@ const char *wait_for(cudaStream_t stream)
         const cudaError_t e = cudaStreamQuery(stream);
         if (e != cudaErrorNotReady)
             return explain("cudaStreamQuery", e);
+        (void)cudaGetLastError(); /* it has noted that, and a launch would seem to have failed */
         TRY(async_error(&state));
         TRY(rest(&n_polls));
     }

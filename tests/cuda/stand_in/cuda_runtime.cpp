@@ -25,7 +25,7 @@ struct stand_in_stream {
     std::deque<std::function<bool()>> queued;
     size_t n_begun; /* that have left the queue */
     int device;
-    bool hangs;
+    bool hangs, was_queried;
 };
 
 struct stand_in_event {
@@ -365,7 +365,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     FAIL_IF(!follows(s), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
-    return s->hangs ? cudaErrorNotReady : cudaSuccess;
+    s->was_queried = !s->was_queried; /* the GPU is still busy the first time */
+    return s->hangs || s->was_queried ? failed(cudaErrorNotReady) : cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)

@@ -1,8 +1,8 @@
 /*
  * nccl.cpp -- NCCL on a machine without a GPU: ranks are processes of one machine
  *
- * A communicator is a segment of shared memory named by the unique id: for each pair of ranks a
- * mailbox, through which numbers pass piece by piece.
+ * A communicator is a file that the unique id names, in the memory of all ranks, unlinked when all
+ * have joined: for each pair of ranks a mailbox, through which numbers pass piece by piece.
  *
  *     all_gather, send, receive     transfers with other ranks, all at the same time
  *     all_reduce                    all ranks' numbers arrive; then they are added, in float32, in
@@ -19,6 +19,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -274,7 +275,7 @@ bool reduce(stand_in_comm *c, const void *from, char *to, size_t count, ncclData
 
 segment *map_segment(const char *name)
 {
-    const int fd = shm_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    const int fd = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         return nullptr;
     void *p = MAP_FAILED;
@@ -288,7 +289,7 @@ void release(stand_in_comm *c)
 {
     comms.erase(c);
     if (c->shared->n_joined < c->size)
-        (void)shm_unlink(c->name);
+        (void)unlink(c->name);
     (void)munmap(c->shared, sizeof(segment));
     delete c;
 }
@@ -333,7 +334,9 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     static int n;
     FAIL_IF(is_due(), ncclSystemError, "failure of the stand-in");
     *id = {};
-    (void)snprintf(id->internal, sizeof id->internal, "/tandem-nccl-stand-in-%d-%d", getpid(), ++n);
+    const char *folder = getenv("TMPDIR");
+    (void)snprintf(id->internal, sizeof id->internal, "%.90s/nccl-stand-in-%d-%d",
+                   folder && strlen(folder) <= 90 ? folder : "/tmp", getpid(), ++n);
     return ncclSuccess;
 }
 
@@ -346,8 +349,8 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n_ranks, ncclUn
             "no such rank");
     FAIL_IF(!config || config->magic != 0xcafebeef || config->blocking != 0, ncclInvalidArgument,
             "the stand-in's communicators do not block");
-    FAIL_IF(strncmp(id.internal, "/tandem-nccl-stand-in-", 22) != 0, ncclInvalidArgument,
-            "not an id");
+    FAIL_IF(!memchr(id.internal, 0, sizeof id.internal) || !strstr(id.internal, "/nccl-stand-in-"),
+            ncclInvalidArgument, "not an id");
     segment *shared = map_segment(id.internal);
     FAIL_IF(!shared, ncclSystemError, "no shared memory");
     *comm = new stand_in_comm{ shared, rank, n_ranks, {}, false };
@@ -355,7 +358,7 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n_ranks, ncclUn
     comms.insert(*comm);
     shared->process[rank] = getpid();
     if (++shared->n_joined == n_ranks)
-        (void)shm_unlink(id.internal);
+        (void)unlink(id.internal);
     return ncclInProgress;
 }
 
