@@ -5,7 +5,7 @@ set -u
 stand_in=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
 [ -f "$stand_in" ] || { echo "skipped: no C++ compiler, so no plug-in"; exit 77; }
 cd "$WORK" || exit 1
-export TANDEM_CUDNN="$stand_in"
+export TANDEM_CUDNN="$stand_in" TANDEM_NCCL="$stand_in"
 
 # check CODE ARGUMENTS...
 check() {
@@ -34,8 +34,11 @@ unset TANDEM_STAND_IN_DEVICES
 check 2 --steps 'ops everything'
 
 # --- all that needs no GPU of its own
-check 0 --steps 'ops golden parity resume bench'
-for step in ops golden parity resume bench; do
+TANDEM_STAND_IN_DEVICES=2
+export TANDEM_STAND_IN_DEVICES
+check 0 --steps 'ops golden parity resume ranks bench'
+unset TANDEM_STAND_IN_DEVICES
+for step in ops golden parity resume ranks bench; do
     prints "^$step +[0-9]+ s +passed\$"
     grep -Eq "^\| $step \| passed \| [0-9]+ \|\$" page.md || complain "no row of $step in the page"
 done
