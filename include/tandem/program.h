@@ -90,6 +90,28 @@ TD_API TD_CHECKED td_status td_program_bind(td_program *p, const char *input, co
 TD_API TD_CHECKED td_status td_program_run(td_program *p);
 
 /**
+ * td_program_run in two parts: a device that queues its work computes between them.  Inputs must
+ * not change before the run is finished.
+ */
+TD_API TD_CHECKED td_status td_program_start(td_program *p);
+TD_API TD_CHECKED td_status td_program_finish(td_program *p);
+
+/**
+ * Between the two: copy the data that `input` will be bound to in the next run, while this one
+ * computes.  It must not change until that run has finished.  If the next run's input is bound to
+ * other memory, nothing is lost but time.  Does nothing on a device without memory of its own, and
+ * with data NULL.
+ */
+TD_API TD_CHECKED td_status td_program_send_ahead(td_program *p, const char *input,
+                                                  const void *data);
+
+/**
+ * Do not copy this output from a device with memory of its own in later runs: td_program_output
+ * may return NULL for it.
+ */
+TD_API void td_program_skip_output(td_program *p, const char *name);
+
+/**
  * An output's elements in plain order, valid until the next run; NULL when there is no such output.
  */
 TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);

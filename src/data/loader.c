@@ -193,6 +193,14 @@ td_status td_loader_next(td_loader *ld, const td_batch **out)
     return ld->failed;
 }
 
+const float *td_loader_peek(td_loader *ld)
+{
+    if (ld->failed != TD_OK || !ld->ring || ld->index == ld->plan.n_batches)
+        return NULL;
+    const td_slot *s = td_ring_peek_slot(ld->ring);
+    return s && s->epoch == ld->epoch && s->index == ld->index ? s->images : NULL;
+}
+
 td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
 {
     if (epoch < 0)

@@ -170,6 +170,22 @@ void td_ring_release_slot(td_ring *r)
     r->n_released++;
 }
 
+static bool is_whole(const td_slot *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->rows[i].st != TD_OK || s->rows[i].used_sample < 0)
+            return false;
+    return true;
+}
+
+const td_slot *td_ring_peek_slot(td_ring *r)
+{
+    const int64_t next = r->n_released + r->is_taken;
+    td_slot *s = slot_at(r, next);
+    const bool is_done = next < r->n_queued && td_queue_length(s->done) > 0;
+    return is_done && is_whole(s) ? s : NULL;
+}
+
 /* Cancel all queued batches: drop rows not begun, wait for those begun. */
 static void cancel(td_ring *ring)
 {

@@ -92,6 +92,10 @@ void td_ring_fill(td_ring *r, int64_t epoch);
 td_slot *td_ring_take_slot(td_ring *r);
 void td_ring_release_slot(td_ring *r);
 
+/** The slot after the one that is taken, if it is finished and every row has an image; else NULL.
+    It still has to be taken. */
+const td_slot *td_ring_peek_slot(td_ring *r);
+
 /** Number of floats in a row of this slot. */
 size_t td_slot_row_floats(const td_slot *s);
 

@@ -119,14 +119,16 @@ static void count_confusion(const td_evaluator *e, const td_batch *b, int64_t *c
     }
 }
 
-static td_status evaluate_batch(td_evaluator *e, const td_batch *b, const td_evaluator_opts *o,
-                                td_eval_result *v)
+static td_status evaluate_batch(td_evaluator *e, td_loader *ld, const td_batch *b,
+                                const td_evaluator_opts *o, td_eval_result *v)
 {
     const td_counts before = v->counts;
     td_counts *w = &e->window.counts;
     int64_t t0 = td_now_ns();
     TD_TRY(feed(e, b));
-    TD_TRY(td_program_run(e->program));
+    TD_TRY(td_program_start(e->program));
+    TD_TRY(td_program_send_ahead(e->program, "images", td_loader_peek(ld)));
+    TD_TRY(td_program_finish(e->program));
     td_count_batch(&v->counts, td_program_output(e->program, "logits", NULL), b->labels,
                    td_program_output(e->program, "losses", NULL), b->n, e->classes, o->topk);
     if (o->confusion)
@@ -295,7 +297,7 @@ td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_op
         TD_OUT(st);
         if (b->n == 0)
             continue;
-        TD_OUT(evaluate_batch(e, b, opts, out));
+        TD_OUT(evaluate_batch(e, ld, b, opts, out));
         td_progress_step(&progress, out->n_batches, out->counts.n);
         TD_OUT(report_batches(e, opts, out));
         if (opts->logits)

@@ -38,6 +38,31 @@ static void nothing(void)
 {
 }
 
+/* copies are finished when they return, so every memory is good enough */
+static void *host_alloc(size_t n)
+{
+    return td_alloc(n, 1);
+}
+
+static void host_free(void *p, size_t n)
+{
+    (void)n;
+    td_free(p);
+}
+
+static td_status has_arrived(int slot)
+{
+    (void)slot;
+    return TD_OK;
+}
+
+static td_status host_copy_ahead(int slot, void *to, const void *from, size_t n)
+{
+    (void)slot;
+    memcpy(to, from, n);
+    return TD_OK;
+}
+
 const td_device_memory td_host_memory = { .name = "host",
                                           .is_host = true,
                                           .alloc = td_pages_alloc,
@@ -45,6 +70,13 @@ const td_device_memory td_host_memory = { .name = "host",
                                           .copy_in = host_copy,
                                           .copy_out = host_copy,
                                           .fill = host_fill,
+                                          .host_alloc = host_alloc,
+                                          .host_free = host_free,
+                                          .queue_in = host_copy,
+                                          .queue_out = host_copy,
+                                          .wait_ahead = has_arrived,
+                                          .send_ahead = host_copy_ahead,
+                                          .take_ahead = host_copy_ahead,
                                           .sync = is_finished,
                                           .begin_kernels = nothing,
                                           .end_kernels = nothing };
@@ -167,12 +199,34 @@ static td_status guarded_fill(void *p, int byte, size_t n)
     return TD_OK;
 }
 
+static td_status guarded_send_ahead(int slot, void *to, const void *from_host, size_t n)
+{
+    (void)slot;
+    return guarded_copy(to, from_host, n, to);
+}
+
+static td_status guarded_take_ahead(int slot, void *to, const void *from, size_t n)
+{
+    (void)slot;
+    begin_use();
+    memcpy(to, from, n);
+    end_use();
+    return TD_OK;
+}
+
 const td_device_memory td_guarded_memory = { .name = "guarded",
                                              .alloc = guarded_alloc,
                                              .free = guarded_free,
                                              .copy_in = guarded_copy_in,
                                              .copy_out = guarded_copy_out,
                                              .fill = guarded_fill,
+                                             .host_alloc = host_alloc,
+                                             .host_free = host_free,
+                                             .queue_in = guarded_copy_in,
+                                             .queue_out = guarded_copy_out,
+                                             .wait_ahead = has_arrived,
+                                             .send_ahead = guarded_send_ahead,
+                                             .take_ahead = guarded_take_ahead,
                                              .sync = is_finished,
                                              .begin_kernels = begin_use,
                                              .end_kernels = end_use };

@@ -19,6 +19,8 @@
 
 #include "base/status.h"
 
+enum { TD_DEVICE_AHEAD = 2 }; /* slots of copies ahead */
+
 typedef struct {
     const char *name;
     bool is_host;
@@ -30,7 +32,27 @@ typedef struct {
     td_status (*copy_out)(void *to_host, const void *from, size_t n);
     td_status (*fill)(void *p, int byte, size_t n);
 
-    /* wait until all that was queued is done; TD_EDEVICE: a part of it failed */
+    /* Memory of the host for queued copies; NULL, with the message set. */
+    void *(*host_alloc)(size_t n);
+    void (*host_free)(void *p, size_t n);
+
+    /* Queued copies: `host` is memory of host_alloc, which is used until the next sync. */
+    td_status (*queue_in)(void *to, const void *host, size_t n);
+    td_status (*queue_out)(void *host, const void *from, size_t n);
+
+    /*
+     * Copies on a second queue, which run while the first one computes:
+     *
+     *     wait_ahead(slot)   until all that was sent in this slot has arrived, so that `host` may
+     *                        be changed
+     *     send_ahead         follows the last take_ahead before it, of any slot
+     *     take_ahead         within the device, on the first queue; follows the slot's send_ahead
+     */
+    td_status (*wait_ahead)(int slot);
+    td_status (*send_ahead)(int slot, void *to, const void *host, size_t n);
+    td_status (*take_ahead)(int slot, void *to, const void *from, size_t n);
+
+    /* wait until all that was queued on the first queue is done; TD_EDEVICE: a part of it failed */
     td_status (*sync)(void);
 
     void (*begin_kernels)(void); /* pairs may be nested, also by several threads */

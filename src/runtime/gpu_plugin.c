@@ -188,9 +188,51 @@ static td_status gpu_sync(void)
     return td_gpu_status(plugin->sync());
 }
 
+static void *gpu_host_alloc(size_t n)
+{
+    void *p = NULL;
+    const char *message = plugin->host_alloc(n, &p);
+    if (message)
+        (void)td_error(TD_ENOMEM, "%s", message);
+    return message ? NULL : p;
+}
+
+static void gpu_host_free(void *p, size_t n)
+{
+    (void)n;
+    plugin->host_free(p);
+}
+
+static td_status gpu_queue_in(void *to, const void *host, size_t n)
+{
+    return td_gpu_status(plugin->queue_in(to, host, n));
+}
+
+static td_status gpu_queue_out(void *host, const void *from, size_t n)
+{
+    return td_gpu_status(plugin->queue_out(host, from, n));
+}
+
+static td_status gpu_wait_ahead(int slot)
+{
+    return td_gpu_status(plugin->wait_ahead(slot));
+}
+
+static td_status gpu_send_ahead(int slot, void *to, const void *host, size_t n)
+{
+    return td_gpu_status(plugin->send_ahead(slot, to, host, n));
+}
+
+static td_status gpu_take_ahead(int slot, void *to, const void *from, size_t n)
+{
+    return td_gpu_status(plugin->take_ahead(slot, to, from, n));
+}
+
 static void nothing(void)
 {
 }
+
+_Static_assert((int)TD_GPU_AHEAD == (int)TD_DEVICE_AHEAD, "as many slots");
 
 const td_device_memory td_gpu_memory = { .name = "cuda",
                                          .alloc = gpu_alloc,
@@ -199,5 +241,12 @@ const td_device_memory td_gpu_memory = { .name = "cuda",
                                          .copy_out = gpu_copy_out,
                                          .fill = gpu_fill,
                                          .sync = gpu_sync,
+                                         .host_alloc = gpu_host_alloc,
+                                         .host_free = gpu_host_free,
+                                         .queue_in = gpu_queue_in,
+                                         .queue_out = gpu_queue_out,
+                                         .wait_ahead = gpu_wait_ahead,
+                                         .send_ahead = gpu_send_ahead,
+                                         .take_ahead = gpu_take_ahead,
                                          .begin_kernels = nothing,
                                          .end_kernels = nothing };

@@ -5,7 +5,8 @@
  * on plain structs (gpu_kernels.h).  libtandem_cuda.so is that of NVIDIA GPUs.  It is loaded when
  * a program asks for the device, so the command needs neither a driver nor CUDA.
  *
- * Everything runs in the order of the calls, on one queue; copies to the host wait for it.
+ * Everything runs in the order of the calls, on one queue, but what send_ahead copies, on another;
+ * copy_in and copy_out wait for it.
  */
 #ifndef TD_RUNTIME_GPU_PLUGIN_H
 #define TD_RUNTIME_GPU_PLUGIN_H
@@ -27,7 +28,7 @@ typedef struct {
     size_t bytes;     /* of memory */
 } td_gpu_info;
 
-enum { TD_GPU_SURVEYED = 16 };
+enum { TD_GPU_SURVEYED = 16, TD_GPU_AHEAD = 2 /* slots of send_ahead */ };
 
 /* What is installed, usable or not. */
 typedef struct {
@@ -57,7 +58,15 @@ typedef struct {
     const char *(*copy_in)(void *to, const void *from_host, size_t n);
     const char *(*copy_out)(void *to_host, const void *from, size_t n);
     const char *(*fill)(void *p, int byte, size_t n);
-    const char *(*sync)(void); /* wait until everything has finished */
+    const char *(*sync)(void); /* wait until everything has finished, but for send_ahead */
+    /* as the functions of td_device_memory with these names (device_memory.h) */
+    const char *(*host_alloc)(size_t n, void **out);
+    void (*host_free)(void *p);
+    const char *(*queue_in)(void *to, const void *host, size_t n);
+    const char *(*queue_out)(void *host, const void *from, size_t n);
+    const char *(*wait_ahead)(int slot);
+    const char *(*send_ahead)(int slot, void *to, const void *host, size_t n);
+    const char *(*take_ahead)(int slot, void *to, const void *from, size_t n);
 #define TD_GPU_MEMBER(name) const char *(*name)(const td_gpu_##name *a);
     TD_GPU_KERNELS(TD_GPU_MEMBER)
 #undef TD_GPU_MEMBER

@@ -48,29 +48,18 @@ static td_status failed(const td_program *p, int i, td_status st)
                             p->calls[i].prepared.kernel->name);
 }
 
-/* checks that an input is bound; it is copied to a device with memory of its own */
-static td_status take_input(td_program *p, const td_value *v)
-{
-    const void *data = p->memory->is_host ? p->address[v->id] : p->bound[v->id];
-    if (!data)
-        return td_error(TD_EARG, "input '%s' was never bound", v->name);
-    return p->memory->is_host
-               ? TD_OK
-               : p->memory->copy_in(p->address[v->id], data, (size_t)td_type_bytes(&v->type));
-}
-
 /* updates the pointers of reshaped inputs, since inputs may have been bound to other memory */
 static td_status follow_inputs(td_program *p)
 {
     const td_graph *g = p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        if (n->op->is_leaf && td_value_is_input(n->out[0]))
-            TD_TRY(take_input(p, n->out[0]));
+        if (n->op->is_leaf && td_value_is_input(n->out[0]) && !p->address[n->out[0]->id])
+            return td_error(TD_EARG, "input '%s' was never bound", n->out[0]->name);
         if (n->op->is_alias && p->plan.slots[n->out[0]->id].buffer < 0)
             p->address[n->out[0]->id] = p->address[n->in[0]->id];
     }
-    return TD_OK;
+    return p->memory->is_host ? TD_OK : td_program_copy_inputs(p);
 }
 
 /* fills the half copies of weights, after parameters were set and before any node runs */
@@ -162,37 +151,39 @@ static td_status run_nodes(td_program *p)
     return TD_OK;
 }
 
-/* copies the outputs from a device with memory of its own; waits, like sync */
-static td_status take_outputs(td_program *p)
-{
-    const td_graph *g = p->graph;
-    for (int i = 0; !p->memory->is_host && i < g->n_outputs; i++) {
-        const td_value *v = g->outputs[i].value;
-        const td_status st = p->memory->copy_out(p->copied[v->id], p->address[v->id],
-                                                 (size_t)td_type_bytes(&v->type));
-        if (st != TD_OK)
-            return td_error_context(st, "output '%s'", g->outputs[i].name);
-    }
-    return TD_OK;
-}
-
-td_status td_program_run(td_program *p)
+td_status td_program_start(td_program *p)
 {
     if (p->dev->is_absent)
         return td_error(TD_EUNSUPPORTED, "the GPU is not here: programs for it cannot run");
-    const int64_t begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
+    if (p->is_running)
+        TD_TRY(td_program_finish(p));
     p->span = (td_span){ 0 };
+    p->begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
+    p->is_running = true;
     TD_TRY(follow_inputs(p));
     p->memory->begin_kernels();
     td_status st = run_nodes(p);
     p->memory->end_kernels();
     TD_TRY(st);
-    TD_TRY(p->memory->sync()); /* the caller may change inputs and take the time */
-    TD_TRY(take_outputs(p));
+    if (!p->memory->is_host)
+        TD_TRY(td_program_copy_outputs(p));
     p->n_runs++;
-    if (begin_ns)
-        p->span = (td_span){ begin_ns, td_now_ns() };
     return TD_OK;
+}
+
+td_status td_program_finish(td_program *p)
+{
+    p->is_running = false;
+    TD_TRY(p->memory->sync()); /* the caller may change inputs and take the time */
+    if (p->begin_ns)
+        p->span = (td_span){ p->begin_ns, td_now_ns() };
+    return TD_OK;
+}
+
+td_status td_program_run(td_program *p)
+{
+    TD_TRY(td_program_start(p));
+    return td_program_finish(p);
 }
 
 void td_program_observe(td_program *p, void (*each)(void *ctx, const td_observation *o), void *ctx)

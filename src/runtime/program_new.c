@@ -92,36 +92,6 @@ static td_status list_params(td_program *p)
     return TD_OK;
 }
 
-size_t td_program_room(const td_value *v)
-{
-    const size_t n = (size_t)td_type_bytes(&v->type);
-    return (n + TD_HOST_ALIGN - 1) / TD_HOST_ALIGN * TD_HOST_ALIGN;
-}
-
-/* allocates inputs in the device's memory, and host memory for outputs */
-static td_status allocate_copies(td_program *p)
-{
-    const td_graph *g = p->graph;
-    size_t at = 0;
-    TD_TRY(TD_ALLOC(p->bound, (size_t)g->n_values + 1));
-    TD_TRY(TD_ALLOC(p->copied, (size_t)g->n_values + 1));
-    for (int v = 0; v < g->n_values; v++)
-        p->inputs_bytes += td_value_is_input(g->values[v]) ? td_program_room(g->values[v]) : 0;
-    if (p->inputs_bytes > 0 && !(p->inputs = p->memory->alloc(p->inputs_bytes)))
-        return TD_ENOMEM;
-    for (int v = 0; v < g->n_values; v++)
-        if (td_value_is_input(g->values[v])) {
-            p->address[v] = p->inputs + at;
-            at += td_program_room(g->values[v]);
-        }
-    for (int i = 0; i < g->n_outputs; i++) {
-        const td_value *v = g->outputs[i].value;
-        if (!p->copied[v->id] && !(p->copied[v->id] = td_alloc(td_program_room(v), 1)))
-            return TD_ENOMEM;
-    }
-    return TD_OK;
-}
-
 /* where the input `update` of a collective node is bound; NULL: nowhere, or it is in args */
 static const void *const *update_of(const td_program *p, const td_node *n)
 {
@@ -153,7 +123,7 @@ static td_status set_up_memory(td_program *p)
     TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
     TD_TRY(allocate_slab(p));
     if (!p->memory->is_host)
-        TD_TRY(allocate_copies(p));
+        TD_TRY(td_program_allocate_copies(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
     TD_TRY(list_params(p));
@@ -222,12 +192,7 @@ void td_program_free(td_program *p)
     td_gpu_sums_free(p->sums);
     if (p->slab)
         p->memory->free(p->slab, p->slab_bytes);
-    if (p->inputs)
-        p->memory->free(p->inputs, p->inputs_bytes);
-    for (int v = 0; p->copied && v < p->graph->n_values; v++)
-        td_free(p->copied[v]);
-    td_free(p->copied);
-    td_free(p->bound);
+    td_program_free_copies(p);
     td_program_unplan(p);
     td_free(p->address);
     td_graph_free(p->graph);

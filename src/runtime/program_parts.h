@@ -6,7 +6,7 @@
  *         '-> program_new.c                 passes, slab, copies
  *                 |-> memory_fit.c          less memory, by recomputing results
  *                 '-----> program_plan.c    kernels and the plan
- *     program.c runs it, params.c fills it
+ *     program.c runs it, program_copies.c copies inputs and outputs, params.c fills it
  */
 #ifndef TD_RUNTIME_PROGRAM_PARTS_H
 #define TD_RUNTIME_PROGRAM_PARTS_H
@@ -51,13 +51,21 @@ struct td_program {
     size_t slab_bytes;
     /* if the device's memory is not the host's: */
     const void **bound; /* [graph values] inputs in host memory; copied in every run */
-    void **copied;      /* [graph values] outputs in host memory, for td_program_output */
+    const void **sent;  /* [graph values] those that td_program_send_ahead has copied */
+    void **copied;      /* [graph values] outputs in host memory; NULL: not copied */
     char *inputs;       /* the addresses of inputs are in here */
-    size_t inputs_bytes;
+    char *ahead;        /* those of the next run, or NULL */
+    char *staged, *ring[TD_DEVICE_AHEAD]; /* the same in host memory */
+    int slot;                             /* of the ring, that was used last */
+    bool sends;                           /* in this run */
+    char *outputs;                        /* host memory */
+    size_t inputs_bytes, outputs_bytes;
+    bool is_running; /* started, not finished */
     bool needs_setup, is_profiled;
     void (*observe)(void *ctx, const td_observation *o); /* NULL: not observed */
     void *observe_ctx;
-    td_span span; /* of the last run */
+    td_span span;     /* of the last run */
+    int64_t begin_ns; /* of a profiled run, else 0 */
     int64_t n_runs;
     td_value **params; /* in order, without copies */
     int n_params;
@@ -79,8 +87,13 @@ td_status td_program_no_kernel(const td_node *n, const td_text *why);
 td_status td_program_plan(td_program *p) TD_CHECKED;
 void td_program_unplan(td_program *p);
 
-/** Bytes of `v` in the device's memory, a multiple of TD_HOST_ALIGN. */
-size_t td_program_room(const td_value *v);
+/** The memory of inputs and outputs, if the device's memory is not the host's. */
+td_status td_program_allocate_copies(td_program *p) TD_CHECKED;
+void td_program_free_copies(td_program *p);
+
+/** Then, in every run: queue the copies of inputs, TD_EARG if one was never bound; of outputs. */
+td_status td_program_copy_inputs(td_program *p) TD_CHECKED;
+td_status td_program_copy_outputs(td_program *p) TD_CHECKED;
 
 /** The planned bytes of parameters and activations. */
 int64_t td_program_planned_bytes(const td_program *p);

@@ -191,7 +191,11 @@ static td_status run_program(job *j)
     const td_amp_place place = { j->run.batches + 1, j->s.epoch, j->s.iteration + 1,
                                  (double)j->inputs.scale };
     td_amp_stats_begin(j->observers.amp_stats, j->program, &place);
-    const td_status st = td_program_run(j->program);
+    td_status st = td_program_start(j->program);
+    if (st == TD_OK)
+        st = td_program_send_ahead(j->program, "images", td_loader_peek(j->data.train_loader));
+    if (st == TD_OK)
+        st = td_program_finish(j->program);
     return td_amp_stats_end(j->observers.amp_stats, j->program, st);
 }
 

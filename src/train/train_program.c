@@ -69,6 +69,8 @@ static td_status bind_scalars(job *j)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
             TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
+    if (!j->o.output.train_logits)
+        td_program_skip_output(j->program, "logits");
     return TD_OK;
 }
 

@@ -551,17 +551,20 @@ void run_grid(size_t n_threads)
 }
 } // namespace
 
-void td_grid::run(const char *name, site where, dim3 grid, dim3 block, size_t shared_bytes,
-                  void (*body)(const void *context), const void *context)
+bool td_grid::permits(const char *name, dim3 grid, dim3 block, size_t shared_bytes)
 {
     if (in_launch)
         die("thread (%u,%u,%u) launches kernel %s", threadIdx.x, threadIdx.y, threadIdx.z, name);
     if (launch_fails && launch_fails(name)) {
         refuse(name, "failure of the stand-in");
-        return;
+        return false;
     }
-    if (!is_permitted(name, grid, block, shared_bytes))
-        return;
+    return is_permitted(name, grid, block, shared_bytes);
+}
+
+void td_grid::run(const char *name, site where, dim3 grid, dim3 block, size_t shared_bytes,
+                  void (*body)(const void *context), const void *context)
+{
     std::lock_guard<std::mutex> lock(one_launch);
     /* exactly as large as asked for, so that AddressSanitizer sees what is outside */
     std::vector<unsigned char> shared(shared_bytes);
@@ -656,4 +659,4 @@ const char *host_grid_error()
 
 void (*td_grid::around_launch)(bool begins);
 bool (*td_grid::launch_fails)(const char *name);
-void (*td_grid::on_stream)(const void *stream);
+void (*td_grid::on_stream)(const void *stream, std::function<void()> launch);

@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -78,6 +79,9 @@ enum class barrier {
     all
 };
 
+/* may this grid be launched?  false: host_grid_error says why not */
+bool permits(const char *name, dim3 grid, dim3 block, size_t shared_bytes);
+
 /* runs body(context) once for each thread of the grid; NAME and WHERE are the launch's in messages
  */
 void run(const char *name, site where, dim3 grid, dim3 block, size_t shared_bytes,
@@ -91,8 +95,8 @@ extern void (*around_launch)(bool begins);
 /* called before every launch, unless it is NULL: does it fail? */
 extern bool (*launch_fails)(const char *name);
 
-/* called before that with a launch's stream, unless it is NULL: a stand-in of streams */
-extern void (*on_stream)(const void *stream);
+/* given a launch and its stream, unless it is NULL: runs it, now or later, once or several times */
+extern void (*on_stream)(const void *stream, std::function<void()> launch);
 
 /* wait for the block; returns for how many threads PREDICATE holds, or in ALL whether it does for
  * all */
@@ -132,23 +136,30 @@ void launch(const char *name, site where, void (*kernel)(Params...), dim3 grid, 
     };
     const call this_call{ kernel,
                           std::tuple<std::decay_t<Params>...>(std::forward<Args>(args)...) };
+    if (!permits(name, grid, block, shared_bytes))
+        return;
+    const auto run_call = [=] {
+        if (around_launch)
+            around_launch(true);
+        run(
+            name, where, grid, block, shared_bytes,
+            [](const void *context) {
+                const call *c = static_cast<const call *>(context);
+                std::apply(c->kernel, c->args);
+            },
+            &this_call);
+        if (around_launch)
+            around_launch(false);
+    };
     if constexpr (std::is_pointer<std::decay_t<Stream>>::value) {
-        if (on_stream)
-            on_stream(stream);
+        if (on_stream) {
+            on_stream(stream, run_call);
+            return;
+        }
     } else {
         (void)stream;
     }
-    if (around_launch)
-        around_launch(true);
-    run(
-        name, where, grid, block, shared_bytes,
-        [](const void *context) {
-            const call *c = static_cast<const call *>(context);
-            std::apply(c->kernel, c->args);
-        },
-        &this_call);
-    if (around_launch)
-        around_launch(false);
+    run_call();
 }
 } // namespace td_grid
 

@@ -1,5 +1,5 @@
 /*
- * plugin.cu -- the plug-in for NVIDIA GPUs: memory, one queue, and the table of its functions
+ * plugin.cu -- the plug-in for NVIDIA GPUs: memory, the queues, and the table of its functions
  *
  * Source: CUDA C++ Programming Guide 13.0, "Asynchronous Concurrent Execution".
  */
@@ -88,6 +88,8 @@ const char *open(int index, td_gpu_info *out)
     if (const char *m = open_cudnn())
         return m;
     CUDA_TRY("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    if (const char *m = open_copies())
+        return m;
     *description = '\0';
     set_info(p, out);
     return nullptr;
@@ -241,12 +243,14 @@ const char *started()
 extern "C" {
 extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_v1;
 
-const td_gpu_plugin td_gpu_plugin_v1 = { TD_GPU_PLUGIN_VERSION, tandem::survey,  tandem::open,
-                                         tandem::describe,      tandem::memory,  tandem::alloc,
-                                         tandem::free,          tandem::copy_in, tandem::copy_out,
-                                         tandem::fill,          tandem::sync,
+const td_gpu_plugin td_gpu_plugin_v1 = {
+    TD_GPU_PLUGIN_VERSION, tandem::survey,     tandem::open,      tandem::describe,
+    tandem::memory,        tandem::alloc,      tandem::free,      tandem::copy_in,
+    tandem::copy_out,      tandem::fill,       tandem::sync,      tandem::host_alloc,
+    tandem::host_free,     tandem::queue_in,   tandem::queue_out, tandem::wait_ahead,
+    tandem::send_ahead,    tandem::take_ahead,
 #define MEMBER(name) tandem::name,
-                                         TD_GPU_KERNELS(MEMBER)
+    TD_GPU_KERNELS(MEMBER)
 #undef MEMBER
 };
 }

@@ -35,6 +35,18 @@ const char *explain(const char *what, cudaError_t e);
 /** Wait for a queue; the check of a group of ranks ends it when a rank is lost. */
 const char *wait_for(cudaStream_t stream);
 
+/** Make the second queue and its events (copies.cu): NULL, or what failed. */
+const char *open_copies();
+
+/** As the members of td_gpu_plugin with these names. */
+const char *host_alloc(size_t n, void **out);
+void host_free(void *p);
+const char *queue_in(void *to, const void *host, size_t n);
+const char *queue_out(void *host, const void *from, size_t n);
+const char *wait_ahead(int slot);
+const char *send_ahead(int slot, void *to, const void *host, size_t n);
+const char *take_ahead(int slot, void *to, const void *from, size_t n);
+
 /** The functions of the plug-in: NULL, or an error message. */
 #define TD_CUDA_DECLARE(name) const char *name(const td_gpu_##name *a);
 TD_GPU_KERNELS(TD_CUDA_DECLARE)

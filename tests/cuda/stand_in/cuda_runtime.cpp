@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,12 +27,19 @@ struct stand_in_stream {
     std::deque<std::function<bool()>> queued;
     size_t n_begun; /* that have left the queue */
     int device;
-    bool hangs, was_queried;
+    bool hangs, was_queried, is_first;
+    stand_in_graph *graph; /* that captures it, or NULL */
+};
+
+struct stand_in_graph {
+    std::vector<std::function<bool()>> works;
+    bool is_invalid;
 };
 
 struct stand_in_event {
     cudaStream_t stream; /* that it was last recorded on; NULL: none */
     size_t position;     /* how many were queued there before */
+    bool is_lasting;     /* made before any memory: as long as the process */
 };
 
 namespace
@@ -44,6 +53,16 @@ cudaError_t last_error = cudaSuccess;
 template <typename T> using set_of = std::set<T *, std::less<>>;
 set_of<stand_in_stream> &streams = *new set_of<stand_in_stream>;
 set_of<stand_in_event> &events = *new set_of<stand_in_event>;
+set_of<stand_in_graph> &graphs = *new set_of<stand_in_graph>;
+std::map<uintptr_t, size_t> &pinned = *new std::map<uintptr_t, size_t>; /* memory of the host */
+
+enum class order { AT_ONCE, LATE, EARLY };
+
+order order_wanted()
+{
+    static const char *text = getenv("TANDEM_STAND_IN_ORDER");
+    return !text ? order::AT_ONCE : strcmp(text, "late") == 0 ? order::LATE : order::EARLY;
+}
 
 thread_local int device; /* of this thread's calls */
 
@@ -65,7 +84,12 @@ struct end {
     ~end()
     {
         stand_in::log_left("allocations", regions.size());
-        stand_in::log_left("events", events.size());
+        size_t n_events = 0;
+        for (const stand_in_event *e : events)
+            n_events += !e->is_lasting;
+        stand_in::log_left("events", n_events);
+        stand_in::log_left("graphs", graphs.size());
+        stand_in::log_left("allocations of the host's memory", pinned.size());
     }
 } at_end;
 
@@ -165,17 +189,46 @@ bool follows(stand_in_stream *s)
     return true;
 }
 
-void before_launch(const void *stream)
+void on_stream(const void *stream, std::function<void()> launch)
 {
     const auto s = streams.find(static_cast<const stand_in_stream *>(stream));
     if (s == streams.end())
-        return;
+        return launch();
     if ((*s)->device != device) {
         (void)fprintf(stderr, "stand-in: GPU %d launches a kernel on a stream of GPU %d\n", device,
                       (*s)->device);
         abort();
     }
-    run_queued(*s);
+    stand_in::do_work(*s, [launch] {
+        launch();
+        return true;
+    });
+}
+
+/* a call that a stream that is captured does not permit ends the capture */
+bool spoils_capture()
+{
+    bool is_captured = false;
+    for (stand_in_stream *s : streams)
+        if (s->graph)
+            s->graph->is_invalid = is_captured = true;
+    return is_captured;
+}
+
+/* memory is freed when everything has run */
+void run_all()
+{
+    if (order_wanted() == order::AT_ONCE)
+        return;
+    for (stand_in_stream *s : streams)
+        run_queued(s);
+}
+
+bool is_pinned(const void *p, size_t n)
+{
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    const auto r = pinned.upper_bound(at);
+    return r != pinned.begin() && at + n <= std::prev(r)->first + std::prev(r)->second;
 }
 
 } // namespace
@@ -206,6 +259,17 @@ bool is_device(const void *p, size_t n)
 bool is_stream(const stand_in_stream *s)
 {
     return is_open(s);
+}
+
+void do_work(stand_in_stream *s, std::function<bool()> work)
+{
+    if (s->graph) {
+        s->graph->works.push_back(std::move(work));
+        return;
+    }
+    s->queued.push_back(std::move(work));
+    if (order_wanted() == order::AT_ONCE || (order_wanted() == order::EARLY && !s->is_first))
+        run_queued(s);
 }
 
 void queue_work(stand_in_stream *s, std::function<bool()> work)
@@ -265,6 +329,10 @@ const char *cudaGetErrorName(cudaError_t e)
         return "cudaErrorNotReady";
     case cudaErrorIllegalAddress:
         return "cudaErrorIllegalAddress";
+    case cudaErrorStreamCaptureUnsupported:
+        return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+        return "cudaErrorStreamCaptureInvalidated";
     default:
         return "cudaErrorLaunchFailure";
     }
@@ -331,9 +399,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
     FAIL_IF(is_due(), cudaErrorMemoryAllocation);
     td_grid::around_launch = use_memory;
     td_grid::launch_fails = [](const char *) { return is_due("launch"); };
-    td_grid::on_stream = before_launch;
+    td_grid::on_stream = on_stream;
     *out = new stand_in_stream();
     (*out)->device = device;
+    (*out)->is_first = streams.empty();
     streams.insert(*out);
     return cudaSuccess;
 }
@@ -351,6 +420,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
     FAIL_IF(!follows(s), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
     if (s->hangs) {
@@ -363,6 +433,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
     FAIL_IF(!follows(s), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
     s->was_queried = !s->was_queried; /* the GPU is still busy the first time */
@@ -371,12 +442,19 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
-    FAIL_IF(!follows(s) || !events.count(e) || flags != 0, cudaErrorInvalidValue);
+    FAIL_IF(!is_open(s) || !events.count(e) || flags != 0, cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported); /* CUDA may permit it */
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
     if (!e->stream)
         return cudaSuccess; /* an event that was never recorded does not wait */
-    run_until(e->stream, e->position);
-    s->hangs = s->hangs || e->stream->hangs;
+    stand_in_stream *other = e->stream;
+    const size_t position = e->position;
+    stand_in::do_work(s, [other, position] {
+        if (!is_open(other))
+            return true;
+        run_until(other, position);
+        return !other->hangs;
+    });
     return cudaSuccess;
 }
 
@@ -385,6 +463,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
     *out = nullptr;
     FAIL_IF(is_due(), cudaErrorMemoryAllocation);
     *out = new stand_in_event();
+    (*out)->is_lasting = regions.empty() && n_bytes == 0;
     events.insert(*out);
     return cudaSuccess;
 }
@@ -392,9 +471,20 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
     FAIL_IF(!is_open(s) || !events.count(e), cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported); /* CUDA may permit it */
     FAIL_IF(is_due(), cudaErrorLaunchFailure);
     e->stream = s;
     e->position = s->n_begun + s->queued.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    FAIL_IF(!events.count(e), cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    if (e->stream)
+        run_until(e->stream, e->position);
     return cudaSuccess;
 }
 
@@ -417,6 +507,7 @@ cudaError_t cudaMalloc(void **out, size_t n)
 {
     *out = nullptr;
     FAIL_IF(n == 0, cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
     const auto room = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
     FAIL_IF(is_due() || n > room - n_bytes, cudaErrorMemoryAllocation);
     void *p = map_pages(whole_pages(n));
@@ -436,32 +527,127 @@ cudaError_t cudaFree(void *p)
         return cudaSuccess;
     const auto r = regions.find(reinterpret_cast<uintptr_t>(p));
     FAIL_IF(r == regions.end(), cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
+    run_all();
     (void)munmap(p, whole_pages(r->second));
     n_bytes -= r->second;
     regions.erase(r);
     return cudaSuccess;
 }
 
+cudaError_t cudaHostAlloc(void **out, size_t n, unsigned flags)
+{
+    *out = nullptr;
+    FAIL_IF(n == 0 || flags != cudaHostAllocDefault, cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
+    FAIL_IF(is_due(), cudaErrorMemoryAllocation);
+    void *p = map_pages(whole_pages(n));
+    FAIL_IF(p == MAP_FAILED, cudaErrorMemoryAllocation);
+    memset(p, 0xff, n);
+    pinned[reinterpret_cast<uintptr_t>(p)] = n;
+    *out = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    const auto r = pinned.find(reinterpret_cast<uintptr_t>(p));
+    FAIL_IF(r == pinned.end(), cudaErrorInvalidValue);
+    FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
+    run_all();
+    (void)munmap(p, whole_pages(r->second));
+    pinned.erase(r);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t s)
 {
-    FAIL_IF(!follows(s), cudaErrorInvalidValue);
+    FAIL_IF(!is_open(s), cudaErrorInvalidValue);
     FAIL_IF(!is_right(to, n, kind != cudaMemcpyDeviceToHost) ||
                 !is_right(from, n, kind != cudaMemcpyHostToDevice),
             cudaErrorInvalidValue);
+    const bool waits = (kind == cudaMemcpyHostToDevice && !is_pinned(from, n)) ||
+                       (kind == cudaMemcpyDeviceToHost && !is_pinned(to, n));
+    FAIL_IF(waits && spoils_capture(), cudaErrorStreamCaptureUnsupported);
     FAIL_IF(is_due(), cudaErrorIllegalAddress);
-    const opening is_open;
-    if (n > 0)
-        memcpy(to, from, n);
+    stand_in::do_work(s, [=] {
+        const opening is_open;
+        if (n > 0)
+            memcpy(to, from, n);
+        return true;
+    });
+    if (waits) /* a copy from or to memory that is not page-locked */
+        run_queued(s);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
 {
-    FAIL_IF(!follows(s) || !is_right(p, n, true), cudaErrorInvalidValue);
+    FAIL_IF(!is_open(s) || !is_right(p, n, true), cudaErrorInvalidValue);
     FAIL_IF(is_due(), cudaErrorIllegalAddress);
-    const opening is_open;
-    if (n > 0)
-        memset(p, value, n);
+    stand_in::do_work(s, [=] {
+        const opening is_open;
+        if (n > 0)
+            memset(p, value, n);
+        return true;
+    });
     return cudaSuccess;
+}
+
+/* --- graphs ----------------------------------------------------------------------------------- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
+{
+    FAIL_IF(!is_open(s) || s->graph, cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorStreamCaptureUnsupported);
+    s->graph = new stand_in_graph();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
+{
+    *out = nullptr;
+    FAIL_IF(!is_open(s) || !s->graph, cudaErrorInvalidValue);
+    stand_in_graph *g = s->graph;
+    s->graph = nullptr;
+    g->is_invalid = is_due() || g->is_invalid;
+    if (g->is_invalid) {
+        delete g;
+        return failed(cudaErrorStreamCaptureInvalidated);
+    }
+    graphs.insert(g);
+    *out = g;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags)
+{
+    *out = nullptr;
+    FAIL_IF(!graphs.count(g) || flags != 0, cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorMemoryAllocation);
+    *out = new stand_in_graph(*g);
+    graphs.insert(*out);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s)
+{
+    FAIL_IF(!is_open(s) || !graphs.count(g), cudaErrorInvalidValue);
+    FAIL_IF(is_due(), cudaErrorLaunchFailure);
+    for (const auto &work : g->works)
+        stand_in::do_work(s, work);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t g)
+{
+    FAIL_IF(graphs.erase(g) == 0, cudaErrorInvalidValue);
+    delete g;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t g)
+{
+    return cudaGraphDestroy(g);
 }

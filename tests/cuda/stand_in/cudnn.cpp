@@ -491,5 +491,6 @@ EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescr
     FAIL_IF(!is_final(plan) || !is_final(pack), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
             "the plan or the variant pack is not finalized");
     FAIL_IF(is_due(), CUDNN_STATUS_EXECUTION_FAILED, "failure of the stand-in");
-    return execute(*static_cast<descriptor *>(plan), *static_cast<descriptor *>(pack));
+    return execute(*static_cast<descriptor *>(plan), *static_cast<descriptor *>(pack),
+                   handle->stream);
 }

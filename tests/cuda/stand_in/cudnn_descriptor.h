@@ -104,7 +104,7 @@ inline geometry geometry_of(const descriptor *conv)
 }
 
 /* in cudnn_execute.cpp: run a finalized plan */
-cudnnStatus_t execute(const descriptor &plan, const descriptor &pack);
+cudnnStatus_t execute(const descriptor &plan, const descriptor &pack, cudaStream_t stream);
 
 } // namespace stand_in
 

@@ -10,7 +10,8 @@
 #include "cuda/host_types.h"
 #include "stand_in.h"
 
-namespace {
+namespace
+{
 
 using namespace stand_in;
 
@@ -320,33 +321,35 @@ cudnnStatus_t check_pointers(const execution &e, const descriptor &operation)
 }
 
 /* a kernel may leave anything in its workspace */
-cudnnStatus_t spoil_workspace(const descriptor &plan, const descriptor &pack)
+void spoil(void *workspace, size_t n)
 {
-    void *p = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    const auto n = static_cast<size_t>(workspace_of(plan));
-    FAIL_IF(n > 0 && !is_device(p, n), CUDNN_STATUS_EXECUTION_FAILED,
-            "%zu bytes of workspace are not in device memory", n);
-    const stand_in::opening is_open;
     if (n > 0)
-        memset(p, 0xff, n);
-    return CUDNN_STATUS_SUCCESS;
+        memset(workspace, 0xff, n);
 }
 
 } // namespace
 
-cudnnStatus_t stand_in::execute(const descriptor &plan, const descriptor &pack)
+cudnnStatus_t stand_in::execute(const descriptor &plan, const descriptor &pack, cudaStream_t stream)
 {
-    execution e = { {}, {}, part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine };
+    execution e0 = { {}, {}, part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine };
     const auto ids = get_all<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const auto pointers = get_all<void *>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     const auto operations = get_all<descriptor *>(*graph_of(plan), CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    void *workspace = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    const auto n = static_cast<size_t>(workspace_of(plan));
     for (size_t i = 0; i < ids.size(); i++)
-        e.pointers[ids[i]] = pointers[i];
+        e0.pointers[ids[i]] = pointers[i];
     for (const descriptor *d : operations)
-        TRY(check_pointers(e, *d));
-    TRY(spoil_workspace(plan, pack));
-    const stand_in::opening is_open;
-    for (const descriptor *d : operations)
-        run_operation(e, *d);
+        TRY(check_pointers(e0, *d));
+    FAIL_IF(n > 0 && !is_device(workspace, n), CUDNN_STATUS_EXECUTION_FAILED,
+            "%zu bytes of workspace are not in device memory", n);
+    do_work(stream, [=] {
+        execution e = e0;
+        const opening is_open;
+        spoil(workspace, n);
+        for (const descriptor *d : operations)
+            run_operation(e, *d);
+        return true;
+    });
     return CUDNN_STATUS_SUCCESS;
 }

@@ -1,0 +1,69 @@
+#!/bin/sh
+# ctest: timeout 300
+# order.sh -- a training on a device that queues: the same bytes in every order that events permit, and what a step copies
+#
+# TANDEM_STAND_IN_ORDER=late queues everything until something waits for it; with early the copies of the second
+# stream run as soon as they may.  A wait that is missing makes other numbers in one of them.
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+stand_in=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
+[ -f "$stand_in" ] || { echo "skipped: no C++ compiler, so no plug-in"; exit 77; }
+cd "$WORK" || exit 1
+unset TANDEM_STAND_IN_FAIL TANDEM_STAND_IN_ORDER
+export TANDEM_GPU_PLUGIN="$stand_in" TANDEM_CUDNN="$stand_in" TANDEM_STAND_IN_LOG="$PWD/calls"
+run="--image-size 32 -b 4 --epochs 1 --lr 0.002 --seed 1 --threads 1 --workers 1 --no-checkpoints"
+drawn set --classes 2 --train 12 --val 8
+
+# train NAME ARGUMENTS... -- leaves NAME.losses, NAME.safetensors and NAME.calls
+train() {
+    name=$1
+    shift
+    : >calls
+    expect 0 train set $run --precision fp32 --print-freq 1 --final-weights "$name.safetensors" "$@"
+    mv calls "$name.calls"
+    grep -E '^(train|val) loss|^top' out >"$name.losses"
+    sed -n 's/.*iteration \([0-9]*\).*\(loss [0-9.]*\).*/\1 \2/p' err >>"$name.losses"
+    [ "$(grep -c '^[123] loss' "$name.losses")" = 3 ] || complain "not three steps"
+}
+
+# as NAME OTHER
+as() {
+    same "$1.losses" "$2.losses"
+    same "$1.safetensors" "$2.safetensors"
+}
+
+train plain --arch resnet18 --device cuda
+TANDEM_STAND_IN_ORDER=late train late --arch resnet18 --device cuda
+TANDEM_STAND_IN_ORDER=early train early --arch resnet18 --device cuda
+as plain late
+as plain early
+grep -q cudaStreamWaitEvent plain.calls || complain "nothing was copied ahead"
+
+# --- a step: one wait, one copy in, at most two within the device, one out for the loss and one for `finite`
+small_model small.td 32 2
+count() {
+    grep -cx "$2" "$1.calls"
+}
+# steps_cost CALL LEAST MOST ARGUMENTS... -- of a step, from runs of one and of three
+steps_cost() {
+    cost=$(($(count three "$1") - $(count one "$1")))
+    [ "$cost" -ge $((2 * $2)) ] && [ "$cost" -le $((2 * $3)) ] || complain "two steps call $1 $cost times"
+}
+for precision in "--precision fp32" --amp; do
+    for n in 1 3; do
+        : >calls
+        expect 0 train set --model small.td $run --training-only --device cuda --run-iters $n $precision
+        mv calls "$([ $n = 1 ] && echo one || echo three).calls"
+    done
+    steps_cost cudaStreamSynchronize 1 1
+    steps_cost cudaMemcpyAsync 2 5
+    steps_cost cudaMalloc 0 0
+    steps_cost cudaHostAlloc 0 1 # the second slot of the ring
+done
+
+# --- memory of the processor that only kernels and copies may use goes the same way
+train host --model small.td
+TANDEM_GUARD_MEMORY=1 train guarded --model small.td
+as host guarded
+finish
