@@ -84,14 +84,18 @@ for dtype in float32 bf16 fp16; do
 done
 no_segment_is_left
 
-# --- a network with norms, a loss that is scaled --------------------------------------------------
+# --- a network with norms, a loss that is scaled, mixed precision ---------------------------------
 norms="--model small.td $fixed --epochs 1 -b 8 --loss-scale 128"
-expect 0 launch --nproc 2 train set $norms $gpu --final-weights two.safetensors
-cp out gpu.out
-TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train set $norms $gpu --final-weights one.safetensors
-same one.safetensors two.safetensors
 expect 0 launch --nproc 2 train set $norms
-losses gpu.out out
+cp out cpu.out
+for precision in fp32 fp16; do
+    expect 0 launch --nproc 2 train set $norms --device cuda --precision $precision --final-weights two.safetensors
+    cp out gpu.out
+    TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train set $norms --device cuda --precision $precision \
+        --final-weights one.safetensors
+    same one.safetensors two.safetensors
+    losses cpu.out gpu.out
+done
 
 # --- no NCCL, not enough GPUs ---------------------------------------------------------------------
 TANDEM_NCCL=/nowhere/libnccl.so.2 expect 1 launch --nproc 2 train set $all $gpu -b 8 --allreduce fast
@@ -136,6 +140,14 @@ for mode in exact fast; do
     ends kill 137
     log_names 'rank 1' 'signal 9'
     grep -qs '^State:.[^ZX]' "/proc/$(process kill 0)/status" && complain "rank 0 is left behind"
+done
+starts stop launch --log debug --nproc 2 train set --model small.td --threads 1 --workers 1 -b 8 -p 1 --epochs 100000 \
+    --training-only --workspace run --overwrite $gpu
+waits stop 'epoch 0, iteration 3/' && kill -STOP "$(process stop 1)"
+ends stop 1
+log_names 'rank 1'
+for r in 0 1; do
+    grep -qs '^State:.[^ZX]' "/proc/$(process stop $r)/status" && complain "rank $r is left behind"
 done
 no_segment_is_left
 finish

@@ -9,7 +9,7 @@
  *                                   an order that is not that of the ranks: the last one first
  *
  * It checks arguments: device memory, counts, streams, communicators that exist, groups.  A transfer
- * with a rank whose process has ended never finishes, as it may be with NCCL.
+ * with a rank whose process has ended or was stopped never finishes, as it may be with NCCL.
  */
 #include "nccl.h"
 
@@ -115,7 +115,7 @@ bool is_alive(int process)
         return false;
     (void)!fscanf(f, "%*d (%*[^)]) %c", &state);
     (void)fclose(f);
-    return state != 'Z';
+    return state != 'Z' && state != 'T'; /* stopped */
 }
 
 /* moves a piece if the mailbox is ready for it */
