@@ -3,6 +3,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_serve.sh"
 stand_in=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
 [ -f "$stand_in" ] || { echo "skipped: no C++ compiler, so no plug-in"; exit 77; }
 cd "$WORK" || exit 1
@@ -63,6 +64,32 @@ for thing in model graph amp kernels memory; do
 done
 prints '^param_bytes'
 expect 0 convert run/checkpoint.safetensors small.onnx --model small.td
+
+# a server: several requests at a time, and classify's answer
+cp run/checkpoint.safetensors w.safetensors
+expect 0 classify --model small.td -w w.safetensors --device cuda --threads 1 --json "$image"
+best=$(sed -n 's/.*"probability": \(0\.[0-9]\{3\}\).*/\1/p' out | head -n 1)
+serve --model small.td --device cuda --threads 1
+for i in 1 2 3 4; do
+    "$load" ask $port POST /classify <"$image" >answer.$i 2>/dev/null &
+    asked="${asked:-} $!"
+done
+wait $asked
+for i in 1 2 3 4; do
+    grep -qF "\"probability\": ${best:-none}" answer.$i || complain "answer $i is not that of classify, $best"
+done
+stop
+
+# a detector of random weights: as many detections on both devices, and their scores, in order, to a tenth of a percent
+expect 0 init --arch ssd320 --backbone resnet18 --num-classes 3 --seed 1 -o detector.safetensors
+for device in cpu cuda; do
+    expect 0 detect -w detector.safetensors --image-size 160 --precision fp32 --min-score 0.001 --threads 1 --device $device "$image"
+    [ "$(wc -l <out)" -gt 20 ] || complain "no detections"
+    sed -n 's/^ *class [0-9]*: \([0-9.]*\)% at .*/\1/p' out >detected.$device
+done
+paste detected.cpu detected.cuda | awk '{ d = $1 - $2; if (NF != 2 || d > 0.11 || d < -0.11) bad = 1 } END { exit bad || NR < 20 }' ||
+    complain "other detections on device cuda"
+
 expect 2 benchmark --model small.td --largest-batch --device cuda --precision fp32
 error_names --largest-batch --device cuda
 
