@@ -42,6 +42,10 @@ expect 0 launch --log info --nproc 2 train set $all $gpu -b 8 --final-weights tw
 log_names ranks: 'by NCCL'
 same one.safetensors two.safetensors
 losses one.out out
+for order in late early; do # a wait that is missing makes other numbers in one of them
+    TANDEM_STAND_IN_ORDER=$order expect 0 launch --nproc 2 train set $all $gpu -b 8 --final-weights two.safetensors
+    same one.safetensors two.safetensors
+done
 expect 0 launch --nproc 2 train set $all -b 8
 losses one.out out
 TANDEM_STAND_IN_DEVICES=1 expect 0 launch --nproc 2 train set $all $gpu -b 8 --final-weights two.safetensors
