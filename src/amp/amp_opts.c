@@ -33,10 +33,10 @@ static const td_field fields[] = {
     TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
     TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
-               "numeric precision; auto: the faster of fp32 and bf16, measured; default: set by "
-               "TANDEM_AMP, or fp32; amp: same as --amp; tf32: fp32 with products of TF32 on a "
-               "GPU, the same as fp32 on a CPU; tf32-emulated: "
-               "fp32 with the factors of products rounded to TF32's 10 fraction bits"),
+               "numeric precision; auto: the faster of fp32 and bf16, measured, and fp16 on a GPU; "
+               "default: set by TANDEM_AMP, or fp32; amp: same as --amp; tf32: fp32 with products "
+               "of TF32 on a GPU, the same as fp32 on a CPU; tf32-emulated: fp32 with the factors "
+               "of products rounded to TF32's 10 fraction bits"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, TD_AMP_RULE_CURRENT, rules,
                "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
                "classic: TensorFlow 1.15"),

@@ -97,9 +97,9 @@ fail_each() {
     echo "$1: $n_runs of $n_calls calls failed, $n_survived times another engine was taken"
 }
 
-fail_each train 90
+fail_each train 60
 train 0
 cp run/checkpoint.safetensors weights.safetensors || exit 1
 rm -rf run
-fail_each evaluate 45
+fail_each evaluate 30
 finish
