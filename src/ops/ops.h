@@ -156,6 +156,28 @@ typedef struct {
     int ratio;
 } td_multibox_attr;
 
+/* normalize */
+enum { TD_NORMALIZE_CHANNELS = 4 };
+
+typedef struct {
+    const char *mean, *std; /* "123.675:116.28:103.53" */
+    int to;                 /* td_normalize_to */
+} td_normalize_attr;
+
+typedef struct {
+    float mean[TD_NORMALIZE_CHANNELS], std[TD_NORMALIZE_CHANNELS];
+} td_normalize_values;
+
+/* its constants, one for each channel; TD_ESHAPE: malformed, or too many channels */
+td_status td_normalize_constants(const td_node *n, td_normalize_values *out) TD_CHECKED;
+
+/* the attribute for results of dtype d, a float */
+int td_normalize_to(td_dtype d);
+
+/** Images u8[N, H, W, 3] to [N, 3, H, W] of dtype `to`. */
+td_value *td_normalize(td_builder *b, td_value *x, const float mean[3], const float std[3],
+                       td_dtype to);
+
 typedef struct {
     double momentum, decay;
     bool nesterov;

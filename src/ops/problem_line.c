@@ -61,7 +61,7 @@ static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
                                         "overflow", "keep", "share", "last" };
     if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0)
         return TD_DT_I64;
-    if (strcmp(name, "mask") == 0)
+    if (strcmp(name, "mask") == 0 || strcmp(name, "pixels") == 0)
         return TD_DT_U8;
     bool is_wide = td_op_is_update(op) && strncmp(name, "copy", 4) != 0;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)

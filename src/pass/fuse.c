@@ -10,6 +10,7 @@
  *     several of them, added, cast to f32       -> the same, added in f32     a shared weight
  *     join_heads, cast to f32                   -> join_heads {wide}
  *     cast from f32, join_heads_grad            -> join_heads_grad {narrow}
+ *     normalize, cast to half                   -> normalize {to}
  *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}        relu6 if supported
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
  *
@@ -373,6 +374,28 @@ static void emit_join_grad(td_rewriter *rw, group *g)
         td_rw_set(rw, grad->out[i], out[i]);
 }
 
+/* --- images as bytes -------------------------------------------------------------------------- */
+
+static bool match_normalize(const td_uses *u, group *const *of, const td_node *cast, group *g)
+{
+    (void)of;
+    const td_node *normalize = cast->in[0]->producer;
+    if (normalize->op != &td_op_normalize || !td_dtype_is_half(cast->out[0]->type.dtype) ||
+        normalize->out[0]->type.dtype != TD_DT_F32 || td_uses_only(u, cast->in[0]) != cast)
+        return false;
+    g->member[0] = normalize;
+    g->n_members = 1;
+    return true;
+}
+
+static void emit_normalize(td_rewriter *rw, group *g)
+{
+    td_normalize_attr attr = *(const td_normalize_attr *)g->member[0]->attr;
+    attr.to = td_normalize_to(g->root->out[0]->type.dtype);
+    td_value *x = td_rw_get(rw, g->member[0]->in[0]);
+    td_rw_set(rw, g->root->out[0], td_emit(rw->b, &td_op_normalize, &attr, x));
+}
+
 /* --- convolutions ----------------------------------------------------------------------------- */
 
 static bool is_open_conv(const td_node *n)
@@ -448,6 +471,7 @@ static const rule rules[] = {
     { "sum of gradients+cast", &td_op_cast,    match_sum_cast,      emit_sum_cast },
     { "heads+cast",          &td_op_cast,      match_join,          emit_join },
     { "cast+heads grad",     &td_op_join_heads_grad, match_join_grad, emit_join_grad },
+    { "normalize+cast",      &td_op_cast,      match_normalize,     emit_normalize },
     { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
     { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
     { "conv+relu6",          &td_op_relu6,     match_conv_relu,     emit_conv },

@@ -19,7 +19,7 @@
     K(norm) K(norm_grad) K(norm_scale) K(norm_update)                                              \
     K(pool)                                                                                        \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
-    K(rows) K(targets) K(mix)                                                                      \
+    K(rows) K(targets) K(mix) K(normalize_bytes)                                                   \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
     K(ranks_id) K(ranks_join) K(ranks_leave)                                                       \
     K(sum_new) K(sum_begin) K(sum_wait) K(sum_free)
@@ -294,6 +294,18 @@ typedef struct {
     const int64_t *partner;
     void *y;
 } td_gpu_mix;
+
+/* --- images ----------------------------------------------------------------------------------- */
+
+enum { TD_GPU_CHANNELS = 4 };
+
+/** to = (x - mean[c]) / std[c] in float32, of x [n, area, channels]; both aligned to 16 bytes. */
+typedef struct {
+    td_gpu_images y; /* `to`, of at most TD_GPU_CHANNELS channels */
+    const uint8_t *x;
+    void *to;
+    float mean[TD_GPU_CHANNELS], std[TD_GPU_CHANNELS];
+} td_gpu_normalize_bytes;
 
 /* --- losses of detectors ---------------------------------------------------------------------- */
 

@@ -42,6 +42,8 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return x * x;
     if (strcmp(name, "partner") == 0) /* a few are no partners: then the sample stays */
         return (double)td_rng_below(r, 6);
+    if (strcmp(name, "pixels") == 0)
+        return (double)td_rng_below(r, 256);
     if (strcmp(name, "target") == 0)
         return td_rng_uniform(r);
     if (strcmp(name, "gaps") == 0)

@@ -49,14 +49,14 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
     K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)                        \
-    K(softmax) K(softmax_grad) K(one_hot) K(mixup)                                                 \
+    K(softmax) K(softmax_grad) K(one_hot) K(mixup) K(normalize)                                    \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)                                         \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad)                                             \
     K(all_reduce_begin) K(all_reduce_end)
 /* clang-format on */
 
-/** Channels last, in which convolutions run. */
+/** Channels last, in which convolutions run; of normalize, the result. */
 bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out);
 
 #define TD_GPU_DECLARE(name) extern const td_kernel td_gpu_##name;

@@ -89,10 +89,14 @@ static td_status accepts(const td_node *n)
 bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const bool is_fused = n->op == &td_op_conv2d_fused;
+    *out = (td_node_layouts){ 0 };
+    if (n->op == &td_op_normalize) {
+        memcpy(out->out, channels_last, sizeof channels_last);
+        return true;
+    }
     if (n->op != &td_op_conv2d && !is_fused && n->op != &td_op_conv2d_grad_x &&
         n->op != &td_op_conv2d_grad_w)
         return false;
-    *out = (td_node_layouts){ 0 };
     memcpy(out->in[0], channels_last, sizeof channels_last);
     memcpy(out->in[1], channels_last, sizeof channels_last);
     memcpy(out->out, channels_last, sizeof channels_last);

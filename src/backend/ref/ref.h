@@ -99,7 +99,7 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \
     K(softmax_cross_entropy_grad) K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad)               \
     K(huber_box_loss) K(huber_box_loss_grad) K(multibox_class_loss) K(multibox_class_loss_grad)  \
-    K(mixup) K(sgd) K(rmsprop) K(accumulate) K(all_reduce) K(carry)            \
+    K(mixup) K(normalize) K(sgd) K(rmsprop) K(accumulate) K(all_reduce) K(carry)            \
     K(ema) K(commit) K(all_finite) \
     K(round_tf32) K(bias_add) K(bias_add_grad) K(join_heads) K(join_heads_grad)
 /* clang-format on */
