@@ -85,6 +85,7 @@ typedef struct {
     int64_t start_batch; /* ... and the first batch of it: to resume in its middle */
     int rank, world;     /* this rank and the number of ranks; world 0 means 1 */
     double max_bad;      /* bad images allowed, a fraction; 0: 0.01, at least one; negative: none */
+    bool as_bytes;       /* pixels instead of images, if possible: td_loader_pixel_norm */
 
     /* detectors, which use their own transforms, not the crop rules above */
     td_detector detector; /* whose inputs and targets are made; training needs boxes */
@@ -97,7 +98,8 @@ typedef struct {
  * even 0, at the end of the epoch and where bad images were left out.
  */
 typedef struct {
-    const float *images;          /* [n, channels, height, width], normalized */
+    const float *images;          /* [n, channels, height, width], normalized; or NULL, with: */
+    const uint8_t *pixels;        /* [n, height, width, channels], not normalized; or NULL */
     const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 if unknown */
     const int64_t *samples;       /* [n] index in the data set of the image in each row */
     const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; or NULL */
@@ -136,16 +138,24 @@ TD_API void td_loader_free(td_loader *ld);
 TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);
 
 /**
- * The images of the next batch of this epoch, if it has been loaded; else NULL.  They stay the same
+ * The images, or pixels, of the next batch of this epoch, if it has been loaded; else NULL.  They stay the same
  * until the batch has been lent and returned, unless td_loader_start_epoch is called.
  */
-TD_API const float *td_loader_peek(td_loader *ld);
+TD_API const void *td_loader_peek(td_loader *ld);
 
 /** Go to batch 0 of `epoch`, skipping the rest of the current epoch. */
 TD_API TD_CHECKED td_status td_loader_start_epoch(td_loader *ld, int64_t epoch);
 
 /** The data set of the loader. */
 TD_API const td_dataset *td_loader_dataset(const td_loader *ld);
+
+/**
+ * With as_bytes: the mean and deviation with which (x - mean[c]) / std[c], in float32, makes of
+ * pixels the images that the loader would give without it, to the bit.  NULL: it gives images.  So
+ * it does for ready rows (`tensors`, `synthetic`), TensorFlow's crop rules and SSD320, whose values
+ * are no whole numbers before they are normalized.  Constant memory.
+ */
+TD_API const td_norm *td_loader_pixel_norm(const td_loader *ld);
 
 /** Batches of an epoch. */
 TD_API int64_t td_loader_batches(const td_loader *ld);

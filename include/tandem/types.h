@@ -1,5 +1,5 @@
 /*
- * tandem/types.h -- element types, and kinds of detectors
+ * tandem/types.h -- element types, constants of normalization, and kinds of detectors
  */
 #ifndef TD_TYPES_H
 #define TD_TYPES_H
@@ -40,6 +40,11 @@ TD_API size_t td_dtype_bytes(td_dtype d);
 
 /** The type with this name; TD_DT_NONE if there is none. */
 TD_API td_dtype td_dtype_parse(const char *name);
+
+/** Mean and standard deviation per channel, on the scale 0 .. 255. */
+typedef struct {
+    float mean[3], std[3];
+} td_norm;
 
 /** Which detector a network is; NONE: a classifier. */
 typedef enum { TD_DETECTOR_NONE, TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 } td_detector;

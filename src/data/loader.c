@@ -65,7 +65,7 @@ static td_status keep_row(td_loader *ld, td_row *r)
 /* Check a finished slot; remove rows without an image. */
 static td_status compact_rows(td_loader *ld, td_slot *s)
 {
-    size_t n_floats = td_slot_row_floats(s);
+    const size_t n_bytes = td_slot_row_bytes(&ld->plan, s);
     td_status st = TD_OK;
     int n = 0;
     for (int i = 0; i < s->n && st == TD_OK; i++) {
@@ -74,8 +74,7 @@ static td_status compact_rows(td_loader *ld, td_slot *s)
         if (st != TD_OK || r->used_sample < 0)
             continue;
         if (n != i)
-            memcpy(s->images + n_floats * (size_t)n, s->images + n_floats * (size_t)i,
-                   n_floats * sizeof(float));
+            memcpy(s->images + n_bytes * (size_t)n, s->images + n_bytes * (size_t)i, n_bytes);
         td_anchor_rows_move(&s->anchors, n, i);
         s->samples[n] = r->used_sample;
         s->labels[n++] = ld->plan.ds->samples[r->used_sample].label;
@@ -151,7 +150,8 @@ static td_status return_slot(td_loader *ld)
     double wait_s = (double)(td_now_ns() - start_ns) * 1e-9;
     TD_TRY_MSG(compact_rows(ld, s), "epoch %" PRId64 ", batch %" PRId64, s->epoch, s->index);
     td_batch *b = &ld->batch;
-    b->images = s->images;
+    b->pixels = ld->plan.transform.as_bytes ? (const uint8_t *)s->images : NULL;
+    b->images = ld->plan.transform.as_bytes ? NULL : (const float *)s->images;
     b->labels = s->labels;
     b->samples = s->samples;
     return_anchors(b, &s->anchors);
@@ -193,7 +193,7 @@ td_status td_loader_next(td_loader *ld, const td_batch **out)
     return ld->failed;
 }
 
-const float *td_loader_peek(td_loader *ld)
+const void *td_loader_peek(td_loader *ld)
 {
     if (ld->failed != TD_OK || !ld->ring || ld->index == ld->plan.n_batches)
         return NULL;
@@ -221,6 +221,12 @@ td_status td_loader_start_epoch(td_loader *ld, int64_t epoch)
 const td_dataset *td_loader_dataset(const td_loader *ld)
 {
     return ld->plan.ds;
+}
+
+const td_norm *td_loader_pixel_norm(const td_loader *ld)
+{
+    const td_transform *t = &ld->plan.transform;
+    return t->as_bytes ? td_transform_norm(t) : NULL;
 }
 
 int64_t td_loader_batches(const td_loader *ld)
@@ -331,7 +337,10 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     if ((unsigned)o->order > TD_ORDER_BUFFER)
         return td_error(TD_EARG, "unknown order %d", (int)o->order);
     TD_TRY(td_transform_choose(&ld->plan.transform, o));
-    return take_detector(ld);
+    TD_TRY(take_detector(ld));
+    ld->plan.transform.as_bytes =
+        o->as_bytes && td_dataset_decodes(ds) && td_transform_gives_bytes(&ld->plan.transform);
+    return TD_OK;
 }
 
 static td_status set_up_order(td_loader *ld)
@@ -405,7 +414,9 @@ static td_status set_up(td_loader *ld, const td_loader_opts *opts)
     TD_TRY(take_opts(ld, opts));
     TD_TRY(set_up_order(ld));
     size_t size = (size_t)ld->plan.opts.image_size;
-    ld->plan.images_bytes = (size_t)ld->plan.opts.batch_size * 3 * size * size * sizeof(float);
+    ld->plan.value_bytes = ld->plan.transform.as_bytes ? 1 : sizeof(float);
+    ld->plan.images_bytes =
+        (size_t)ld->plan.opts.batch_size * 3 * size * size * ld->plan.value_bytes;
     td_status st = td_dataset_decodes(ld->plan.ds) ? set_up_ring(ld) : set_up_ready(ld);
     if (st != TD_ENOMEM)
         return st;

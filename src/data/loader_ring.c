@@ -27,12 +27,12 @@ struct td_ring {
 
 /* --- workers ---------------------------------------------------------------------------------- */
 
-size_t td_slot_row_floats(const td_slot *s)
+size_t td_slot_row_bytes(const td_load_plan *p, const td_slot *s)
 {
-    return 3 * (size_t)s->size * (size_t)s->size;
+    return 3 * (size_t)s->size * (size_t)s->size * p->value_bytes;
 }
 
-static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *dst)
+static td_status make_sample(worker *w, const td_row *r, int64_t sample, void *dst)
 {
     const td_load_plan *p = w->ring->plan;
     td_transform t = p->transform;
@@ -58,7 +58,7 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, float *
 static td_status make_row(worker *w, td_row *r)
 {
     const td_load_plan *p = w->ring->plan;
-    float *dst = r->slot->images + td_slot_row_floats(r->slot) * (size_t)r->i;
+    char *dst = r->slot->images + td_slot_row_bytes(p, r->slot) * (size_t)r->i;
     r->used_sample = -1;
     for (int64_t k = 0; k < p->n_tries && k < p->ds->n; k++) {
         int64_t sample = (r->sample + k) % p->ds->n;

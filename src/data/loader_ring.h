@@ -40,6 +40,7 @@ typedef struct {
     td_sampler sampler;
     int64_t n_batches;   /* batches per epoch */
     int64_t n_tries;     /* samples tried before a row remains empty */
+    size_t value_bytes;  /* of a channel of a pixel: 4, or 1 with transform.as_bytes */
     size_t images_bytes; /* bytes of a batch of the largest size */
 } td_load_plan;
 
@@ -57,7 +58,8 @@ typedef struct {
 } td_row;
 
 struct td_slot {
-    float *images; /* [batch, 3, size, size] with room for the largest, from td_pages_alloc */
+    char *images; /* f32[batch, 3, size, size] or u8[batch, size, size, 3], with room for the
+                     largest, from td_pages_alloc */
     int size;
     td_anchor_rows anchors;              /* for detectors */
     td_row *rows;                        /* [batch] */
@@ -96,8 +98,8 @@ void td_ring_release_slot(td_ring *r);
     It still has to be taken. */
 const td_slot *td_ring_peek_slot(td_ring *r);
 
-/** Number of floats in a row of this slot. */
-size_t td_slot_row_floats(const td_slot *s);
+/** Bytes of the image of a row of this slot. */
+size_t td_slot_row_bytes(const td_load_plan *p, const td_slot *s);
 
 /** Clear the workers' notes in the slot's rows. */
 void td_slot_clear_rows(td_slot *s);

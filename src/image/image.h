@@ -23,6 +23,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tandem/types.h"
 
 /**
  * 8-bit RGB, rows without padding.  All zero is a valid empty image.  Allocate pixels with
@@ -238,11 +239,6 @@ void td_color_jitter_image(const td_color_jitter *t, td_image *img);
 
 extern const float td_image_mean[3]; /* 0..255 scale: 123.675, 116.28, 103.53 */
 extern const float td_image_std[3];  /* 58.395, 57.12, 57.375 */
-
-/** Mean and standard deviation per channel, on the scale 0 .. 255. */
-typedef struct {
-    float mean[3], std[3];
-} td_norm;
 
 extern const td_norm td_norm_torch; /* the values above */
 extern const td_norm td_norm_tf;    /* 123.68, 116.28, 103.53 and 58.395, 57.12, 57.385 */

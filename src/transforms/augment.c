@@ -18,6 +18,7 @@
 #include "transforms/augment.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/file_io.h"
@@ -121,14 +122,32 @@ static td_status crop_and_resize(td_transformer *w, const td_transform *t, td_bo
                              t->filter, t->size, t->size, &w->sized);
 }
 
-static const td_norm *norm_of(const td_transform *t)
-{
-    return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;
-}
-
 static bool is_legacy(const td_transform *t)
 {
     return t->rules == TD_RULES_TF;
+}
+
+bool td_transform_gives_bytes(const td_transform *t)
+{
+    return t->detector ? t->detector == TD_DETECTOR_SSD300 : !is_legacy(t);
+}
+
+const td_norm *td_transform_norm(const td_transform *t)
+{
+    if (t->detector)
+        return t->detector == TD_DETECTOR_SSD300 ? &td_norm_torch : &td_norm_vgg;
+    return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;
+}
+
+void td_transform_row(const td_transform *t, td_image *img, bool flip, void *dst)
+{
+    if (!t->as_bytes) {
+        td_image_normalise_by(img, td_transform_norm(t), flip, dst);
+        return;
+    }
+    if (flip)
+        td_image_flip(img);
+    memcpy(dst, img->px, 3 * (size_t)img->width * (size_t)img->height);
 }
 
 static td_status size_legacy(td_transformer *w, const td_transform *t, const td_sampling *s,
@@ -137,7 +156,7 @@ static td_status size_legacy(td_transformer *w, const td_transform *t, const td_
     size_t n = 3 * (size_t)t->size * (size_t)t->size;
     TD_TRY(td_reserve(&w->values, &w->cap_values, n, sizeof *w->values));
     TD_TRY(td_image_sample_legacy(&w->taps, &w->decoded, s, w->values));
-    td_values_normalise(w->values, t->size, t->size, norm_of(t), flip, dst);
+    td_values_normalise(w->values, t->size, t->size, td_transform_norm(t), flip, dst);
     return TD_OK;
 }
 
@@ -197,7 +216,7 @@ typedef struct {
 } chance;
 
 static td_status train_row(td_transformer *w, const td_transform *t, const void *bytes,
-                           size_t n_bytes, chance *random, float *dst)
+                           size_t n_bytes, chance *random, void *dst)
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n_bytes, &info));
@@ -225,7 +244,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
         flip = false;
         TD_TRY(td_autoaugment_apply(&random->change, &w->sized, &w->cut));
     }
-    td_image_normalise_by(&w->sized, norm_of(t), flip, dst);
+    td_transform_row(t, &w->sized, flip, dst);
     return TD_OK;
 }
 
@@ -251,7 +270,7 @@ static td_status resize_crop(td_transformer *w, const td_transform *t, int width
 }
 
 static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
-                          size_t n_bytes, float *dst)
+                          size_t n_bytes, void *dst)
 {
     td_decode_opts opts = { .stored_orientation = t->stored_orientation,
                             .max_pixels = t->max_pixels,
@@ -275,12 +294,12 @@ static td_status eval_row(td_transformer *w, const td_transform *t, const void *
         TD_TRY(resize_and_crop(w, t, width, height));
     else
         TD_TRY(resize_crop(w, t, width, height));
-    td_image_normalise_by(&w->cut, norm_of(t), false, dst);
+    td_transform_row(t, &w->cut, false, dst);
     return TD_OK;
 }
 
 td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
-                             size_t n_bytes, int64_t epoch, int64_t sample, float *dst)
+                             size_t n_bytes, int64_t epoch, int64_t sample, void *dst)
 {
     if (!t->is_training)
         return eval_row(w, t, bytes, n_bytes, dst);
@@ -294,7 +313,7 @@ td_status td_transform_image(td_transformer *w, const td_transform *t, const voi
 }
 
 td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
-                            int64_t epoch, int64_t sample, float *dst)
+                            int64_t epoch, int64_t sample, void *dst)
 {
     TD_TRY(td_transform_read(w, path));
     return td_transform_image(w, t, w->bytes, w->n_bytes, epoch, sample, dst);

@@ -5,6 +5,9 @@
  *                AutoAugment, normalise
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
+ * Resizing rounds to bytes, as PIL does, so a row may also be those bytes, to be normalised later:
+ * td_transform_gives_bytes.
+ *
  * Sizes, offsets and pixels agree with torchvision's RandomResizedCrop, Resize and CenterCrop on
  * PIL images, or with the other rules of crop.h; only the random numbers differ.
  */
@@ -32,6 +35,7 @@ typedef struct {
     bool is_fast;         /* training: decode at reduced size, with nearest-sample chroma */
     td_detector detector; /* if set: rows as in object_row.h, no crop rules */
     bool is_jittered;     /* detectors in training: jitter colours */
+    bool as_bytes;        /* rows are u8[size, size, 3], not normalised */
     uint64_t seed;
 } td_transform;
 
@@ -55,13 +59,31 @@ void td_transformer_release(td_transformer *w);
 /** Read a file into w->bytes.  TD_ENOTFOUND, TD_EIO, TD_ELIMIT (256 MiB), TD_ENOMEM. */
 TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
 
-/** Transform an image file's bytes and normalise into dst [3, size, size].  Errors of decoding. */
-TD_CHECKED td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
-                                        size_t n_bytes, int64_t epoch, int64_t sample, float *dst);
+/**
+ * Are the values of a row bytes until they are normalised?  Not with TensorFlow's crop rules and
+ * for SSD320, which resize to floats.
+ */
+bool td_transform_gives_bytes(const td_transform *t);
 
-/** Read, transform and normalise into dst [3, size, size].  Errors of reading and decoding. */
+/** The mean and deviation by which rows are normalised. */
+const td_norm *td_transform_norm(const td_transform *t);
+
+/**
+ * A row from an image of size x size: normalised into dst f32[3, size, size] or, with t->as_bytes,
+ * copied into dst u8[size, size, 3].  `flip`: mirrored; the image may be, too.
+ */
+void td_transform_row(const td_transform *t, td_image *img, bool flip, void *dst);
+
+/**
+ * Transform an image file's bytes and normalise into dst f32[3, size, size]; with t->as_bytes, into
+ * u8[size, size, 3].  Errors of decoding.
+ */
+TD_CHECKED td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
+                                        size_t n_bytes, int64_t epoch, int64_t sample, void *dst);
+
+/** Read and transform a file.  Errors of reading and decoding. */
 TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
-                                       int64_t epoch, int64_t sample, float *dst);
+                                       int64_t epoch, int64_t sample, void *dst);
 
 /**
  * Set rules, filter, antialiasing, constants and augmentation from a loader's options. TD_EARG:

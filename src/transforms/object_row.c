@@ -118,7 +118,7 @@ static td_status train_ssd320(row *r, float *dst)
 
 /* --- SSD300 ----------------------------------------------------------------------------------- */
 
-static td_status size_smooth(row *r, const td_color_jitter *colours, float *dst)
+static td_status size_smooth(row *r, const td_color_jitter *colours, void *dst)
 {
     td_transformer *w = r->w;
     int size = r->t->size;
@@ -126,7 +126,7 @@ static td_status size_smooth(row *r, const td_color_jitter *colours, float *dst)
                              size, size, &w->sized));
     if (colours)
         td_color_jitter_image(colours, &w->sized);
-    td_image_normalise_by(&w->sized, &td_norm_torch, false, dst);
+    td_transform_row(r->t, &w->sized, false, dst);
     return TD_OK;
 }
 
@@ -152,7 +152,7 @@ static td_box in_pixels(td_rect window, int width, int height)
                      .height = y1 - y0 < 1 ? 1 : y1 - y0 };
 }
 
-static td_status train_ssd300(row *r, float *dst)
+static td_status train_ssd300(row *r, void *dst)
 {
     td_ground_truth *ground_truths = r->w->ground_truths;
     td_rect window = td_overlap_crop(&r->place, ground_truths, r->n);
@@ -168,7 +168,7 @@ static td_status train_ssd300(row *r, float *dst)
 /* --- all -------------------------------------------------------------------------------------- */
 
 td_status td_object_row(td_transformer *w, const td_transform *t, const td_object_source *from,
-                        float *dst, int *n)
+                        void *dst, int *n)
 {
     uint64_t e = (uint64_t)from->epoch, s = (uint64_t)from->sample;
     row r = { .w = w,

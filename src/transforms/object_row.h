@@ -38,10 +38,11 @@ typedef struct {
 bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
 
 /**
- * Transform an image's bytes into dst [3, size, size] and its ground truths into w->ground_truths,
+ * Transform an image's bytes into dst f32[3, size, size], or u8[size, size, 3] with t->as_bytes
+ * (td_transform_gives_bytes), and its ground truths into w->ground_truths,
  * *n of them.  Errors of decoding; TD_ENOMEM.
  */
 TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t,
-                                   const td_object_source *from, float *dst, int *n);
+                                   const td_object_source *from, void *dst, int *n);
 
 #endif
