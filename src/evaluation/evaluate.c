@@ -92,6 +92,7 @@ static td_status open_data(evaluation *e)
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
+    TD_TRY(td_input_as_bytes(e->dev, &lo.as_bytes));
     if (!e->o.model.num_classes)
         e->o.model.num_classes = td_dataset_classes(e->ds);
     TD_TRY(match_labels(e));
@@ -104,6 +105,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .topk = e->o.topk,
                                 .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                                 .smoothing = e->o.label_smoothing,
+                                .norm = td_loader_pixel_norm(e->ld),
                                 .amp = &e->o.amp,
                                 .comm = e->comm,
                                 .skip_passes = e->o.device.skip_passes,
@@ -178,7 +180,6 @@ static void note(const evaluation *e, const td_eval_result *v, const td_eval_res
 static td_status open_evaluator(evaluation *e)
 {
     const td_evaluator_opts jo = evaluator_opts(e);
-    TD_TRY(td_evaluation_open_device(e));
     TD_TRY(td_evaluator_new(&e->o.model, e->dev, &jo, &e->evaluator));
     if (e->o.ema_too) /* fail now rather than after a long evaluation */
         TD_TRY(td_weights_check(e->weights, e->o.weights,
@@ -278,6 +279,7 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
         st = td_evaluation_run_detector(&e, out);
         goto out;
     }
+    TD_OUT(td_evaluation_open_device(&e)); /* it decides what the loader gives */
     TD_OUT(open_data(&e));
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));

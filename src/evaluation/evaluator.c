@@ -25,7 +25,8 @@ struct td_evaluator {
     td_program *program;
     int batch, classes;
     size_t image_bytes;
-    float *images;   /* [batch, 3, S, S], for smaller batches */
+    bool takes_pixels;
+    char *images;    /* [batch] rows of image_bytes, for smaller batches */
     int64_t *labels; /* [batch] */
     double *latency; /* [n_batches] s, grown */
     size_t cap_latency;
@@ -50,11 +51,13 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     if (!e)
         return TD_ENOMEM;
     TD_OUT(td_model_image_size(model, &size));
-    TD_OUT(td_inference_graph(model, opts->batch, opts->smoothing, true, &g));
+    TD_OUT(td_evaluation_graph(model, opts->batch, opts->smoothing, opts->norm, &g));
     TD_OUT(td_compile(g, dev, &compile, &e->program));
     e->batch = opts->batch;
     e->classes = model->num_classes;
-    e->image_bytes = (size_t)3 * (size_t)size * (size_t)size * sizeof(float);
+    e->takes_pixels = opts->norm != NULL;
+    e->image_bytes =
+        (size_t)3 * (size_t)size * (size_t)size * (e->takes_pixels ? 1 : sizeof(float));
     e->images = td_alloc((size_t)opts->batch, e->image_bytes);
     e->labels = td_alloc((size_t)opts->batch, sizeof *e->labels);
     if (!e->images || !e->labels)
@@ -85,10 +88,11 @@ td_program *td_evaluator_program(td_evaluator *e)
 
 static td_status feed(td_evaluator *e, const td_batch *b)
 {
-    const float *images = b->images;
+    const void *images = e->takes_pixels ? (const void *)b->pixels : b->images;
     const int64_t *labels = b->labels;
+    TD_CHECK(images);
     if (b->n < e->batch) {
-        memcpy(e->images, b->images, (size_t)b->n * e->image_bytes);
+        memcpy(e->images, images, (size_t)b->n * e->image_bytes);
         memcpy(e->labels, b->labels, (size_t)b->n * sizeof *e->labels);
         images = e->images;
         labels = e->labels;

@@ -3,10 +3,12 @@
  */
 #include "inference/inputs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "runtime/device.h"
 
 bool td_model_is_default(const td_model_opts *model)
 {
@@ -57,6 +59,15 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
                              .prefetch = in->prefetch,
                              .nice = 5,
                              .max_bad = in->max_bad > 0 ? in->max_bad : -1 };
+}
+
+td_status td_input_as_bytes(const td_device *dev, bool *out)
+{
+    const char *wanted = getenv("TANDEM_INPUT");
+    *out = wanted ? strcmp(wanted, "u8") == 0 : dev->memory == &td_gpu_memory;
+    if (wanted && !*out && strcmp(wanted, "f32") != 0)
+        return td_error(TD_EUSAGE, "TANDEM_INPUT is '%.40s', wanted u8 or f32", wanted);
+    return TD_OK;
 }
 
 td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)

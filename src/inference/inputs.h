@@ -8,12 +8,19 @@
 #include "tandem/input.h"
 #include "tandem/loader.h"
 #include "tandem/model.h"
+#include "tandem/program.h"
 
 /** Open "train" or "val"; a validation folder may be the root itself.  n_images: synthetic only. */
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out) TD_CHECKED;
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
+
+/**
+ * Do loaders give pixels, which programs of this device normalize?  It saves three of four bytes
+ * that are copied to a GPU.  TANDEM_INPUT=u8 or f32 decides for tests.  TD_EUSAGE: another value.
+ */
+td_status td_input_as_bytes(const td_device *dev, bool *out) TD_CHECKED;
 
 /** Log one line if the backend differs from its name. */
 void td_log_backend(const td_input_opts *in);

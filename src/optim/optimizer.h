@@ -45,6 +45,7 @@ typedef struct td_step_opts {
     bool accumulates;        /* a step has several batches: input `update` */
     bool averages;           /* keep averages of weights and statistics */
     bool mixes;              /* mixup of images and targets */
+    const td_norm *norm;     /* images are bytes, normalized by this; NULL: floats */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms' running statistics do not change */
     int ranks;               /* gradients are summed over them; 0: one */

@@ -20,9 +20,14 @@ td_status td_model_image_size(const td_model_opts *opts, int *out)
 
 /* --- the training graph ----------------------------------------------------------------------- */
 
-static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype)
+static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype,
+                             const td_norm *norm)
 {
-    return td_input(b, "images", td_type_4d(dtype ? dtype : TD_DT_F32, batch, 3, size, size));
+    const td_dtype to = dtype ? dtype : TD_DT_F32;
+    if (!norm)
+        return td_input(b, "images", td_type_4d(to, batch, 3, size, size));
+    td_value *x = td_input(b, "images", td_type_4d(TD_DT_U8, batch, size, size, 3));
+    return td_normalize(b, x, norm->mean, norm->std, to);
 }
 
 static td_value *targets(td_builder *b, int batch, td_value *logits, double smoothing)
@@ -37,7 +42,8 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
 {
     td_builder *b = td_build_begin();
     const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
-    td_value *images = image_input(b, batch, size, dtype), *lambda = NULL, *partner = NULL;
+    td_value *images = image_input(b, batch, size, dtype, opts->norm);
+    td_value *lambda = NULL, *partner = NULL;
     td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
     if (opts->mixes) {
         lambda = td_input(b, TD_INPUT_LAMBDA, td_type_1d(dtype, batch));
@@ -102,7 +108,7 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
 {
     td_builder *b = td_build_begin();
     td_step_opts kernels = *opts;
-    td_value *images = image_input(b, batch, size, model->dtype), *deltas, *scores;
+    td_value *images = image_input(b, batch, size, model->dtype, opts->norm), *deltas, *scores;
     td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
     td_detector_forward(b, model, images, true, &deltas, &scores);
     if (td_build_ok(b)) {
@@ -147,17 +153,16 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_step
 
 /* --- the inference graph ---------------------------------------------------------------------- */
 
-td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
-                             bool has_labels, td_graph **out)
+/* norm: of bytes, or NULL */
+static td_status inference_graph(const td_model_opts *model, int batch, double smoothing,
+                                 bool has_labels, const td_norm *norm, td_graph **out)
 {
     int size;
     *out = NULL;
-    if (td_model_detector(model))
-        return td_model_graph(model, batch, false, out);
     TD_TRY(td_model_image_size(model, &size));
 
     td_builder *b = td_build_begin();
-    td_value *images = image_input(b, batch, size, model->dtype);
+    td_value *images = image_input(b, batch, size, model->dtype, norm);
     td_value *logits = td_model_forward(b, model, images, false);
     if (td_build_ok(b)) {
         if (has_labels)
@@ -169,4 +174,19 @@ td_status td_inference_graph(const td_model_opts *model, int batch, double smoot
     }
     td_status st = td_build_end(b, out);
     return st == TD_OK ? st : td_error_context(st, "images of %d x %d", size, size);
+}
+
+td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
+                             bool has_labels, td_graph **out)
+{
+    *out = NULL;
+    if (td_model_detector(model))
+        return td_model_graph(model, batch, false, out);
+    return inference_graph(model, batch, smoothing, has_labels, NULL, out);
+}
+
+td_status td_evaluation_graph(const td_model_opts *model, int batch, double smoothing,
+                              const td_norm *norm, td_graph **out)
+{
+    return inference_graph(model, batch, smoothing, true, norm, out);
 }

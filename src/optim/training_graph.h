@@ -6,6 +6,8 @@
  *                if finite is 1
  *     inference: images, labels -> losses [N], logits [N, K]
  *
+ * With a td_norm, images are bytes u8[N,S,S,3], which a node `normalize` makes f32[N,3,S,S].
+ *
  * For detectors: images, labels, targets, lr -> loss; the inference graph is td_model_graph's.
  */
 #ifndef TD_OPTIM_TRAINING_GRAPH_H
@@ -19,7 +21,8 @@
 /**
  * The training graph of a classifier; for a detector, calls td_detector_training_graph.
  *
- * Inputs images f32[N,3,S,S], labels i64[N], lr f32[]; outputs loss, logits.  Caller frees *out.
+ * Inputs images f32[N,3,S,S] or, with opts->norm, u8[N,S,S,3], labels i64[N], lr f32[]; outputs
+ * loss, logits.  Caller frees *out.
  *
  * With opts->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
  * if the loss (itself never scaled) and all gradients of loss_scale * loss are finite; otherwise 0,
@@ -43,6 +46,10 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch,
  */
 td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
                              bool has_labels, td_graph **out) TD_CHECKED;
+
+/** The graph of a classifier's evaluation: the same with labels; norm NULL: images are f32. */
+td_status td_evaluation_graph(const td_model_opts *model, int batch, double smoothing,
+                              const td_norm *norm, td_graph **out) TD_CHECKED;
 
 /** opts->image_size, or if it is 0 the architecture's. */
 td_status td_model_image_size(const td_model_opts *opts, int *out) TD_CHECKED;

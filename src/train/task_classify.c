@@ -48,6 +48,7 @@ static td_status open_validation(job *j)
     lo.seed = j->s.seed;
     lo.rank = j->ranks.rank;
     lo.world = j->ranks.n;
+    TD_TRY(td_input_as_bytes(j->dev, &lo.as_bytes));
     return td_loader_new(j->data.val_set, &lo, &j->data.val_loader);
 }
 
@@ -91,7 +92,7 @@ static td_status open_data(job *j)
     td_train_note_enlarged(j);
     TD_TRY(name_classes(j));
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, o->batch.size);
-    td_train_loader_opts(j, &lo);
+    TD_TRY(td_train_loader_opts(j, &lo));
     TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
 }
@@ -100,7 +101,7 @@ static td_status open_data(job *j)
 
 static td_status bind(job *j, const td_batch *b)
 {
-    TD_TRY(td_program_bind(j->program, "images", b->images));
+    TD_TRY(td_train_bind_images(j, b));
     return td_program_bind(j->program, "labels", b->labels);
 }
 
@@ -115,6 +116,7 @@ static td_evaluator_opts evaluator_opts(const job *j)
                                 .max_batches =
                                     o->profile.iterations > 0 ? o->profile.iterations : -1,
                                 .smoothing = o->loss.mixup > 0 ? 0 : o->loss.label_smoothing,
+                                .norm = td_loader_pixel_norm(j->data.val_loader),
                                 .amp = &o->amp,
                                 .comm = j->ranks.comm,
                                 .skip_passes = o->device.skip_passes,

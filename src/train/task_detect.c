@@ -72,7 +72,7 @@ static td_status open_data(job *j)
     if (td_dataset_backend(j->data.train_set) == TD_DATA_FOLDER)
         TD_TRY(td_boxes_warn_unseen(j->data.train_set));
     td_loader_opts lo = td_boxes_loader_opts(&o->input, &o->model, o->batch.size);
-    td_train_loader_opts(j, &lo);
+    TD_TRY(td_train_loader_opts(j, &lo));
     TD_TRY(td_loader_new(j->data.train_set, &lo, &j->data.train_loader));
     return open_validation(j);
 }
@@ -89,7 +89,7 @@ static td_status bind(job *j, const td_batch *b)
     for (size_t i = 0; i < n; i++)
         positives += b->anchor_labels[i] > 0;
     j->log.positives = (double)positives / b->n;
-    TD_TRY(td_program_bind(j->program, "images", b->images));
+    TD_TRY(td_train_bind_images(j, b));
     TD_TRY(td_program_bind(j->program, "labels", b->anchor_labels));
     return td_program_bind(j->program, "targets", b->anchor_targets);
 }

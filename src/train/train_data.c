@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "image/image.h"
+#include "inference/inputs.h"
 #include "transforms/augment.h"
 
 int64_t td_train_synthetic_images(const td_train_job *j)
@@ -59,6 +60,12 @@ static void probe_size(const td_train_job *j, int64_t sample, td_transformer *w,
         td_error_clear(); /* counted as a bad image when it is its turn */
 }
 
+td_status td_train_bind_images(td_train_job *j, const td_batch *b)
+{
+    const bool is_bytes = td_loader_pixel_norm(j->data.train_loader) != NULL;
+    return td_program_bind(j->program, "images", is_bytes ? (const void *)b->pixels : b->images);
+}
+
 void td_train_note_enlarged(const td_train_job *j)
 {
     td_transformer w = { 0 };
@@ -84,7 +91,7 @@ void td_train_note_enlarged(const td_train_job *j)
            side > SIDE_LEAST ? side : SIDE_LEAST);
 }
 
-void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
+td_status td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
 {
     const td_train_opts *o = &j->o;
     lo->is_training = true;
@@ -97,4 +104,5 @@ void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
     lo->order = o->batch.shuffle == TD_SHUFFLE_BUFFER   ? TD_ORDER_BUFFER
                 : o->batch.sampler == TD_SAMPLER_PADDED ? TD_ORDER_PADDED
                                                         : TD_ORDER_PERMUTATION;
+    return td_input_as_bytes(j->dev, &lo->as_bytes);
 }

@@ -18,7 +18,13 @@ td_status td_train_validation_absent(td_status st) TD_CHECKED;
 /** Log when the images are smaller than the default image size of the network, so are enlarged. */
 void td_train_note_enlarged(const td_train_job *j);
 
-/** Set the training loader's options that td_loader_opts_of does not set: order, seed, position. */
-void td_train_loader_opts(const td_train_job *j, td_loader_opts *lo);
+/**
+ * Set the training loader's options that td_loader_opts_of does not set: order, seed, position, and
+ * whether it gives pixels.  Errors of td_input_as_bytes.
+ */
+td_status td_train_loader_opts(const td_train_job *j, td_loader_opts *lo) TD_CHECKED;
+
+/** Bind the batch's images, or its pixels, to the program's input. */
+td_status td_train_bind_images(td_train_job *j, const td_batch *b) TD_CHECKED;
 
 #endif

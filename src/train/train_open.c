@@ -153,12 +153,6 @@ static td_status choose_precision(job *j)
     return td_device_tune(j->dev, j->o.device.tune, j->o.device.tune_cache);
 }
 
-static td_status open_device(job *j)
-{
-    TD_TRY(td_device_open(j->o.device.name, &j->dev));
-    return choose_precision(j);
-}
-
 /* The loss scale: the options', or for a resumed run the checkpoint's. */
 static void choose_scaler(job *j)
 {
@@ -283,8 +277,9 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(td_workspace_name(j));
     TD_TRY(open_seed(j));
     TD_TRY(open_network(j));
+    TD_TRY(td_device_open(j->o.device.name, &j->dev)); /* it decides what loaders give */
     TD_TRY(open_data(j));
-    TD_TRY(open_device(j));
+    TD_TRY(choose_precision(j));
     TD_TRY(open_schedule(j));
     TD_TRY(td_train_program_open(j));
     TD_TRY(td_train_start_load(j)); /* weights into the program */

@@ -117,6 +117,7 @@ static td_step_opts step_opts(const job *j)
                            .sums_in_order = o->batch.is_reproducible,
                            .averages = o->optimizer.ema >= 0,
                            .mixes = o->loss.mixup > 0,
+                           .norm = td_loader_pixel_norm(j->data.train_loader),
                            .frozen = o->optimizer.freeze,
                            .freezes_norms = o->optimizer.freezes_bn };
 }
