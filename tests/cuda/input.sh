@@ -26,17 +26,12 @@ run() {
     grep -Ev '^(images/s|latency|checkpoint|best weights|workspace) ' out >"result.$input"
 }
 
-# copied INPUT BYTES TIMES -- so often were as many bytes copied
+# copied INPUT BYTES TIMES -- so often were images of as many bytes copied, alone or with the other inputs of the step;
+# once more if the smaller batch at the end was sent ahead
 copied() {
-    n=$(grep -cx "$2" "copies.$1")
-    [ "$n" = "$3" ] || complain "$n copies of $2 bytes, wanted $3 ($1)"
-}
-
-# saves TIMES -- of all that the last two runs copied, u8 or as usual and f32, this many batches are a quarter
-saves() {
-    sum='{ sum += $1 } END { print sum + 0 }'
-    saved=$(($(awk "$sum" copies.f32) - $(awk "$sum" copies.usual)))
-    [ "$saved" = $(($1 * (FLOATS - BYTES))) ] || complain "$saved bytes fewer, wanted $1 x $((FLOATS - BYTES))"
+    n=$(awk -v least="$2" '$1 >= least && $1 < least + 1024 { n++ } END { print n + 0 }' "copies.$1")
+    most=$(($3 + ($3 > 0)))
+    [ "$n" -ge "$3" ] && [ "$n" -le $most ] || complain "$n copies of $2 bytes, wanted $3 ($1)"
 }
 
 # both TIMES ARGUMENTS... -- the same results from bytes and floats, and this many batches
@@ -49,7 +44,6 @@ both() {
     run usual "$@"
     copied usual $BYTES "$times"
     copied usual $FLOATS 0
-    saves "$times"
     cmp result.f32 result.usual >&2 || complain "other results"
     [ ! -e final.safetensors ] || same floats.safetensors final.safetensors
 }
