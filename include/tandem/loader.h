@@ -138,8 +138,8 @@ TD_API void td_loader_free(td_loader *ld);
 TD_API TD_CHECKED td_status td_loader_next(td_loader *ld, const td_batch **out);
 
 /**
- * The images, or pixels, of the next batch of this epoch, if it has been loaded; else NULL.  They stay the same
- * until the batch has been lent and returned, unless td_loader_start_epoch is called.
+ * The images, or pixels, of the next batch of this epoch, if it has been loaded; else NULL.  They
+ * stay the same until the batch has been lent and returned, unless td_loader_start_epoch is called.
  */
 TD_API const void *td_loader_peek(td_loader *ld);
 
