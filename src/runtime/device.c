@@ -4,6 +4,7 @@
 #include "runtime/device.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -49,9 +50,20 @@ static void add_gpu(td_device *dev)
     dev->target.has_tf32 = true;
 }
 
+/* unless TANDEM_CUDA_GRAPH is 0 */
+static td_status choose_capture(bool *out)
+{
+    const char *v = getenv("TANDEM_CUDA_GRAPH");
+    if (v && *v && strcmp(v, "0") != 0 && strcmp(v, "1") != 0)
+        return td_error(TD_EUSAGE, "TANDEM_CUDA_GRAPH is '%s', wanted 0 or 1", v);
+    *out = !v || strcmp(v, "0") != 0;
+    return TD_OK;
+}
+
 static td_status open_gpu(td_device *dev)
 {
     const td_gpu_plugin *plugin;
+    TD_TRY(choose_capture(&dev->captures));
     TD_TRY(td_gpu_open(&plugin));
     add_gpu(dev);
     return TD_OK;

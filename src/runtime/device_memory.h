@@ -52,6 +52,17 @@ typedef struct {
     td_status (*send_ahead)(int slot, void *to, const void *host, size_t n);
     td_status (*take_ahead)(int slot, void *to, const void *from, size_t n);
 
+    /*
+     * Between begin_capture and end_capture nothing runs: what is queued becomes a graph, which
+     * run_captured queues.  end_capture_failed: there is no graph.  NULL without `captures` of the
+     * device.
+     */
+    td_status (*begin_capture)(void);
+    td_status (*end_capture)(void **graph);
+    void (*end_capture_failed)(void);
+    td_status (*run_captured)(void *graph);
+    void (*free_captured)(void *graph);
+
     /* wait until all that was queued on the first queue is done; TD_EDEVICE: a part of it failed */
     td_status (*sync)(void);
 

@@ -228,6 +228,31 @@ static td_status gpu_take_ahead(int slot, void *to, const void *from, size_t n)
     return td_gpu_status(plugin->take_ahead(slot, to, from, n));
 }
 
+static td_status gpu_begin_capture(void)
+{
+    return td_gpu_status(plugin->begin_capture());
+}
+
+static td_status gpu_end_capture(void **graph)
+{
+    return td_gpu_status(plugin->end_capture(graph));
+}
+
+static void gpu_end_capture_failed(void)
+{
+    (void)plugin->end_capture(NULL);
+}
+
+static td_status gpu_run_captured(void *graph)
+{
+    return td_gpu_status(plugin->run_captured(graph));
+}
+
+static void gpu_free_captured(void *graph)
+{
+    plugin->free_captured(graph);
+}
+
 static void nothing(void)
 {
 }
@@ -248,5 +273,10 @@ const td_device_memory td_gpu_memory = { .name = "cuda",
                                          .wait_ahead = gpu_wait_ahead,
                                          .send_ahead = gpu_send_ahead,
                                          .take_ahead = gpu_take_ahead,
+                                         .begin_capture = gpu_begin_capture,
+                                         .end_capture = gpu_end_capture,
+                                         .end_capture_failed = gpu_end_capture_failed,
+                                         .run_captured = gpu_run_captured,
+                                         .free_captured = gpu_free_captured,
                                          .begin_kernels = nothing,
                                          .end_kernels = nothing };

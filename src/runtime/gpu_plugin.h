@@ -67,6 +67,10 @@ typedef struct {
     const char *(*wait_ahead)(int slot);
     const char *(*send_ahead)(int slot, void *to, const void *host, size_t n);
     const char *(*take_ahead)(int slot, void *to, const void *from, size_t n);
+    const char *(*begin_capture)(void);
+    const char *(*end_capture)(void **graph); /* NULL: after a failure, no graph is wanted */
+    const char *(*run_captured)(void *graph);
+    void (*free_captured)(void *graph);
 #define TD_GPU_MEMBER(name) const char *(*name)(const td_gpu_##name *a);
     TD_GPU_KERNELS(TD_GPU_MEMBER)
 #undef TD_GPU_MEMBER

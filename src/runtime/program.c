@@ -135,13 +135,9 @@ static td_status show_leaves(const td_program *p)
     return TD_OK;
 }
 
-static td_status run_nodes(td_program *p)
+td_status td_program_run_nodes(td_program *p, int first, int end)
 {
-    if (p->needs_setup)
-        TD_TRY(run_setup(p));
-    if (p->observe)
-        TD_TRY(show_leaves(p));
-    for (int i = 0; i < p->graph->n_nodes; i++) {
+    for (int i = first; i < end; i++) {
         td_status st = p->is_setup[i] ? TD_OK : run_call(p, i);
         if (st != TD_OK)
             return failed(p, i, st);
@@ -149,6 +145,18 @@ static td_status run_nodes(td_program *p)
             TD_TRY(show_results(p, p->graph->nodes[i]));
     }
     return TD_OK;
+}
+
+static td_status run_all(td_program *p)
+{
+    if (p->needs_setup)
+        TD_TRY(run_setup(p));
+    if (p->observe)
+        TD_TRY(show_leaves(p));
+    if (td_program_captures(p))
+        return td_program_run_segments(p);
+    p->n_plain_runs++;
+    return td_program_run_nodes(p, 0, p->graph->n_nodes);
 }
 
 td_status td_program_start(td_program *p)
@@ -162,7 +170,7 @@ td_status td_program_start(td_program *p)
     p->is_running = true;
     TD_TRY(follow_inputs(p));
     p->memory->begin_kernels();
-    td_status st = run_nodes(p);
+    td_status st = run_all(p);
     p->memory->end_kernels();
     TD_TRY(st);
     if (!p->memory->is_host)

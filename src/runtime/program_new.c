@@ -188,6 +188,7 @@ void td_program_free(td_program *p)
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);
+    td_program_free_segments(p);
     td_reduction_free(p->reduction);
     td_gpu_sums_free(p->sums);
     if (p->slab)

@@ -6,7 +6,9 @@
  *         '-> program_new.c                 passes, slab, copies
  *                 |-> memory_fit.c          less memory, by recomputing results
  *                 '-----> program_plan.c    kernels and the plan
- *     program.c runs it, program_copies.c copies inputs and outputs, params.c fills it
+ *     program.c runs it, params.c fills it
+ *         |-> program_copies.c              inputs and outputs
+ *         '-> program_capture.c             launches that are replayed
  */
 #ifndef TD_RUNTIME_PROGRAM_PARTS_H
 #define TD_RUNTIME_PROGRAM_PARTS_H
@@ -36,6 +38,8 @@ typedef struct {
     td_prepared prepared;
 } td_copy_slot;
 
+typedef struct td_segment td_segment; /* program_capture.c */
+
 struct td_program {
     td_device *dev;
     td_graph *graph;
@@ -60,7 +64,11 @@ struct td_program {
     bool sends;                           /* in this run */
     char *outputs;                        /* host memory */
     size_t inputs_bytes, outputs_bytes;
-    bool is_running; /* started, not finished */
+    bool is_running;      /* started, not finished */
+    td_segment *segments; /* NULL: not yet divided */
+    int n_segments;
+    int64_t n_plain_runs; /* that were not captured */
+    bool is_refused;      /* a segment could not be captured */
     bool needs_setup, is_profiled;
     void (*observe)(void *ctx, const td_observation *o); /* NULL: not observed */
     void *observe_ctx;
@@ -94,6 +102,14 @@ void td_program_free_copies(td_program *p);
 /** Then, in every run: queue the copies of inputs, TD_EARG if one was never bound; of outputs. */
 td_status td_program_copy_inputs(td_program *p) TD_CHECKED;
 td_status td_program_copy_outputs(td_program *p) TD_CHECKED;
+
+/** Run nodes [first, end), but not those of the setup, by a launch of each kernel. */
+td_status td_program_run_nodes(td_program *p, int first, int end) TD_CHECKED;
+
+/** Are this run's kernels captured or replayed?  Then run them all. */
+bool td_program_captures(const td_program *p);
+td_status td_program_run_segments(td_program *p) TD_CHECKED;
+void td_program_free_segments(td_program *p); /* before the memory */
 
 /** The planned bytes of parameters and activations. */
 int64_t td_program_planned_bytes(const td_program *p);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # ctest: timeout 300
-# order.sh -- a training on a device that queues: the same bytes in every order that events permit, and what a step copies
+# order.sh -- a training on a device that queues: the same bytes in every order that events permit, with launches that
+# are captured and without; and what a step copies
 #
 # TANDEM_STAND_IN_ORDER=late queues everything until something waits for it; with early the copies of the second
 # stream run as soon as they may.  A wait that is missing makes other numbers in one of them.
@@ -10,7 +11,7 @@ set -u
 stand_in=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
 [ -f "$stand_in" ] || { echo "skipped: no C++ compiler, so no plug-in"; exit 77; }
 cd "$WORK" || exit 1
-unset TANDEM_STAND_IN_FAIL TANDEM_STAND_IN_ORDER
+unset TANDEM_STAND_IN_FAIL TANDEM_STAND_IN_ORDER TANDEM_CUDA_GRAPH
 export TANDEM_GPU_PLUGIN="$stand_in" TANDEM_CUDNN="$stand_in" TANDEM_STAND_IN_LOG="$PWD/calls"
 run="--image-size 32 -b 4 --epochs 1 --lr 0.002 --seed 1 --threads 1 --workers 1 --no-checkpoints"
 drawn set --classes 2 --train 12 --val 8
@@ -33,33 +34,46 @@ as() {
     same "$1.safetensors" "$2.safetensors"
 }
 
-train plain --arch resnet18 --device cuda
-TANDEM_STAND_IN_ORDER=late train late --arch resnet18 --device cuda
-TANDEM_STAND_IN_ORDER=early train early --arch resnet18 --device cuda
-as plain late
-as plain early
+resnet="--arch resnet18 --device cuda"
+TANDEM_CUDA_GRAPH=0 train plain $resnet
+train graph $resnet
+as plain graph
+for order in late early; do
+    TANDEM_STAND_IN_ORDER=$order TANDEM_CUDA_GRAPH=0 train $order $resnet
+    TANDEM_STAND_IN_ORDER=$order train $order-graph $resnet
+    as plain $order
+    as plain $order-graph
+done
 grep -q cudaStreamWaitEvent plain.calls || complain "nothing was copied ahead"
+grep -q cudaGraphLaunch graph.calls || complain "nothing was replayed"
+! grep -q Graph plain.calls || complain "captured with TANDEM_CUDA_GRAPH=0"
+! grep -q 'CUDA graph' err || complain "could not be captured"
+TANDEM_CUDA_GRAPH=yes expect 2 train set $run $resnet
+error_names TANDEM_CUDA_GRAPH yes
 
-# --- a step: one wait, one copy in, at most two within the device, one out for the loss and one for `finite`
+# --- a step that is replayed: one wait, one copy in, at most two within the device, one out for the loss and one for `finite`
 small_model small.td 32 2
 count() {
     grep -cx "$2" "$1.calls"
 }
-# steps_cost CALL LEAST MOST ARGUMENTS... -- of a step, from runs of one and of three
+# steps_cost CALL LEAST MOST -- of a step, from runs of three and of five; the second step is captured
 steps_cost() {
-    cost=$(($(count three "$1") - $(count one "$1")))
+    cost=$(($(count five "$1") - $(count three "$1")))
     [ "$cost" -ge $((2 * $2)) ] && [ "$cost" -le $((2 * $3)) ] || complain "two steps call $1 $cost times"
 }
 for precision in "--precision fp32" --amp; do
-    for n in 1 3; do
+    for n in 3 5; do
         : >calls
-        expect 0 train set --model small.td $run --training-only --device cuda --run-iters $n $precision
-        mv calls "$([ $n = 1 ] && echo one || echo three).calls"
+        expect 0 train set --model small.td $run --training-only --device cuda --epochs 2 --run-iters $n $precision
+        mv calls "$([ $n = 3 ] && echo three || echo five).calls"
     done
     steps_cost cudaStreamSynchronize 1 1
     steps_cost cudaMemcpyAsync 2 5
     steps_cost cudaMalloc 0 0
-    steps_cost cudaHostAlloc 0 1 # the second slot of the ring
+    steps_cost cudaHostAlloc 0 0
+    steps_cost cudaGraphLaunch 1 1
+    steps_cost launch 0 0
+    steps_cost cudnnBackendExecute 0 0
 done
 
 # --- memory of the processor that only kernels and copies may use goes the same way

@@ -244,11 +244,12 @@ extern "C" {
 extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_v1;
 
 const td_gpu_plugin td_gpu_plugin_v1 = {
-    TD_GPU_PLUGIN_VERSION, tandem::survey,     tandem::open,      tandem::describe,
-    tandem::memory,        tandem::alloc,      tandem::free,      tandem::copy_in,
-    tandem::copy_out,      tandem::fill,       tandem::sync,      tandem::host_alloc,
-    tandem::host_free,     tandem::queue_in,   tandem::queue_out, tandem::wait_ahead,
-    tandem::send_ahead,    tandem::take_ahead,
+    TD_GPU_PLUGIN_VERSION, tandem::survey,        tandem::open,          tandem::describe,
+    tandem::memory,        tandem::alloc,         tandem::free,          tandem::copy_in,
+    tandem::copy_out,      tandem::fill,          tandem::sync,          tandem::host_alloc,
+    tandem::host_free,     tandem::queue_in,      tandem::queue_out,     tandem::wait_ahead,
+    tandem::send_ahead,    tandem::take_ahead,    tandem::begin_capture, tandem::end_capture,
+    tandem::run_captured,  tandem::free_captured,
 #define MEMBER(name) tandem::name,
     TD_GPU_KERNELS(MEMBER)
 #undef MEMBER

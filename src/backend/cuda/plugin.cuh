@@ -46,6 +46,10 @@ const char *queue_out(void *host, const void *from, size_t n);
 const char *wait_ahead(int slot);
 const char *send_ahead(int slot, void *to, const void *host, size_t n);
 const char *take_ahead(int slot, void *to, const void *from, size_t n);
+const char *begin_capture();
+const char *end_capture(void **graph);
+const char *run_captured(void *graph);
+void free_captured(void *graph);
 
 /** The functions of the plug-in: NULL, or an error message. */
 #define TD_CUDA_DECLARE(name) const char *name(const td_gpu_##name *a);

@@ -83,10 +83,12 @@ static td_status run_end(const td_prepared *p, void *const *args)
 
 const td_kernel td_gpu_all_reduce_begin = { .name = "cuda_all_reduce_begin",
                                             .op = &td_op_all_reduce_begin,
+                                            .decides_on_host = true,
                                             .accepts = accepts_begin,
                                             .run = run_begin };
 
 const td_kernel td_gpu_all_reduce_end = { .name = "cuda_all_reduce_end",
                                           .op = &td_op_all_reduce_end,
+                                          .decides_on_host = true,
                                           .accepts = accepts_end,
                                           .run = run_end };
