@@ -31,7 +31,7 @@ trained aafast set --workers 2 --augmentation autoaugment --decode fast
 trained dali set --workers 2 --crop dali
 trained dalicpu set.pack --workers 2 --data-backend dali-cpu
 trained daligpu set --workers 1 --data-backend dali-gpu
-log_names dali-gpu GPU CPU
+log_names dali-gpu CPU
 same dali.safetensors dalicpu.safetensors
 same dali.safetensors daligpu.safetensors
 differ plain dali
