@@ -38,8 +38,9 @@ struct td_kernel {
     /* Runs on the host: it does not use the memory of args except by copies (prepared.memory). */
     bool is_host;
 
-    /* `run` reads more than args on the host, or waits: its launches cannot be replayed. */
-    bool decides_on_host;
+    /* Does `run` read more than args on the host, or wait, for this node?  Then its launches cannot
+       be replayed.  NULL: it does not. */
+    bool (*decides_on_host)(const td_node *n);
 
     /* Can this kernel run the node exactly as it is?  No side effects; otherwise TD_ENOKERNEL, with
        a short reason as the message ("groups is 1"). */

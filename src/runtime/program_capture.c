@@ -35,7 +35,9 @@ static bool has_kernel(const td_program *p, int i)
 static bool may_capture(const td_program *p, int i)
 {
     const td_kernel *k = p->calls[i].prepared.kernel;
-    return !k || (!k->is_host && !k->decides_on_host);
+    if (!k || !k->decides_on_host)
+        return !k || !k->is_host;
+    return !k->decides_on_host(p->graph->nodes[i]);
 }
 
 /* nodes that are captured together, or not captured */

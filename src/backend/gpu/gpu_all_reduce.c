@@ -66,6 +66,13 @@ static td_status run_begin(const td_prepared *p, void *const *args)
     return a->is_last ? td_gpu_sums_begin(p->sums, a->bucket) : TD_OK;
 }
 
+/* all but the last part of a bucket are copies only, unless `update` may forbid them */
+static bool begin_decides(const td_node *n)
+{
+    const td_all_reduce_attr *a = n->attr;
+    return a->is_last || (!a->always && n->n_in > 1);
+}
+
 static td_status run_end(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
@@ -81,14 +88,21 @@ static td_status run_end(const td_prepared *p, void *const *args)
         row(td_gpu_sums_part(p->sums, a->bucket, a->at), td_gpu_sums_dtype(p->sums), count));
 }
 
+/* the first part of a bucket that is read waits for its sum */
+static bool end_decides(const td_node *n)
+{
+    (void)n;
+    return true;
+}
+
 const td_kernel td_gpu_all_reduce_begin = { .name = "cuda_all_reduce_begin",
                                             .op = &td_op_all_reduce_begin,
-                                            .decides_on_host = true,
+                                            .decides_on_host = begin_decides,
                                             .accepts = accepts_begin,
                                             .run = run_begin };
 
 const td_kernel td_gpu_all_reduce_end = { .name = "cuda_all_reduce_end",
                                           .op = &td_op_all_reduce_end,
-                                          .decides_on_host = true,
+                                          .decides_on_host = end_decides,
                                           .accepts = accepts_end,
                                           .run = run_end };
