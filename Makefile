@@ -61,8 +61,8 @@ check: build ## layers, limits, style, headers, formatting, docs, a clang build,
 	@scripts/check
 
 # sanitizers: the tests that take only seconds with them; asan includes LeakSanitizer
-SANITIZED = ^(unit|property|fuzz)[.]
-asan: ## AddressSanitizer on unit, property and fuzz-corpus tests
+SANITIZED = ^(unit|property|fuzz|cuda[.]ops_small)([.]|$$)
+asan: ## AddressSanitizer on unit, property and fuzz-corpus tests, and CUDA kernels on the CPU
 ubsan: ## UndefinedBehaviorSanitizer on the same
 asan_sanitizer = address
 ubsan_sanitizer = undefined

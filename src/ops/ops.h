@@ -24,7 +24,7 @@ typedef struct {
     bool relu;     /* conv2d_fused only */
     bool relu6;    /* conv2d_fused only, with relu: clipped at 6 too */
     bool wide;     /* conv2d_grad_w only: float32 result */
-    bool tf32;     /* factors are rounded to TF32 first, float32 only */
+    bool tf32;     /* factors may be rounded to TF32 first, as ref does; float32 only */
 } td_conv_attr;
 
 /* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */

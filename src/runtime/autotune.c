@@ -29,6 +29,7 @@
 #include "runtime/tune_cache.h"
 
 enum { LAYOUTS_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
+#define UNSUITABLE_S 1e9 /* the time of a kernel that cannot be prepared */
 
 #define RUN_NS_MAX   40000000   /* limit for timing one kernel, after RUNS_MIN runs */
 #define SAY_NS       5000000000 /* between two log lines about a search */
@@ -203,6 +204,8 @@ static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, c
     if (td_map_has(&t->timed_again, key))
         return TD_OK;
     TD_TRY(td_map_set(&t->timed_again, key, NULL));
+    if (*seconds >= UNSUITABLE_S)
+        return TD_OK;
     TD_TRY(time_kernel(t, k, n, &again));
     if (again >= *seconds)
         return TD_OK;
@@ -219,6 +222,10 @@ static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, 
     *is_known = st == TD_OK && td_tune_cache_get(t->cache, td_text_get(&key), seconds);
     if (st == TD_OK && !*is_known && t->mode == TD_TUNE_FULL) {
         st = time_kernel(t, k, n, seconds);
+        if (st == TD_ENOKERNEL) { /* found out by preparing it */
+            *seconds = UNSUITABLE_S;
+            st = TD_OK;
+        }
         if (st == TD_OK)
             st = td_tune_cache_put(t->cache, td_text_get(&key), *seconds);
         *is_known = st == TD_OK;
@@ -243,7 +250,7 @@ static td_status choose(td_tuner *t, const td_node *n, const td_kernel *const *l
             *out = NULL;
             return TD_OK;
         }
-        if (why)
+        if (why && seconds < UNSUITABLE_S)
             td_text_add(why, "%s%s %.3g ms", why->len ? ", " : "measured: ", list[i]->name,
                         seconds * 1e3);
         if (!*out || seconds < *best) {
@@ -568,8 +575,8 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
         return TD_OK;
     TD_TRY(name_graph(t, g));
     t->is_resolved = td_tune_cache_get(t->cache, t->graph, &one);
-    if (t->is_resolved || t->mode != TD_TUNE_FULL)
-        return TD_OK;
+    if (t->is_resolved || t->mode != TD_TUNE_FULL || !t->dev->memory->is_host)
+        return TD_OK; /* a GPU has one layout; its kernels are measured when they are chosen */
     t->is_searching = true;
     td_status st = search_all(t, g, skip);
     t->is_searching = false;

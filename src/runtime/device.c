@@ -23,7 +23,7 @@ static bool supports(void *ctx, const td_node *n)
 static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
 {
     const td_device *dev = ctx;
-    const int k = dev->tuner ? td_tune_layout(dev->tuner, n) : 0;
+    const int k = dev->tuner && dev->memory->is_host ? td_tune_layout(dev->tuner, n) : 0;
     if (k && td_direct_candidate_layout(n, k, out))
         return true;
     if (dev->backends[0]->preferred_layout && !dev->emulates)
@@ -145,9 +145,10 @@ td_status td_device_open(const char *name, td_device **out)
 td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
 {
     td_tuner *t = NULL;
-    if (mode == TD_TUNE_FULL && !dev->emulates)
+    const bool is_tuned = !dev->is_absent && (dev->emulates || !dev->memory->is_host);
+    if (mode == TD_TUNE_FULL && !is_tuned)
         td_log(TD_LOG_WARN, "device", "--tune full has no effect on device %s", dev->name);
-    if (mode != TD_TUNE_OFF && dev->emulates)
+    if (mode != TD_TUNE_OFF && is_tuned)
         TD_TRY(td_tuner_new(dev, mode, cache, &t));
     td_tuner_free(dev->tuner);
     dev->tuner = t;

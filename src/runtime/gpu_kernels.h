@@ -97,6 +97,7 @@ typedef struct {
     td_dtype dtype;
     bool has_bias, has_residual, relu;
     bool allow_tf32; /* float32 only: products of TF32 */
+    int choice;      /* engines to pass over, of those that the library's heuristics prefer */
     int64_t n, c, h, w, k, r, s, groups;
     int64_t pad_before[2], pad_after[2], stride[2], dilation[2]; /* height, width */
     td_gpu_planned *made;

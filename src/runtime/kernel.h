@@ -34,6 +34,7 @@ typedef struct {
 struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
     const td_op *op;
+    int variant; /* tells kernels apart that have the same functions */
 
     /* Runs on the host: it does not use the memory of args except by copies (prepared.memory). */
     bool is_host;

@@ -116,8 +116,11 @@ prints '^by op '
 grep -q '"cudnn_conv2d' trace.json || complain "no kernel of cuDNN in the trace"
 expect 0 $run --no-checkpoints --device cuda --amp --amp-stats stats.jsonl
 grep -q '"op": "conv2d_grad_w"' stats.jsonl || complain "no statistics of gradients"
-expect 0 $run --no-checkpoints --device cuda --tune full
-warning_names --tune cuda
+expect 0 $run --no-checkpoints --device cuda --tune full --tune-cache engines
+grep -q 'cudnn_conv2d_3 ' engines || complain "--tune full has not measured cuDNN's engines: $(head -c 300 engines)"
+cp engines before
+expect 0 $run --no-checkpoints --device cuda --tune cached --tune-cache engines
+cmp -s engines before || complain "--tune cached has measured"
 
 # --- --amp is fp16 with dynamic scaling; other precisions when they are asked for
 expect 0 $run --no-checkpoints --device cuda --amp

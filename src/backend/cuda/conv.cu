@@ -121,6 +121,7 @@ const char *conv_plan(const td_gpu_conv_plan *a)
     const td_cudnn_conv problem = problem_of(*a);
     if (const char *m = find_target(&target))
         return m;
+    target.choice = a->choice;
     auto *plan = new (std::nothrow) td_cudnn_plan;
     if (!plan)
         return "out of memory";

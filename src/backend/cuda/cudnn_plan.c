@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
     int64_t engine;
     char knobs[TD_CUDNN_KNOBS];
+    bool is_known;                /* its notes could be read */
     unsigned numerical, behavior; /* bit 1 << cudnnBackendNumericalNote_t, ...BehaviorNote_t */
 } config_info;
 
@@ -47,18 +48,18 @@ static int64_t get_descriptors(td_descriptor from, cudnnBackendAttributeName_t n
     return n < n_max ? n : n_max;
 }
 
-/* notes of an engine as bits; unknown ones have no bit */
-static unsigned get_notes(td_descriptor engine, cudnnBackendAttributeName_t name,
-                          cudnnBackendAttributeType_t type)
+/* notes of an engine as bits; unknown ones have no bit; false: they cannot be read */
+static bool get_notes(td_descriptor engine, cudnnBackendAttributeName_t name,
+                      cudnnBackendAttributeType_t type, unsigned *bits)
 {
     int notes[NOTES_MAX]; /* both enums are ints */
     int64_t n = 0;
-    unsigned bits = 0;
+    *bits = 0;
     if (td_cudnn.get(engine, name, type, NOTES_MAX, &n, notes))
-        return 0;
+        return false;
     for (int64_t i = 0; i < n && i < NOTES_MAX; i++)
-        bits |= notes[i] >= 0 && notes[i] < 32 ? 1u << notes[i] : 0;
-    return bits;
+        *bits |= notes[i] >= 0 && notes[i] < 32 ? 1u << notes[i] : 0;
+    return true;
 }
 
 /* by cudnnBackendKnobType_t, in the words of cuDNN */
@@ -114,10 +115,10 @@ static config_info read_config(td_cudnn_plan *plan, td_descriptor config)
     if (!b.status && get_descriptors(config, CUDNN_ATTR_ENGINECFG_ENGINE, 1, &engine) == 1) {
         (void)td_cudnn.get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,
                            &info.engine);
-        info.numerical =
-            get_notes(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
-        info.behavior =
-            get_notes(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+        info.is_known = get_notes(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                  CUDNN_TYPE_NUMERICAL_NOTE, &info.numerical) &&
+                        get_notes(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                  &info.behavior);
     }
     read_knobs(&b, config, info.knobs);
     td_cudnn_destroy(&plan->made, mark);
@@ -133,6 +134,8 @@ static bool has(unsigned notes, int note)
 static const char *excluded(const td_cudnn_conv *v, const config_info *info)
 {
     const unsigned notes = info->numerical;
+    if (!info->is_known)
+        return "its notes cannot be read";
     if (has(notes, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION))
         return "sums with less than float32";
     if (v->dtype == TD_CUDNN_F32 && has(notes, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))

@@ -40,8 +40,11 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
     K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
-    K(conv2d) K(conv2d_fused) K(conv2d_grad_x) K(conv2d_grad_w)                                    \
-    K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
+    K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
+    K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \
+    K(conv2d_grad_w) K(conv2d_grad_w_2) K(conv2d_grad_w_3)                                         \
+    K(linear) K(linear_2) K(linear_3) K(linear_grad_x) K(linear_grad_x_2) K(linear_grad_x_3)       \
+    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3)                                         \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \

@@ -118,12 +118,12 @@ typedef struct {
     size_t bias_at;   /* in the scratch memory: the bias in half */
 } conv_state;
 
-static td_status plan(const td_node *n, const roles *r, td_gpu_planned *made)
+static td_status plan(const td_node *n, const roles *r, int choice, td_gpu_planned *made)
 {
     static const td_conv_attr of_linear = { .stride = 1, .dilation = 1, .groups = 1 };
     const td_type *x = td_gpu_type(n, r->x), *w = td_gpu_type(n, r->w);
     const td_conv_attr *a = w->rank == 4 ? n->attr : &of_linear;
-    return td_gpu_status(td_gpu()->conv_plan(
+    td_status st = td_gpu_status(td_gpu()->conv_plan(
         &(td_gpu_conv_plan){ .direction = r->direction,
                              .dtype = x->dtype,
                              .has_bias = r->bias,
@@ -142,7 +142,9 @@ static td_status plan(const td_node *n, const roles *r, td_gpu_planned *made)
                              .pad_after = { a->pad + a->pad_extra, a->pad + a->pad_extra },
                              .stride = { a->stride, a->stride },
                              .dilation = { a->dilation, a->dilation },
+                             .choice = choice,
                              .made = made }));
+    return st != TD_OK && choice > 0 ? td_error(TD_ENOKERNEL, "cuDNN has no other engine") : st;
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -153,7 +155,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     conv_state *s = TD_NEW(conv_state);
     if (!s)
         return TD_ENOMEM;
-    td_status st = plan(n, &r, &made);
+    td_status st = plan(n, &r, out->kernel->variant, &made);
     if (st != TD_OK) {
         td_free(s);
         return st;
@@ -207,18 +209,22 @@ static void release(td_prepared *p)
     p->state = NULL;
 }
 
-#define KERNEL(op_)                                                                                \
-    const td_kernel td_gpu_##op_ = { .name = "cudnn_" #op_,                                        \
-                                     .op = &td_op_##op_,                                           \
-                                     .accepts = accepts,                                           \
-                                     .prepare = prepare,                                           \
-                                     .run = run,                                                   \
-                                     .release = release };
+/* kernel i of an op uses the engine that cuDNN ranks i-th: --tune full measures all */
+#define ENGINE(op_, suffix, choice_)                                                               \
+    const td_kernel td_gpu_##op_##suffix = { .name = "cudnn_" #op_ #suffix,                        \
+                                             .op = &td_op_##op_,                                   \
+                                             .variant = choice_,                                   \
+                                             .accepts = accepts,                                   \
+                                             .prepare = prepare,                                   \
+                                             .run = run,                                           \
+                                             .release = release };
 
-KERNEL(conv2d)
-KERNEL(conv2d_fused)
-KERNEL(conv2d_grad_x)
-KERNEL(conv2d_grad_w)
-KERNEL(linear)
-KERNEL(linear_grad_x)
-KERNEL(linear_grad_w)
+#define ENGINES(op_) ENGINE(op_, , 0) ENGINE(op_, _2, 1) ENGINE(op_, _3, 2)
+
+ENGINES(conv2d)
+ENGINES(conv2d_fused)
+ENGINES(conv2d_grad_x)
+ENGINES(conv2d_grad_w)
+ENGINES(linear)
+ENGINES(linear_grad_x)
+ENGINES(linear_grad_w)

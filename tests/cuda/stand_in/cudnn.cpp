@@ -5,11 +5,11 @@
  * descriptor is finalized, handles and sizes.  cudnn_execute.cpp runs plans.  Which
  * graphs an engine of a GPU accepts, only cuDNN knows: tests/cuda/cuda_plans.c asks it.
  *
- * Heuristics offer five engines, so that callers must choose:
+ * Heuristics offer nine engines, so that callers must choose:
  *
  *   0   cannot be planned                          2   is not deterministic
- *   1   sums with less than float32                3   uses tensor cores: float32 as TF32
- *   4   float32
+ *   1   sums with less than float32                3, 4, 5   use tensor cores: float32 as TF32
+ *   6, 7, 8   float32
  */
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace
 
 using namespace stand_in;
 
-enum { N_ENGINES = 5, WORKSPACE = 1000 };
+enum { N_ENGINES = 9, WORKSPACE = 1000 };
 
 char last_error[256];
 std::set<const void *> descriptors, handles; /* that exist */
@@ -343,7 +343,7 @@ cudnnStatus_t get_note(const descriptor &d, int64_t n_max, int64_t *n, void *val
         return give(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, n_max, n, values);
     if (d.engine == 2)
         return give(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, n_max, n, values);
-    if (d.engine == TENSOR_CORE_ENGINE)
+    if (has_tensor_cores(d.engine))
         return give(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, n_max, n, values);
     return CUDNN_STATUS_SUCCESS;
 }

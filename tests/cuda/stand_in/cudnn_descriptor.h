@@ -46,7 +46,12 @@ const kind POINTWISE = CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
            PACK = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, TENSOR = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
            DEVICE = CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
 
-enum { TENSOR_CORE_ENGINE = 3, RANK = 4 };
+enum { RANK = 4 };
+
+inline bool has_tensor_cores(int64_t engine)
+{
+    return engine >= 3 && engine <= 5;
+}
 
 struct descriptor {
     kind type;

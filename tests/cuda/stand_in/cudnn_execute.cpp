@@ -216,7 +216,7 @@ void run_convolution(execution &e, const descriptor &d)
     const bool to_x = d.type == DATA_GRADIENT, to_w = d.type == FILTER_GRADIENT;
     array x = to_x ? zeros_like(o.x) : load(e, o.x), w = to_w ? zeros_like(o.w) : load(e, o.w);
     array y = to_x || to_w ? load(e, o.y) : zeros_like(o.y);
-    if (e.engine == TENSOR_CORE_ENGINE)
+    if (has_tensor_cores(e.engine))
         for (array *a : { &x, &w, &y })
             for (float &v : a->v)
                 v = to_tf32(v);
