@@ -183,7 +183,7 @@ static void ops_and_backends_are_listed(void **state)
 {
     (void)state;
     expect_text("ops", opts(), NULL, "conv2d");
-    expect_text("ops", opts(), NULL, "{stride, pad, dilation, groups, pad_extra}");
+    expect_text("ops", opts(), NULL, "{stride, pad, dilation, groups, pad_extra, tf32}");
     expect_text("backends", opts(), NULL, "ref");
     expect_text("backends", opts(), NULL, "layout");
     td_json_free(json_of("ops", opts(), NULL));
