@@ -3,6 +3,8 @@
  */
 #include "ir/probe.h"
 
+#include <string.h>
+
 void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const *in)
 {
     p->node = *n;
@@ -18,4 +20,13 @@ void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const
 void td_probe_init(td_probe *p, const td_node *n)
 {
     td_probe_init_with(p, n, n->n_in, n->in);
+}
+
+void td_probe_set_layouts(td_probe *p, const td_node_layouts *l)
+{
+    for (int i = 0; i < p->node.n_in; i++)
+        if (!td_is_shape_only(&p->node, i))
+            memcpy(p->node.in[i]->type.layout, l->in[i], TD_LAYOUT_BYTES);
+    for (int i = 0; i < p->node.n_out; i++)
+        memcpy(p->node.out[i]->type.layout, l->out, TD_LAYOUT_BYTES);
 }

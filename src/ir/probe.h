@@ -13,6 +13,7 @@
 #define TD_IR_PROBE_H
 
 #include "ir/op.h"
+#include "ir/target.h"
 
 typedef struct {
     td_node node;
@@ -25,5 +26,8 @@ void td_probe_init(td_probe *p, const td_node *n);
 
 /** Like td_probe_init, with `n_in` other operands. */
 void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const *in);
+
+/** Give operands and results the layouts `l`; shape-only operands keep theirs. */
+void td_probe_set_layouts(td_probe *p, const td_node_layouts *l);
 
 #endif

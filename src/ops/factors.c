@@ -12,11 +12,14 @@ uint32_t td_factors(const td_op *op)
     return multiplies ? 3u : 0;
 }
 
+bool *td_tf32_of(const td_op *op, void *attr)
+{
+    const bool is_linear =
+        op == &td_op_linear || op == &td_op_linear_grad_x || op == &td_op_linear_grad_w;
+    return is_linear ? &((td_linear_attr *)attr)->tf32 : &((td_conv_attr *)attr)->tf32;
+}
+
 bool td_is_tf32(const td_node *n)
 {
-    if (!td_factors(n->op))
-        return false;
-    if (n->op->attr_bytes == sizeof(td_linear_attr))
-        return ((const td_linear_attr *)n->attr)->tf32;
-    return ((const td_conv_attr *)n->attr)->tf32;
+    return td_factors(n->op) && *td_tf32_of(n->op, n->attr);
 }

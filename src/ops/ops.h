@@ -64,6 +64,9 @@ bool td_is_tf32(const td_node *n);
 /** The operands that such an op multiplies with each other, as bits; 0: another op. */
 uint32_t td_factors(const td_op *op);
 
+/** The member tf32 of the attributes of such an op. */
+bool *td_tf32_of(const td_op *op, void *attr);
+
 /** TD_ESHAPE: `is_tf32`, and the factors are half. */
 TD_CHECKED td_status td_check_tf32(const td_node *n, bool is_tf32);
 

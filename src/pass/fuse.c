@@ -58,9 +58,7 @@ static bool has_kernel(const td_target *target, td_probe *p)
         return true;
     if (!target->preferred_layout(target->ctx, &p->node, &preferred))
         return false;
-    for (int i = 0; i < p->node.n_in; i++)
-        memcpy(p->value[i].type.layout, preferred.in[i], TD_LAYOUT_BYTES);
-    memcpy(p->node.out[0]->type.layout, preferred.out, TD_LAYOUT_BYTES);
+    td_probe_set_layouts(p, &preferred);
     return target->supports(target->ctx, &p->node);
 }
 

@@ -51,11 +51,7 @@ static bool is_supported_layout(const td_rewriter *rw, const td_node *n, const t
 {
     td_probe p;
     td_probe_init(&p, n);
-    for (int i = 0; i < n->n_in; i++)
-        if (!td_is_shape_only(n, i))
-            memcpy(p.value[i].type.layout, w->in[i], TD_LAYOUT_BYTES);
-    for (int i = 0; i < n->n_out; i++)
-        memcpy(p.node.out[i]->type.layout, w->out, TD_LAYOUT_BYTES);
+    td_probe_set_layouts(&p, w);
     return rw->target->supports(rw->target->ctx, &p.node);
 }
 

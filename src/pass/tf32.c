@@ -18,6 +18,8 @@
  *
  * The emulation is slower than float32, and shows the results of training on such a device.
  */
+#include <string.h>
+
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "pass/pass.h"
@@ -48,17 +50,13 @@ static td_value *rounded(td_rewriter *rw, const td_value *old, td_value *now)
 /* the node with its attribute tf32 */
 static void set_tf32(td_rewriter *rw, const td_node *n, td_value **in)
 {
-    td_conv_attr conv;
-    td_linear_attr linear;
-    td_value *out[TD_OUT_MAX];
-    const bool is_linear = n->op->attr_bytes == sizeof linear;
-    if (is_linear)
-        linear = *(const td_linear_attr *)n->attr;
-    else
-        conv = *(const td_conv_attr *)n->attr;
-    *(is_linear ? &linear.tf32 : &conv.tf32) = true;
-    td_emit_n(rw->b, n->op, is_linear ? (void *)&linear : &conv, n->n_in, in, out);
-    td_rw_set(rw, n->out[0], out[0]);
+    union {
+        td_conv_attr conv;
+        td_linear_attr linear;
+    } attr;
+    memcpy(&attr, n->attr, n->op->attr_bytes);
+    *td_tf32_of(n->op, &attr) = true;
+    td_rw_set(rw, n->out[0], td_emit_n(rw->b, n->op, &attr, n->n_in, in, NULL));
     rw->n_changed++;
 }
 
