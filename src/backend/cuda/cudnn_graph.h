@@ -130,7 +130,7 @@ typedef struct {
     bool has_tensor_cores, is_compiled; /* its kernel was compiled at run time */
     bool is_fallback;                   /* by the heuristics' fallback list, not by mode A */
     int n_offered;                      /* configurations that the heuristics offered */
-    int n_refused;                      /* of these */
+    int n_refused;                      /* of the n_offered */
     int n_refusals;
     td_cudnn_refusal refusals[TD_CUDNN_REFUSALS]; /* one for each engine and reason */
 

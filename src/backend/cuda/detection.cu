@@ -171,7 +171,7 @@ __global__ void focal_grad_kernel(td_gpu_focal_loss f, shares s)
 
 /* --- huber_box_loss --------------------------------------------------------------------------- */
 
-/* of delta k; 0: it does not count */
+/* the error of delta k; 0 where the anchor is not positive */
 __device__ inline float error_at(const td_gpu_huber_loss &h, int64_t k)
 {
     if (h.a.labels[k / 4] <= 0)
@@ -256,7 +256,7 @@ __device__ inline unsigned long long key_of(const td_gpu_anchors &a, const float
 constexpr unsigned DIGITS = 256;
 static_assert(DIGITS == THREADS, "a thread for each digit");
 
-/* of the keys that begin with a prefix */
+/* the digit after a prefix of the wanted key, chosen by the keys that begin with this prefix */
 struct digit_choice {
     unsigned digit;
     int64_t rank;  /* how many keys with that digit are still to be taken */
@@ -335,7 +335,7 @@ __global__ void multibox_select_kernel(td_gpu_anchors a, selection s, int64_t ra
     }
 }
 
-/* of an anchor that counts, by its warp */
+/* writes the slopes of a selected anchor; called by its warp */
 __device__ inline void multibox_slopes(const td_gpu_anchors &a, int64_t row, float by)
 {
     const int64_t at = row * a.columns, hit = column(a, row);

@@ -83,13 +83,18 @@ template <typename F> bool find(void *library, const char *name, F *out)
     return f != nullptr;
 }
 
-const char *load_library()
+void *open_library()
 {
     const char *path = getenv("TANDEM_NCCL");
+    return dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+}
+
+const char *load_library()
+{
     functions f = {};
     if (is_loaded)
         return nullptr;
-    void *library = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *library = open_library();
     if (!library) {
         (void)snprintf(message, sizeof message,
                        "NCCL cannot be loaded (%s): install it, or set TANDEM_NCCL to libnccl.so.2",
@@ -328,6 +333,21 @@ const char *wait_for(cudaStream_t stream)
 }
 
 /* --- the plug-in's functions ------------------------------------------------------------------ */
+
+void survey_nccl(char *text, size_t n)
+{
+    int version = 0;
+    void *library = open_library();
+    if (!library) {
+        (void)snprintf(text, n, "%s", dlerror());
+        return;
+    }
+    const auto get = reinterpret_cast<int (*)(int *)>(dlsym(library, "ncclGetVersion"));
+    if (!get || get(&version) != 0)
+        (void)snprintf(text, n, "no ncclGetVersion");
+    else
+        (void)snprintf(text, n, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
 
 const char *ranks_id(const td_gpu_ranks_id *a)
 {

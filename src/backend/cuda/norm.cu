@@ -374,7 +374,7 @@ __device__ inline void read_coefs(const Args &a, int k, int64_t c, coefs &f)
         f.slope[k] = from[coef_at(n, SLOPE, c)];
 }
 
-/* of channels c to c + 7 */
+/* the coefficients for channels c to c + 7 */
 template <typename Args> __device__ inline coefs wide_coefs(const Args &a, int64_t c)
 {
     const int64_t n = a.images.channels;
@@ -388,7 +388,7 @@ template <typename Args> __device__ inline coefs wide_coefs(const Args &a, int64
     return f;
 }
 
-/* of the channels of elements i to i + n - 1 */
+/* the coefficients for the channels that elements i to i + n - 1 belong to */
 template <typename Args> __device__ inline coefs any_coefs(const Args &a, int64_t i, int n)
 {
     const int64_t inner = a.images.is_channels_last ? 1 : a.images.area;

@@ -62,7 +62,7 @@ __global__ void normalize_any(td_gpu_normalize_bytes a, int64_t count)
 {
     const int64_t channels = a.y.channels, area = a.y.area;
     for (int64_t i = thread_index(); i < count; i += thread_count()) {
-        const int64_t row = i / area; /* of planes */
+        const int64_t row = i / area; /* the plane */
         const int64_t c = a.y.is_channels_last ? i % channels : row % channels;
         const int64_t from =
             a.y.is_channels_last ? i : (row / channels * area + i % area) * channels + c;

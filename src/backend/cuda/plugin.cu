@@ -5,10 +5,7 @@
  */
 #include "backend/cuda/plugin.cuh"
 
-#include <dlfcn.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "backend/cuda/device.cuh"
@@ -96,23 +93,6 @@ const char *open(int index, td_gpu_info *out)
 }
 
 /* --- what is installed ------------------------------------------------------------------------ */
-
-/* "2.32.3", or why there is none */
-void survey_nccl(char *text, size_t n)
-{
-    const char *path = getenv("TANDEM_NCCL");
-    int version = 0;
-    void *library = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        (void)snprintf(text, n, "%s", dlerror());
-        return;
-    }
-    const auto get = reinterpret_cast<int (*)(int *)>(dlsym(library, "ncclGetVersion"));
-    if (!get || get(&version) != 0)
-        (void)snprintf(text, n, "no ncclGetVersion");
-    else
-        (void)snprintf(text, n, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-}
 
 void survey_gpus(td_gpu_survey *out)
 {

@@ -23,6 +23,9 @@ const char *open_cudnn();
 /** The version of cuDNN, "9.28.1", or why it cannot be used. */
 void survey_cudnn(char *text, size_t n);
 
+/** The version of NCCL, "2.32.3", or why it cannot be used. */
+void survey_nccl(char *text, size_t n);
+
 /** NULL, or why convolutions cannot be planned for a GPU with these properties. */
 const char *check_description(const char *json);
 
