@@ -4,11 +4,8 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_cuda.sh"
 cd "$WORK" || exit 1
-TANDEM_GPU_PLUGIN=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
-[ -e "$TANDEM_GPU_PLUGIN" ] || { echo "skipped: no C++ compiler"; exit 77; }
-TANDEM_CUDNN=$TANDEM_GPU_PLUGIN
-export TANDEM_GPU_PLUGIN TANDEM_CUDNN
 drawn set --classes 2 --train 16 --val 6 # the last batch of the evaluation is smaller
 small_model small.td 32 2
 fixed="--threads 1 --workers 1 --seed 3 --device cuda -b 4"

@@ -7,14 +7,9 @@ set -u
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_background.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_mpi.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_cuda.sh"
 cd "$WORK" || exit 1
-TANDEM_GPU_PLUGIN=$TANDEM_BUILD/tests/libtandem_cuda_stand_in.so
-[ -e "$TANDEM_GPU_PLUGIN" ] || { echo "skipped: no C++ compiler"; exit 77; }
-TANDEM_CUDNN=$TANDEM_GPU_PLUGIN
-TANDEM_NCCL=$TANDEM_GPU_PLUGIN
-TANDEM_STAND_IN_DEVICES=3
-TMPDIR=$WORK
-export TMPDIR TANDEM_GPU_PLUGIN TANDEM_CUDNN TANDEM_NCCL TANDEM_STAND_IN_DEVICES
+export TANDEM_NCCL="$stand_in" TANDEM_STAND_IN_DEVICES=3 TMPDIR="$WORK"
 
 # losses FILE FILE: the "train loss" that two runs printed, to four digits
 losses() {
