@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/topology.h"
 
 #define PROC_BYTES 4096 /* enough for every /proc file read here */
 
@@ -126,11 +127,32 @@ int td_cpu_count(void)
     return (int)count;
 }
 
-int td_cpu_share(int n_sharing, int n_all)
+/* processors, where the system does not tell which are of one core */
+static int64_t affinity_cores(void)
+{
+    td_topology t;
+    int64_t count = 0;
+    if (td_topology_here(&t) == TD_OK) {
+        count = t.is_here ? td_topology_count(&t, TD_LEVEL_CORE) : 0;
+        td_topology_release(&t);
+    } else {
+        td_error_clear();
+    }
+    return count > 0 ? count : affinity_count();
+}
+
+int td_core_count(void)
+{
+    int64_t count = affinity_cores();
+    each_group("cpu.max", lower_to_quota, &count);
+    return (int)count;
+}
+
+int td_core_share(int n_sharing, int n_all)
 {
     int64_t quota = INT_MAX;
     each_group("cpu.max", lower_to_quota, &quota);
-    const int64_t own = affinity_count() / n_sharing, of_quota = quota / n_all;
+    const int64_t own = affinity_cores() / n_sharing, of_quota = quota / n_all;
     const int64_t share = own < of_quota ? own : of_quota;
     return share > 0 ? (int)share : 1;
 }

@@ -16,9 +16,13 @@ int64_t td_since_start_ns(void);
 
 int td_cpu_count(void); /* usable processors: by affinity and cgroup quota */
 
-/** The processors for each of `n_sharing` processes with this affinity, if `n_all` processes with
-    any affinity share the cgroup quota; at least 1. */
-int td_cpu_share(int n_sharing, int n_all);
+/** Physical cores with usable processors, at most the cgroup quota: the hardware threads of a core
+    count once.  Reads the topology: takes milliseconds. */
+int td_core_count(void);
+
+/** The cores for each of `n_sharing` processes with this affinity, if `n_all` processes with any
+    affinity share the cgroup quota; at least 1. */
+int td_core_share(int n_sharing, int n_all);
 
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
 const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */

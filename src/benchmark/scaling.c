@@ -273,7 +273,7 @@ out:
 /* Do sums take processors from the computation?  If its threads use all of them. */
 static bool is_sharing(const td_comm *c)
 {
-    return td_threads() >= td_cpu_share(td_comm_local_size(c), td_comm_local_size(c));
+    return td_threads() >= td_core_share(td_comm_local_size(c), td_comm_local_size(c));
 }
 
 static bool is_one_machine(const td_cluster *c)

@@ -70,7 +70,7 @@ int td_comm_local_size(const td_comm *c)
 
 int td_comm_threads(const td_comm *c)
 {
-    return c ? c->threads : td_cpu_count();
+    return c ? c->threads : td_core_count();
 }
 
 void td_comm_set_allreduce(td_comm *c, const td_allreduce_opts *o)
@@ -475,7 +475,7 @@ static td_status find_neighbours(td_comm *c)
                                           .index = n ? c->rank / n : 0 };
     }
     td_free(all);
-    c->threads = st == TD_OK ? td_cpu_share(n_sharing, n_here) : 1;
+    c->threads = st == TD_OK ? td_core_share(n_sharing, n_here) : 1;
     return st;
 }
 
@@ -499,6 +499,15 @@ static void release(td_comm *c)
     td_free(c);
 }
 
+/* the others must not miss why this rank does not join */
+static void leave_unjoined(td_comm *c, td_status st)
+{
+    char why[MESSAGE_BYTES];
+    const char *own = st == TD_EDEVICE ? "" : td_comm_name(c, c->rank); /* that names a rank */
+    snprintf(why, sizeof why, "%s%s%.*s", own, *own ? ": " : "", TD_WHY_BYTES, td_error_message());
+    td_transport_leave(c->transport, why);
+}
+
 static td_status connect_ranks(td_comm *c, const td_rank_place *place,
                                const td_transport_opts *opts)
 {
@@ -506,27 +515,9 @@ static td_status connect_ranks(td_comm *c, const td_rank_place *place,
         TD_TRY(td_local_transport_open(place, opts, &c->transport));
     else
         TD_TRY(td_mpi_transport_open(place, opts, &c->transport));
-    return td_transport_exchange_names(c->transport);
-}
-
-td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts, td_comm **out)
-{
-    td_status st = TD_OK;
-    *out = NULL;
-    td_comm *c = TD_NEW(td_comm);
-    if (!c)
-        return TD_ENOMEM;
-    TD_CHECK(pthread_mutex_init(&c->lock, NULL) == 0);
-    TD_CHECK(pthread_cond_init(&c->is_done, NULL) == 0);
-    c->rank = place->rank;
-    c->size = place->size;
-    TD_OUT(connect_ranks(c, place, opts));
-    TD_OUT(td_thread_start(&c->thread, "ranks", communicate, c));
-    TD_OUT(find_neighbours(c));
-    *out = c;
-    return TD_OK;
-out:
-    release(c);
+    td_status st = td_transport_exchange_names(c->transport);
+    if (st != TD_OK)
+        leave_unjoined(c, st);
     return st;
 }
 
@@ -560,4 +551,28 @@ void td_comm_close(td_comm *c, td_status st)
     await(c, &j); /* keeps this thread's message */
     pthread_mutex_unlock(&c->lock);
     release(c);
+}
+
+td_status td_comm_open(const td_rank_place *place, const td_transport_opts *opts, td_comm **out)
+{
+    td_status st = TD_OK;
+    *out = NULL;
+    td_comm *c = TD_NEW(td_comm);
+    if (!c)
+        return TD_ENOMEM;
+    TD_CHECK(pthread_mutex_init(&c->lock, NULL) == 0);
+    TD_CHECK(pthread_cond_init(&c->is_done, NULL) == 0);
+    c->rank = place->rank;
+    c->size = place->size;
+    TD_OUT(connect_ranks(c, place, opts));
+    TD_OUT(td_thread_start(&c->thread, "ranks", communicate, c));
+    st = find_neighbours(c);
+    if (st == TD_OK)
+        *out = c;
+    else
+        td_comm_close(c, st);
+    return st;
+out:
+    release(c);
+    return st;
 }

@@ -60,7 +60,7 @@ const td_allreduce_opts *td_comm_allreduce(const td_comm *c);
 /** What was set, whether or not the transport can add: for devices that add by themselves. */
 const td_allreduce_opts *td_comm_wanted_allreduce(const td_comm *c);
 
-/** Threads for this rank: the processors it may use, divided among ranks that share them. */
+/** Threads for this rank: the cores it may use, divided among ranks that share them. */
 int td_comm_threads(const td_comm *c);
 
 /** TD_EDEVICE if a rank was lost.  For loops that make no other calls to comm. */

@@ -122,8 +122,35 @@ static bool is_chain(const td_reduction *r)
     return r->is_shared && r->machines.n > 1;
 }
 
+/*
+ * Dissemination: in round k a rank tells rank + 2^k that 2^k ranks up to itself have called, and
+ * hears the same from rank - 2^k.  log2(P) messages of each rank, not P - 1.  Hensgen, Finkel,
+ * Manber 1988.
+ */
+static td_status disseminate(td_reduction *r)
+{
+    static const char mark = 1;
+    char heard;
+    for (int step = 1; step < r->size; step *= 2) {
+        const int to = (r->rank + step) % r->size, from = (r->rank - step + r->size) % r->size;
+        td_exchange e = { .kind = TD_EXCHANGE_PEERS };
+        e.peers[0] = (td_exchange_peer){ .rank = to, .out = &mark, .n_out = 1 };
+        e.peers[1] = (td_exchange_peer){ .rank = from, .in = &heard, .n_in = 1 };
+        if (to == from) {
+            e.peers[0].in = &heard;
+            e.peers[0].n_in = 1;
+            e.peers[1] = (td_exchange_peer){ .rank = -1 };
+        }
+        TD_TRY(td_transport_exchange(td_comm_transport(r->c), &e));
+    }
+    return TD_OK;
+}
+
+/* MPI has a barrier of its own */
 static td_status all_are_here(td_reduction *r)
 {
+    if (!td_transport_can_sum(td_comm_transport(r->c)))
+        return disseminate(r);
     return td_transport_exchange(td_comm_transport(r->c),
                                  &(td_exchange){ .kind = TD_EXCHANGE_BARRIER });
 }

@@ -2,7 +2,7 @@
  * hosts.c -- `tandem launch --hosts`: the mpirun of Open MPI or MPICH starts the ranks
  *
  * The two have different options.  mpirun replaces this process, so that signals and the exit code
- * are its own; only with --restarts it is a child, which is watched.
+ * are its own; only with --restarts it is a child.
  */
 #include "launch/hosts.h"
 
@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "launch/mpirun_watch.h"
 #include "launch/restarts.h"
 #include "transport/mpi_plugin.h"
 #include "transport/rank_env.h"
@@ -383,6 +384,17 @@ out:
     return st;
 }
 
+/* without --restarts; returns only after a failure */
+static td_status become_watched_mpirun(const launch *l, int ranks)
+{
+    if (td_mpirun_watch() != TD_OK) {
+        td_log(TD_LOG_WARN, "launch", "if a machine is lost, mpirun may wait for it: %s",
+               td_error_message());
+        td_error_clear();
+    }
+    return become_mpirun(l, ranks);
+}
+
 /* --- machines that can be reached ------------------------------------------------------------- */
 
 /* in a new session: ssh must not ask for a password */
@@ -583,7 +595,7 @@ td_status td_hosts_run(const td_ranks_opts *opts, int n_args, const char *const 
                                    .restarts = opts->restarts,
                                    .min_ranks = opts->min_ranks };
     st = opts->restarts || opts->min_ranks ? td_restarts_run(&plan, run_once, l, code)
-                                           : become_mpirun(l, n_ranks);
+                                           : become_watched_mpirun(l, n_ranks);
 out:
     td_free(l->hosts.at);
     td_free(l);

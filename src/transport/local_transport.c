@@ -22,7 +22,13 @@
 
 #define SECOND INT64_C(1000000000)
 #define MAGIC  0x4d44u
-enum { BEAT_MS = 1000, OWN_STOP_S = 2, LEAVE_MS = 1000, DRAIN_MS = 300 };
+enum {
+    BEAT_MS = 1000,
+    OWN_STOP_S = 2,
+    LEAVE_MS = 1000,
+    DRAIN_MS = 300,
+    PEEK_BYTES_MAX = 1 << 24 /* a socket holds some 200 KB, unless its owner has raised the limit */
+};
 
 typedef enum { DATA = 1, BEAT, BYE, ABORT } frame_kind;
 
@@ -43,6 +49,7 @@ typedef struct {
     bool is_wanted; /* a frame of n_in bytes is expected, into `in` */
     bool is_held;   /* a frame arrived that is not expected yet */
     bool has_left;  /* said BYE; earlier frames may remain unread */
+    int64_t cut_ns; /* since when nothing can be sent; what it sent may remain unread; 0: never */
     void *in;
     size_t n_in;
 
@@ -61,6 +68,9 @@ typedef struct {
     struct pollfd *polls;
     int *polled; /* [size] rank of each polled socket */
     int64_t opened_ns, progress_ns, beat_ns;
+    int lost; /* the first rank whose connection was closed without a reason; -1: none */
+    int64_t lost_ns;
+    bool is_asking; /* in hear_named */
 } local;
 
 static const char *name_of(const local *m, const peer *p)
@@ -75,14 +85,51 @@ static void fail(local *m, const char *who, const char *what)
     td_transport_fail(&m->base, who, what);
 }
 
+static bool is_sending_data(const peer *p)
+{
+    return p->is_due || (p->is_sending && p->out_head.kind == DATA);
+}
+
+/*
+ * The connection is closed.  Without BYE the rank has failed: `conclude` reports it, after the
+ * reason has had time to arrive from another rank.
+ */
 static void lose(local *m, peer *p)
 {
     if (p->fd >= 0)
         close(p->fd);
     p->fd = -1;
-    if (!p->said_bye)
-        fail(m, name_of(m, p), " is gone: its connection was closed");
-    else if (p->is_wanted || p->is_due || p->is_sending)
+    if (p->said_bye || p->has_left) {
+        if (p->is_wanted || is_sending_data(p))
+            fail(m, name_of(m, p), " has already finished, but this rank has not");
+    } else if (m->lost < 0) {
+        m->lost = p->rank;
+        m->lost_ns = td_now_ns();
+    }
+}
+
+/* Can another rank pass on why the lost one has failed? */
+static bool others_may_know(const local *m)
+{
+    for (int r = 0; r < m->base.size; r++) {
+        const peer *p = &m->peers[r];
+        if (p->fd >= 0 && !p->said_bye && !p->has_left)
+            return true;
+    }
+    return false;
+}
+
+static void conclude(local *m, int64_t now)
+{
+    if (m->lost >= 0 && (now - m->lost_ns >= m->base.reason_ns || !others_may_know(m)))
+        fail(m, m->base.names[m->lost], " is gone: its connection was closed");
+}
+
+/* nothing can be sent to it: an error at once only if it is known to have ended normally */
+static void cut(local *m, peer *p)
+{
+    p->cut_ns = p->cut_ns ? p->cut_ns : td_now_ns();
+    if ((p->said_bye || p->has_left) && is_sending_data(p))
         fail(m, name_of(m, p), " has already finished, but this rank has not");
 }
 
@@ -96,7 +143,7 @@ static void begin_frame(peer *p, frame_kind kind, const void *body, size_t n)
     p->is_sending = true;
 }
 
-/* false: the socket accepts no more now */
+/* false: the socket accepts no more, now or ever */
 static bool send_part(local *m, peer *p, const void *from, size_t n, size_t *sent)
 {
     while (*sent < n) {
@@ -106,7 +153,7 @@ static bool send_part(local *m, peer *p, const void *from, size_t n, size_t *sen
         if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return false;
         if (k <= 0) {
-            lose(m, p);
+            cut(m, p);
             return false;
         }
         *sent += (size_t)k;
@@ -116,7 +163,9 @@ static bool send_part(local *m, peer *p, const void *from, size_t n, size_t *sen
 
 static void send_more(local *m, peer *p)
 {
-    while (p->fd >= 0 && (p->is_sending || p->is_due)) {
+    if (p->cut_ns)
+        cut(m, p);
+    while (p->fd >= 0 && !p->cut_ns && (p->is_sending || p->is_due)) {
         if (!p->is_sending) {
             begin_frame(p, DATA, p->due, p->n_due);
             p->is_due = false;
@@ -135,7 +184,7 @@ static void send_beats(local *m, int64_t now)
     m->beat_ns = now;
     for (int r = 0; r < m->base.size; r++) {
         peer *p = &m->peers[r];
-        if (p->fd < 0 || p->is_sending || p->is_due || p->has_left)
+        if (p->fd < 0 || p->is_sending || p->is_due || p->has_left || p->cut_ns)
             continue;
         begin_frame(p, BEAT, NULL, 0);
         send_more(m, p);
@@ -172,6 +221,28 @@ static void *body_of(local *m, peer *p)
     return p->in;
 }
 
+static void hear_more(local *m, peer *p);
+static bool peek(local *m, peer *p);
+
+/*
+ * `p` has passed on a message about another rank, which may have sent its own reason: that one is
+ * the cause.  Reads one connection at most, whatever the ranks name.
+ */
+static void hear_named(local *m, const peer *p)
+{
+    int r;
+    if (m->is_asking || sscanf(p->why, "rank %5d", &r) != 1 || r < 0 || r >= m->base.size)
+        return;
+    peer *named = &m->peers[r];
+    if (named == p)
+        return;
+    m->is_asking = true;
+    hear_more(m, named);
+    if (named->fd >= 0 && named->is_held)
+        (void)peek(m, named);
+    m->is_asking = false;
+}
+
 static void end_frame(local *m, peer *p)
 {
     const frame_kind kind = (frame_kind)p->in_head.kind;
@@ -181,6 +252,7 @@ static void end_frame(local *m, peer *p)
     else if (kind == BYE)
         p->said_bye = true;
     else if (kind == ABORT) {
+        hear_named(m, p);
         fail(m, p->why, "");
         close(p->fd); /* it waits for that */
         p->fd = -1;
@@ -208,7 +280,7 @@ static bool hear_part(local *m, peer *p, void *to, size_t n, size_t *got)
 
 static void hear_more(local *m, peer *p)
 {
-    while (p->fd >= 0 && m->base.st == TD_OK) {
+    while (p->fd >= 0 && !p->is_held && m->base.st == TD_OK) {
         if (!hear_part(m, p, &p->in_head, sizeof p->in_head, &p->in_head_got))
             return;
         void *body = body_of(m, p);
@@ -242,18 +314,28 @@ static bool is_farewell(local *m, const peer *p, const char *at, size_t n)
 }
 
 /*
- * The other end is closed, and a frame not expected yet precedes its last one: all data has
- * arrived, so peek at it without consuming.
+ * A frame not expected yet precedes the others: look at them without consuming.  Is the last one
+ * BYE?  A reason among them is the failure.
  */
-static void look_behind(local *m, peer *p)
+static bool peek(local *m, peer *p)
 {
     int n = 0;
-    char *at = ioctl(p->fd, FIONREAD, &n) == 0 && n > 0 ? td_alloc((size_t)n, 1) : NULL;
+    const bool has_some = ioctl(p->fd, FIONREAD, &n) == 0 && n > 0 && n <= PEEK_BYTES_MAX;
+    char *at = has_some ? td_alloc((size_t)n, 1) : NULL;
     const ssize_t got = at ? recv(p->fd, at, (size_t)n, MSG_PEEK | MSG_DONTWAIT) : 0;
-    p->has_left = got > 0 && is_farewell(m, p, at, (size_t)got);
+    const bool has_left = got > 0 && is_farewell(m, p, at, (size_t)got);
     td_free(at);
+    return has_left;
+}
+
+/* the other end is closed: all data has arrived */
+static void look_behind(local *m, peer *p)
+{
+    p->has_left = peek(m, p);
     if (!p->has_left)
         lose(m, p);
+    else if (p->cut_ns)
+        cut(m, p);
 }
 
 static void check_peers(local *m, int64_t now)
@@ -263,6 +345,8 @@ static void check_peers(local *m, int64_t now)
         const bool has_started = p->heard_ns > 0;
         const int64_t quiet_ns = now - (has_started ? p->heard_ns : m->opened_ns);
         char what[80];
+        if (p->fd >= 0 && p->cut_ns && !p->has_left && now - p->cut_ns >= m->base.reason_ns)
+            lose(m, p); /* it reads nothing, and has not closed */
         if (p->fd < 0 || p->said_bye || p->is_held ||
             quiet_ns < (has_started ? m->base.stall_ns : m->base.wait_ns))
             continue;
@@ -284,7 +368,7 @@ static int watch(local *m)
         if (p->fd < 0 || (p->has_left && p->is_held))
             continue;
         short events = p->is_held ? POLLRDHUP : POLLIN;
-        if (p->is_sending || p->is_due)
+        if ((p->is_sending || p->is_due) && !p->cut_ns)
             events |= POLLOUT;
         m->polls[n] = (struct pollfd){ .fd = p->fd, .events = events };
         m->polled[n++] = r;
@@ -315,10 +399,22 @@ static void forgive(local *m, int64_t now)
 {
     if (now - m->progress_ns < OWN_STOP_S * SECOND)
         return;
-    m->opened_ns = now;
+    m->opened_ns = m->lost_ns = now;
     for (int r = 0; r < m->base.size; r++)
         if (m->peers[r].heard_ns > 0)
             m->peers[r].heard_ns = now;
+}
+
+/* how long to wait for a message, in milliseconds */
+static int patience(const local *m, int64_t now, int ms)
+{
+    int64_t until = m->beat_ns + (int64_t)BEAT_MS * 1000000;
+    if (m->lost >= 0 && !others_may_know(m))
+        return 0;
+    if (m->lost >= 0 && m->lost_ns + m->base.reason_ns < until)
+        until = m->lost_ns + m->base.reason_ns;
+    const int64_t wait_ms = until > now ? (until - now) / 1000000 + 1 : 0;
+    return wait_ms < ms ? (int)wait_ms : ms;
 }
 
 static void progress(td_transport *t, int ms)
@@ -329,14 +425,14 @@ static void progress(td_transport *t, int ms)
         forgive(m, before);
     m->progress_ns = before;
     send_beats(m, before);
-    const int64_t to_beat = (m->beat_ns + (int64_t)BEAT_MS * 1000000 - before) / 1000000 + 1;
     const int n = watch(m);
-    if (poll(m->polls, (nfds_t)n, to_beat < ms ? (int)to_beat : ms) > 0)
+    if (poll(m->polls, (nfds_t)n, patience(m, before, ms)) > 0)
         serve(m, n);
     const int64_t now = td_now_ns();
     forgive(m, now);
     m->progress_ns = now;
     check_peers(m, now);
+    conclude(m, now);
 }
 
 /* --- exchange --------------------------------------------------------------------------------- */
@@ -346,11 +442,10 @@ static bool is_busy(const td_transport *t)
     const local *m = (const local *)t;
     for (int r = 0; r < t->size; r++) {
         const peer *p = &m->peers[r];
-        if (p->fd >= 0 &&
-            (p->is_wanted || p->is_due || (p->is_sending && p->out_head.kind == DATA)))
+        if (p->fd >= 0 && (p->is_wanted || is_sending_data(p)))
             return true;
     }
-    return false;
+    return m->lost >= 0;
 }
 
 /* what this rank exchanges with rank r */
@@ -396,6 +491,7 @@ static void begin_piece(local *m, peer *p, const td_exchange_peer *w)
         p->is_wanted = true;
     }
     if (w->n_out) {
+        m->base.n_messages++;
         p->due = w->out;
         p->n_due = w->n_out;
         p->is_due = true;
@@ -427,7 +523,7 @@ static void begin(td_transport *t, const td_exchange *e)
 static bool is_sending(const local *m)
 {
     for (int r = 0; r < m->base.size; r++)
-        if (m->peers[r].fd >= 0 && m->peers[r].is_sending)
+        if (m->peers[r].fd >= 0 && m->peers[r].is_sending && !m->peers[r].cut_ns)
             return true;
     return false;
 }
@@ -521,6 +617,7 @@ static td_status set_up(local *m, const td_rank_place *place)
         st = td_local_links_take(place, fds);
     for (int r = 0; st == TD_OK && r < place->size; r++)
         m->peers[r].fd = fds[r];
+    m->lost = -1;
     m->opened_ns = m->progress_ns = m->beat_ns = td_now_ns();
     td_free(fds);
     return st;

@@ -8,6 +8,11 @@
  *
  * A rank is lost when its connection ends without BYE, when it sends ABORT, or when nothing arrives
  * from it for `stall_s`.  A process that was itself stopped restarts its timers.
+ *
+ * A rank that fails sends ABORT on all its connections before it closes them, and a rank that
+ * receives it sends it on when it ends.  So after a connection has ended without BYE or ABORT, this
+ * rank reads the others for `reason_s`, and only then reports that the rank is gone.  A message
+ * that the named rank has sent itself is preferred to one that is passed on.
  */
 #ifndef TD_TRANSPORT_LOCAL_TRANSPORT_H
 #define TD_TRANSPORT_LOCAL_TRANSPORT_H

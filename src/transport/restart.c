@@ -75,14 +75,15 @@ td_status td_restart_here(td_restart *out)
 
 bool td_restart_is_possible(void)
 {
-    return text_of(TD_ENV_RESTART_RECORD) != NULL;
+    const char *number = text_of(TD_ENV_RESTART_NUMBER);
+    return text_of(TD_ENV_RESTART_RECORD) && !(number && strcmp(number, "0") == 0);
 }
 
 td_status td_restart_write(const td_restart_record *r)
 {
     const char *path = text_of(TD_ENV_RESTART_RECORD);
     td_text text = { 0 };
-    if (!path)
+    if (!path || !td_restart_is_possible())
         return TD_OK;
     td_text_add(&text, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d", r->batch,
                 r->images, r->steps, r->first_steps, r->first_epochs, r->is_fresh);
@@ -106,7 +107,7 @@ static int open_mark(td_restart_event event, int flags, off_t *at)
 {
     const char *path = text_of(TD_ENV_RESTART_RECORD), *number = text_of(TD_ENV_RESTART_NUMBER);
     int64_t n;
-    if (!path || !number || !td_text_to_int(number, &n) || n < 1 || n > STARTS_MAX)
+    if (!path || !number || !td_text_to_int(number, &n) || n < 0 || n > STARTS_MAX)
         return -1;
     *at = RECORD_MAX + TD_RESTART_EVENTS * (off_t)n + (off_t)event;
     return open(path, flags | O_CLOEXEC);
@@ -197,6 +198,14 @@ td_status td_restart_export(const td_restart_record *r, int ranks)
     const bool is_set = setenv(ENV_START, start, 1) == 0 &&
                         setenv(ENV_FOLDER, r ? r->folder : "", 1) == 0 &&
                         setenv(ENV_CHECKPOINT, r ? r->checkpoint : "", 1) == 0;
+    return is_set ? TD_OK : TD_ENOMEM;
+}
+
+td_status td_restart_export_watch(const char *record)
+{
+    td_restart_clear();
+    const bool is_set =
+        setenv(TD_ENV_RESTART_RECORD, record, 1) == 0 && setenv(TD_ENV_RESTART_NUMBER, "0", 1) == 0;
     return is_set ? TD_OK : TD_ENOMEM;
 }
 

@@ -22,7 +22,10 @@
 /** The file that rank 0 writes; set by the launcher if it may start the ranks again. */
 #define TD_ENV_RESTART_RECORD "TANDEM_RESTART_RECORD"
 
-/** The number of the start, 1, 2, ...; set by the launcher with TANDEM_RESTART_RECORD. */
+/**
+ * The number of the start, 1, 2, ...; set by the launcher with TANDEM_RESTART_RECORD.  0: the
+ * record is only for events, and the ranks are not started again.
+ */
 #define TD_ENV_RESTART_NUMBER "TANDEM_RESTART_NUMBER"
 
 /**
@@ -77,6 +80,9 @@ bool td_restart_has(td_restart_event event);
 
 /** Read the record `path`; *has is false if it is empty.  TD_EIO; TD_EFORMAT. */
 TD_CHECKED td_status td_restart_read(const char *path, td_restart_record *out, bool *has);
+
+/** Into the environment of mpirun: ranks report events in `record`, and are not started again. */
+TD_CHECKED td_status td_restart_export_watch(const char *record);
 
 /**
  * Set the environment of the next start; `ranks` started first.  r NULL: nothing was recorded.

@@ -14,7 +14,7 @@
 
 enum { SLICE_MS = 1000 };
 
-static const double default_wait_s = 60, default_stall_s = 6;
+static const double default_wait_s = 60, default_stall_s = 6, default_reason_s = 0.5;
 
 /* --- failing ---------------------------------------------------------------------------------- */
 
@@ -164,6 +164,7 @@ td_status td_transport_init(td_transport *t, const td_transport_type *type,
     t->culprit = -1;
     t->wait_ns = (int64_t)((o.wait_s > 0 ? o.wait_s : default_wait_s) * 1e9);
     t->stall_ns = (int64_t)((o.stall_s > 0 ? o.stall_s : default_stall_s) * 1e9);
+    t->reason_ns = (int64_t)((o.reason_s > 0 ? o.reason_s : default_reason_s) * 1e9);
     t->names = td_alloc((size_t)t->size, sizeof *t->names);
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake_fd < 0)

@@ -29,6 +29,8 @@ typedef struct td_transport td_transport;
 typedef struct {
     double wait_s;  /* timeout for another rank to start; 0: 60 */
     double stall_s; /* timeout without a message from a rank; 0: 6 */
+    /** After a connection was closed: timeout for the reason from another rank; 0: 0.5. */
+    double reason_s;
 } td_transport_opts;
 
 typedef enum {
@@ -81,8 +83,9 @@ struct td_transport {
     const td_transport_type *type;
     int rank, size;
     int wake_fd;
-    int64_t wait_ns, stall_ns;
+    int64_t wait_ns, stall_ns, reason_ns;
     char (*names)[TD_RANK_NAME]; /* [size] "rank 1 (host, process 4711)" */
+    int64_t n_messages;          /* sent with data; of a transport that sends them itself */
     td_status st;
     int culprit; /* the rank that `message` names; -1: unknown */
     char message[TD_WHY_BYTES + 200];

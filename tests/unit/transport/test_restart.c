@@ -171,6 +171,29 @@ static void an_event_belongs_to_one_start(void **state)
     assert_null(getenv(TD_ENV_RESTART_NUMBER));
 }
 
+static void a_run_that_is_only_watched_reports_events(void **state)
+{
+    (void)state;
+    static const td_restart_record r = { .batch = 8, .images = 16, .folder = "f" };
+    const char *path = in_scratch("watched");
+    bool has;
+    fill(path, "", 0);
+    expect_ok(td_restart_export(&r, 3)); /* left by an outer launcher */
+    expect_ok(td_restart_export_watch(path));
+    td_restart here;
+    expect_ok(td_restart_here(&here));
+    assert_int_equal(here.ranks, 0);
+    assert_false(td_restart_is_possible());
+    expect_ok(td_restart_write(&r)); /* nothing is written */
+    assert_false(td_restart_has(TD_RESTART_LOSS));
+    expect_ok(td_restart_read(path, &read_back, &has));
+    assert_false(has);
+    td_restart_report(TD_RESTART_LOSS);
+    assert_true(td_restart_has(TD_RESTART_LOSS));
+    assert_false(td_restart_has(TD_RESTART_STOP));
+    td_restart_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +201,7 @@ int main(void)
         cmocka_unit_test(a_damaged_record_is_refused),
         cmocka_unit_test(the_environment_carries_the_position),
         cmocka_unit_test(an_event_belongs_to_one_start),
+        cmocka_unit_test(a_run_that_is_only_watched_reports_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
