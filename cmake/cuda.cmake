@@ -2,8 +2,8 @@
 #
 # It is built by `make cuda`, not with the rest: nvcc takes a minute, and nothing else depends on it.
 # CUDA's runtime is linked statically, so that loading it without a driver fails with a message of ours.
-# cuDNN and NCCL are opened at run time; only their headers are needed, which are searched in TANDEM_DEPS/cuda
-# (scripts/setup --cuda), in CUDNN_PATH and NCCL_PATH, and beside nvcc.  The plug-in looks for the libraries in
+# cuDNN, cuBLASLt and NCCL are opened at run time; only their headers are needed, which are searched in TANDEM_DEPS/cuda
+# (scripts/setup --cuda), in CUDNN_PATH, CUBLAS_PATH and NCCL_PATH, and beside nvcc.  cuBLASLt is a part of most toolkits.  The plug-in looks for the libraries in
 # TANDEM_DEPS/cuda and beside nvcc before the system's path.
 #
 #   TANDEM_CUDA_ROOT       the toolkit's folder
@@ -28,6 +28,8 @@ find_path(TANDEM_CUDA_INCLUDE cuda_runtime_api.h HINTS ${TANDEM_CUDA_ROOT} /usr/
 find_path(TANDEM_CUDNN_INCLUDE cudnn_backend.h HINTS ${cudnn_hints} PATH_SUFFIXES include)
 find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS $ENV{NCCL_PATH} ${TANDEM_CUDA_ROOT} /usr/local/cuda
     PATH_SUFFIXES include)
+find_path(TANDEM_CUBLASLT_INCLUDE cublasLt.h HINTS ${TANDEM_CUDA_DEPS} $ENV{CUBLAS_PATH} ${TANDEM_CUDA_ROOT}
+    /usr/local/cuda PATH_SUFFIXES include)
 set(cudnn_version "")
 if(TANDEM_CUDNN_INCLUDE)
     foreach(part MAJOR MINOR PATCHLEVEL)
@@ -57,6 +59,9 @@ elseif(NOT TARGET tandem_cudnn)
 elseif(NOT TANDEM_NCCL_INCLUDE)
     set(missing "nccl.h (NCCL 2.14 or newer), in NCCL_PATH or the toolkit: run scripts/setup --cuda")
     message(STATUS "CUDA plug-in: cannot be built without ${missing}")
+elseif(NOT TANDEM_CUBLASLT_INCLUDE)
+    set(missing "cublasLt.h (cuBLAS 12 or newer), in CUBLAS_PATH or the toolkit: run scripts/setup --cuda")
+    message(STATUS "CUDA plug-in: cannot be built without ${missing}")
 endif()
 if(missing)
     add_custom_target(cuda VERBATIM
@@ -67,7 +72,8 @@ endif()
 # Turing to Blackwell, and code for later ones; nvcc 13 has dropped Volta (7.0)
 set(TANDEM_CUDA_ARCHS "75;80;86;89;90;100;120" CACHE STRING "compute capabilities of libtandem_cuda.so")
 set(cuda_flags -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra
-    -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -isystem ${TANDEM_NCCL_INCLUDE})
+    -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -isystem ${TANDEM_NCCL_INCLUDE}
+    -isystem ${TANDEM_CUBLASLT_INCLUDE})
 foreach(arch IN LISTS TANDEM_CUDA_ARCHS)
     list(APPEND cuda_flags -gencode=arch=compute_${arch},code=sm_${arch})
 endforeach()

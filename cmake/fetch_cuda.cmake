@@ -1,7 +1,8 @@
-# fetch_cuda.cmake -- cuDNN 9.28 and NCCL 2.32 for CUDA 13 from two PyPI wheels into DEST/cuda/include and DEST/cuda/lib
+# fetch_cuda.cmake -- libraries for CUDA 13 from PyPI's wheels into DEST/cuda/include and DEST/cuda/lib
 #
-#   cmake -DDEST=build/deps -P cmake/fetch_cuda.cmake
+#   cmake -DDEST=build/deps [-DNAMES=cudnn;nccl;cublas] -P cmake/fetch_cuda.cmake
 #
+# cuDNN 9.28 and NCCL 2.32, unless NAMES lists others; cuBLAS 13.1, with cuBLASLt, is a part of most CUDA toolkits.
 # They are used where they are unpacked; they are not installed with the command.
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/fetch_wheel.cmake)
@@ -13,24 +14,41 @@ set(cudnn_path ef/6f/94535c450d44a68ef0b43d7a5e54c0e5ecda2ca3db7daec5d54c8d94e0d
 set(nccl_version 2.32.3)
 set(nccl_sha256 1459723080ac889d73a26edfa3e04383a7928ab31ac8f0ec43b3ea9548b04ff3)
 set(nccl_path 5b/29/6b277e63c92d91f9cb4d1a3a554e148983de39d54baa652bb52c798af78e)
+set(cublas_version 13.1.0.3)
+set(cublas_sha256 ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171)
+set(cublas_path e7/44/423ac00af4dd95a5aeb27207e2c0d9b7118702149bf4704c3ddb55bb7429)
+if(NOT NAMES)
+    set(NAMES cudnn nccl)
+endif()
 
 get_filename_component(DEST "${DEST}" ABSOLUTE)
 set(unpacked ${DEST}/unpacked_cuda)
 file(REMOVE_RECURSE ${unpacked} ${DEST}/cuda)
 file(MAKE_DIRECTORY ${DEST}/cuda/include ${DEST}/cuda/lib)
-foreach(name cudnn nccl)
-    set(file nvidia_${name}_cu13-${${name}_version}-${tag})
-    fetch_wheel(nvidia-${name}-cu13 ${${name}_version} ${file} ${${name}_path} ${${name}_sha256})
+set(report "")
+foreach(name IN LISTS NAMES)
+    if(name STREQUAL "cublas") # wheels of the toolkit's own libraries share a folder
+        set(project nvidia-cublas)
+        set(source cu13)
+    else()
+        set(project nvidia-${name}-cu13)
+        set(source ${name})
+    endif()
+    string(REPLACE - _ stem ${project})
+    set(stem ${stem}-${${name}_version})
+    set(file ${stem}-${tag})
+    fetch_wheel(${project} ${${name}_version} ${file} ${${name}_path} ${${name}_sha256})
     file(ARCHIVE_EXTRACT INPUT ${DEST}/download/${file} DESTINATION ${unpacked})
     foreach(folder include lib)
-        file(GLOB found ${unpacked}/nvidia/${name}/${folder}/*)
+        file(GLOB found ${unpacked}/nvidia/${source}/${folder}/*)
         foreach(path IN LISTS found)
             get_filename_component(last ${path} NAME)
             file(RENAME ${path} ${DEST}/cuda/${folder}/${last})
         endforeach()
     endforeach()
-    file(RENAME ${unpacked}/nvidia_${name}_cu13-${${name}_version}.dist-info/licenses/License.txt
-        ${DEST}/cuda/${name}_license.txt)
+    file(RENAME ${unpacked}/${stem}.dist-info/licenses/License.txt ${DEST}/cuda/${name}_license.txt)
+    list(APPEND report "${name} ${${name}_version}")
 endforeach()
 file(REMOVE_RECURSE ${unpacked})
-message(NOTICE "setup: cuDNN ${cudnn_version} and NCCL ${nccl_version} are in ${DEST}/cuda")
+list(JOIN report ", " report)
+message(NOTICE "setup: in ${DEST}/cuda: ${report}")

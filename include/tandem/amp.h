@@ -20,10 +20,11 @@ typedef enum {
     TD_PRECISION_FP32,
     TD_PRECISION_BF16,
     TD_PRECISION_FP16,
-    TD_PRECISION_AUTO,         /* the fastest of fp32 and bf16 */
-    TD_PRECISION_AMP,          /* as td_amp_opts.amp */
-    TD_PRECISION_TF32,         /* fp32, factors of TF32; fp32 on a CPU */
-    TD_PRECISION_TF32_EMULATED /* fp32, factors rounded to 10 bits of fraction: pass tf32 */
+    TD_PRECISION_AUTO,          /* the fastest of fp32 and bf16 */
+    TD_PRECISION_AMP,           /* as td_amp_opts.amp */
+    TD_PRECISION_TF32,          /* fp32, factors of TF32; fp32 on a CPU */
+    TD_PRECISION_TF32_EMULATED, /* fp32, factors rounded to 10 bits of fraction: pass tf32 */
+    TD_PRECISION_INT8           /* inference: fp32, but convolutions of 8-bit integers */
 } td_precision;
 
 /** Which release's behaviour: they differ in lists, steps and names. */
@@ -47,6 +48,23 @@ typedef enum {
 } td_amp_level;
 
 /**
+ * A convolution that runs with 8-bit integers, by the name of its weight.  `input` and `output` are
+ * magnitudes: values in -input .. input (0 .. input if none is negative) are represented, larger
+ * ones are clipped.  `output` is that after bias, residual and relu.
+ */
+typedef struct {
+    const char *weight; /* "layer1.0.conv1.weight" */
+    float input, output;
+    bool is_wide; /* keep it in float32 */
+} td_activation_range;
+
+/** The ranges of a network. */
+typedef struct {
+    int n;
+    const td_activation_range *ranges; /* [n] */
+} td_activation_ranges;
+
+/**
  * Automatic mixed precision: how td_compile rewrites a float32 graph.  The field table
  * (td_amp_fields) holds names, defaults and ranges; all zero is float32.  Sources: TensorFlow's
  * auto_mixed_precision, PyTorch's autocast, APEX.
@@ -64,6 +82,8 @@ typedef struct td_amp_opts {
     const char *clear_add, *clear_remove;
     const char *log_path; /* folder for the graph before and after, and the lists; NULL: none */
     bool is_silent;       /* do not log the rewrite */
+
+    const td_activation_ranges *ranges; /* of int8, borrowed; NULL: none */
 } td_amp_opts;
 
 TD_API const struct td_field *td_amp_fields(void);
@@ -72,7 +92,7 @@ TD_API void td_amp_defaults(td_amp_opts *opts);
 /** TD_EUSAGE: options that contradict each other, such as amp and precision fp32. */
 TD_API TD_CHECKED td_status td_amp_check(const td_amp_opts *opts);
 
-/** "fp32", "bf16", "fp16", "tf32" or "tf32-emulated" of resolved options. */
+/** "fp32", "bf16", "fp16", "tf32", "tf32-emulated" or "int8" of resolved options. */
 TD_API const char *td_amp_precision_name(const td_amp_opts *opts);
 
 /** Whether the options require float32, regardless of the environment. */

@@ -18,7 +18,8 @@ typedef struct td_device td_device;
  * "ref": only the plain C reference kernels, which know float64 too.
  *
  * TD_EUSAGE: there is no such device; the message lists them.  TD_ENOTFOUND: "cuda" cannot be
- * used; the message says whether the plug-in, the driver, a GPU or cuDNN is missing or too old.
+ * used; the message says whether the plug-in, the driver, a GPU, cuDNN or cuBLASLt is missing or
+ * too old.
  */
 TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);
@@ -38,16 +39,30 @@ typedef enum {
  */
 TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
 
-/** Set the number of compute threads of this process; 0: one per processor. */
+/** How 3x3 convolutions of stride 1 are computed. */
+typedef enum {
+    TD_WINOGRAD_AUTO, /* in float32 by Winograd's algorithm where that needs fewer operations */
+    TD_WINOGRAD_OFF,  /* directly */
+} td_winograd_mode;
+
+/** For programs compiled on `dev` from now on; TD_WINOGRAD_AUTO until then. */
+TD_API void td_device_winograd(td_device *dev, td_winograd_mode mode);
+
+/**
+ * Set the number of compute threads of this process; 0: one for each physical core that it may use,
+ * at most its cgroup quota.  Threads are bound to cores if there are 8 cores or more, each has one
+ * thread, and no environment variable begins with OMP_.
+ */
 TD_API void td_set_threads(int n);
 TD_API int td_threads(void);
 
 /** Where a job runs its programs, and how they are compiled: a member of every job's options. */
 typedef struct {
     const char *name;       /* "cpu", "cuda", "auto" or "ref": see td_device_open */
-    int threads;            /* compute threads; 0: one per processor, of several ranks a share */
+    int threads;            /* compute threads; 0: one per core, of several ranks a share */
     td_tune_mode tune;      /* as td_device_tune */
     const char *tune_cache; /* likewise; NULL: the default place */
+    td_winograd_mode winograd;
 
     /* as td_compile_opts; jobs without an option for one leave it NULL */
     const char *skip_passes; /* passes to leave out, "fuse,layout" */

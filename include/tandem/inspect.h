@@ -34,7 +34,8 @@ TD_API const struct td_field *td_inspect_fields(void);
 TD_API void td_inspect_defaults(td_inspect_opts *opts);
 
 /**
- * THING: model graph amp amp-stats kernels memory checkpoint dataset ops backends; path: a file.
+ * THING: model graph amp amp-stats kernels memory checkpoint quantization dataset ops backends;
+ * path: a file.
  * TD_EUSAGE: `thing` is NULL or unknown; the message lists the valid names.
  */
 TD_API TD_CHECKED td_status td_inspect(const char *thing, const td_inspect_opts *opts,

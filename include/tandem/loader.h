@@ -77,7 +77,7 @@ typedef struct {
     const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */
     bool stored_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
-    int workers;             /* threads; 0 means one per CPU */
+    int workers;             /* threads; 0: td_loader_workers */
     int prefetch;            /* batches prepared ahead of the lent one; 0 means 2 */
     int nice;                /* increase of the workers' nice value */
     uint64_t seed;
@@ -110,6 +110,13 @@ typedef struct {
     double wait_s;        /* time for which td_loader_next waited for it */
     double decode_s;      /* worker time spent on it, summed over threads */
 } td_batch;
+
+/**
+ * The default number of workers, beside as many compute threads as there are cores: one for each
+ * processor up to 8; with more, one for each hardware thread that is not a core's first, or for
+ * every fourth core if cores have one thread each; at least 8.
+ */
+TD_API int td_loader_workers(int n_processors, int n_cores);
 
 /**
  * Make a loader and start its workers.  `ds` is kept: it must outlive the loader.  Several loaders

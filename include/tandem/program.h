@@ -33,8 +33,10 @@ typedef struct td_program td_program;
  * Call this first in main(): it sets how waiting threads behave. The OpenMP runtime reads its
  * settings when it is loaded, and its default is to spin for a long time, which costs a factor of
  * three if another process is busy. If neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set,
- * GOMP_SPINCOUNT=5000 is set in the environment and the program executes itself again with `argv`,
- * once. This function also ignores SIGXFSZ, so that a write beyond the file size limit is an error.
+ * GOMP_SPINCOUNT is set in the environment, to 5000 for up to 32 threads and more for larger teams,
+ * and the program executes itself again with `argv`, once. This function also ignores SIGXFSZ, so
+ * that a write beyond the file size limit is an error, and releases the calling thread from the
+ * processors to which OMP_PROC_BIND bound it: they are for compute threads.
  */
 TD_API void td_process_setup(char **argv);
 
@@ -55,6 +57,16 @@ typedef struct {
     void (*dump)(void *ctx, const char *pass, const char *text); /* NULL: to the log */
     void *dump_ctx;
 
+    /*
+     * A program of the same device with which this one shares memory; NULL: none.  Parameters with
+     * the same name, type and layout, and what is computed from them alone by the same operations,
+     * exist once, and both use the same memory for activations if that of `share` is large enough:
+     * compile the largest batch first.  So an output is valid until the next run of any of them,
+     * which run one at a time, and to set a parameter sets it for all; those that have another
+     * layout here are set by themselves.  The programs may be freed in any order.
+     */
+    td_program *share;
+
     /* Memory limit of the program in bytes: parameters and all planned values; 0: no limit. A
        plan that needs more is reduced by recomputing values, which costs time and does not
        change a bit of the results. */
@@ -70,6 +82,8 @@ typedef struct {
  *   TD_ENOMEM     the plan does not fit into `memory_limit` or the available memory; the message
  *                 gives the bytes needed
  *   TD_EUSAGE     `skip` or `dump_after` names no pass
+ *   TD_EARG       `share` is of another device, it or `g` changes parameters, or it has released
+ *                 some
  */
 TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
                                        const td_compile_opts *opts, td_program **out);
@@ -128,6 +142,17 @@ TD_API const char *td_program_param_role(const td_program *p, int i);
 TD_API TD_CHECKED td_status td_program_get(td_program *p, const char *param, void *data);
 TD_API TD_CHECKED td_status td_program_set(td_program *p, const char *param, const void *data);
 
+/** Has it a value, given to this program or to one that shares it? */
+TD_API bool td_program_param_is_set(const td_program *p, int i);
+
+/**
+ * Free the memory of parameters that no run reads, such as filters whose transformed copies are
+ * used: for inference, after all parameters were set.  What is computed from them is computed now.
+ * Shared memory is freed when all of its programs have called this.  Parameters of these programs
+ * cannot be set afterwards, those that were freed cannot be read (TD_EARG).
+ */
+TD_API TD_CHECKED td_status td_program_release_params(td_program *p);
+
 /* --- looking inside --------------------------------------------------------------------------- */
 
 typedef struct {
@@ -142,6 +167,10 @@ typedef struct {
     int64_t bytes_read, bytes_written; /* of operands and results, by their types */
     double seconds;                    /* summed over the runs since td_program_profile(p, true) */
     bool is_setup;                     /* runs once after parameters change, not in every step */
+
+    /* Nodes that one launch runs: their number and bytes are reported for the first of them, and 0
+       for the others.  1: the node is launched by itself. */
+    int n_together;
 } td_node_report;
 
 TD_API int td_program_node_count(const td_program *p);
@@ -197,6 +226,12 @@ typedef struct {
     int64_t unplanned_bytes;  /* the size of activations without shared memory */
     int64_t peak_live_bytes;  /* most bytes alive at once: no plan can be smaller */
     int64_t scratch_bytes;    /* largest scratch of a kernel, part of activation_bytes */
+    int64_t releasable_bytes; /* of param_bytes: what td_program_release_params would free */
+    int64_t shared_bytes;     /* of param_bytes: in memory of programs compiled earlier */
+    bool shares_activations;  /* activation_bytes are in memory of an earlier program */
+    int64_t released_bytes;   /* of param_bytes: no longer needed by this program */
+    int64_t held_bytes;       /* of all parameters and what is computed from them, in all programs
+                                 that share: their memory now */
     int n_recomputed;         /* values recomputed because of a memory_limit */
     int64_t recomputed_macs;  /* multiply-accumulates of these per run */
     int64_t unlimited_bytes;  /* then: parameters and activations without the limit */

@@ -20,7 +20,8 @@ extern "C" {
     DTYPE(F16,  "f16",  2, "F16")                                                                  \
     DTYPE(I64,  "i64",  8, "I64")                                                                  \
     DTYPE(I32,  "i32",  4, "I32")                                                                  \
-    DTYPE(U8,   "u8",   1, "U8")
+    DTYPE(U8,   "u8",   1, "U8")                                                                   \
+    DTYPE(S8,   "s8",   1, "I8")
 /* clang-format on */
 
 /** Element types.  TD_DT_NONE (0) means "not chosen". */

@@ -10,7 +10,7 @@
 #include "options/field.h"
 
 const char *const td_amp_precisions[] = { "default", "fp32", "bf16",          "fp16", "auto",
-                                          "amp",     "tf32", "tf32-emulated", NULL };
+                                          "amp",     "tf32", "tf32-emulated", "int8", NULL };
 static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
 static const char *const levels[] = { "default",
                                       "tensor-cores-only",
@@ -36,7 +36,8 @@ static const td_field fields[] = {
                "numeric precision; auto: the faster of fp32 and bf16, measured, and fp16 on a GPU; "
                "default: set by TANDEM_AMP, or fp32; amp: same as --amp; tf32: fp32 with products "
                "of TF32 on a GPU, the same as fp32 on a CPU; tf32-emulated: fp32 with the factors "
-               "of products rounded to TF32's 10 fraction bits"),
+               "of products rounded to TF32's 10 fraction bits; int8: convolutions of 8-bit "
+               "integers, with weights of 'tandem quantize', for which it is the default"),
     TD_ENUM_AS(td_amp_opts, rule, "amp_rule", NULL, TD_AMP_RULE_CURRENT, rules,
                "type propagation rule; current: TensorFlow 2.21; 2.15: TensorFlow 2.15; "
                "classic: TensorFlow 1.15"),
@@ -70,10 +71,16 @@ void td_amp_defaults(td_amp_opts *opts)
     td_fields_default(fields, opts);
 }
 
+/* is nothing computed in a half type? */
+static bool is_wide(td_precision p)
+{
+    return p == TD_PRECISION_FP32 || p == TD_PRECISION_TF32 || p == TD_PRECISION_TF32_EMULATED ||
+           p == TD_PRECISION_INT8;
+}
+
 td_status td_amp_check(const td_amp_opts *o)
 {
-    if (o->amp && (o->precision == TD_PRECISION_FP32 || o->precision == TD_PRECISION_TF32 ||
-                   o->precision == TD_PRECISION_TF32_EMULATED))
+    if (o->amp && is_wide(o->precision))
         return td_error(TD_EUSAGE, "--amp and --precision %s exclude each other",
                         td_amp_precisions[o->precision]);
     if (o->amp && o->force_float32)
@@ -87,8 +94,7 @@ td_status td_amp_check(const td_amp_opts *o)
 
 bool td_amp_is_off(const td_amp_opts *o)
 {
-    return o->force_float32 || o->precision == TD_PRECISION_FP32 ||
-           o->precision == TD_PRECISION_TF32 || o->precision == TD_PRECISION_TF32_EMULATED;
+    return o->force_float32 || is_wide(o->precision);
 }
 
 td_dtype td_amp_dtype(const td_amp_opts *o)
@@ -102,10 +108,8 @@ td_dtype td_amp_dtype(const td_amp_opts *o)
 
 const char *td_amp_precision_name(const td_amp_opts *o)
 {
-    td_dtype t = td_amp_dtype(o);
-    const bool is_wide = t == TD_DT_F32 && o->precision != TD_PRECISION_TF32 &&
-                         o->precision != TD_PRECISION_TF32_EMULATED;
-    return is_wide ? "fp32" : td_amp_precisions[o->precision];
+    return td_amp_dtype(o) != TD_DT_F32 || is_wide(o->precision) ? td_amp_precisions[o->precision]
+                                                                 : "fp32";
 }
 
 /* --- names in lists --------------------------------------------------------------------------- */

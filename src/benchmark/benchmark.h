@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "comm/comm.h"
+#include "runtime/device.h"
 #include "tandem/benchmark.h"
 
 /**
@@ -42,6 +43,32 @@ td_status td_benchmark_allreduce(const td_benchmark_opts *o, td_text *out) TD_CH
  *   TD_ESTOPPED  a signal was received
  */
 td_status td_benchmark_scaling(const td_benchmark_opts *o, td_text *out) TD_CHECKED;
+
+/* --- sums over ranks, to be timed ------------------------------------------------------------- */
+
+/** A sum of numbers over ranks: between their GPUs if the device adds so, else on the hosts. */
+typedef struct td_rank_sum td_rank_sum;
+
+/**
+ * td_device_join, for sums that are measured: TD_EUSAGE device cuda, and one rank; TD_ENOTFOUND its
+ * GPUs cannot add, for the reason in the message.
+ */
+td_status td_rank_sums_join(const char *mode, td_device *dev, td_comm *c) TD_CHECKED;
+
+/** All ranks make a sum of n numbers, and run it together.  Errors of memory and devices. */
+td_status td_rank_sum_new(td_comm *c, const td_device *dev, int64_t n,
+                          td_rank_sum **out) TD_CHECKED;
+void td_rank_sum_free(td_rank_sum *s);
+bool td_rank_sum_is_shared(const td_rank_sum *s);      /* in shared memory of the host? */
+td_status td_rank_sum_fill(td_rank_sum *s) TD_CHECKED; /* each rank's numbers are 1; not timed */
+td_status td_rank_sum_run(td_rank_sum *s) TD_CHECKED;  /* add; GPUs may still be adding after it */
+td_status td_rank_sum_finish(td_rank_sum *s) TD_CHECKED; /* wait for all that was run */
+
+/** TD_EDEVICE: after fill, run and finish the numbers are not the number of ranks. */
+td_status td_rank_sum_check(const td_rank_sum *s) TD_CHECKED;
+
+/** Add to a JSON object which device and library add; nothing for sums on the host. */
+void td_rank_sums_describe(const td_device *dev, td_text *out);
 
 /**
  * Join the ranks that the environment defines; *out NULL: one rank.  Sets the number of threads and

@@ -46,13 +46,16 @@ static td_status open_loader(td_feed *f, const td_model_opts *model)
     td_loader_opts lo = f->is_detector ? td_boxes_loader_opts(f->o.input, model, f->o.batch)
                                        : td_loader_opts_of(f->o.input, model, f->o.batch);
     lo.is_training = f->o.is_training;
+    TD_TRY(td_input_as_bytes(f->o.dev, &lo.as_bytes));
     lo.rank = td_comm_rank(f->o.comm);
     lo.world = td_comm_size(f->o.comm);
     const int64_t n = td_dataset_count(f->ds), wanted = (int64_t)f->o.batch * lo.world;
     if (n < wanted)
         return td_error(TD_EARG, "'%s' has %lld images, a batch%s has %lld", td_dataset_root(f->ds),
                         (long long)n, lo.world > 1 ? " on all ranks" : "", (long long)wanted);
-    return td_loader_new(f->ds, &lo, &f->ld);
+    TD_TRY(td_loader_new(f->ds, &lo, &f->ld));
+    f->norm = td_loader_pixel_norm(f->ld);
+    return TD_OK;
 }
 
 td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out)
@@ -69,7 +72,8 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
     TD_TRY(td_model_resolve(model));
     if (!model->num_classes)
         model->num_classes = td_model_default_classes(model, SYNTHETIC_CLASSES);
-    return td_synthetic_make(model, o->batch, &out->synthetic);
+    TD_TRY(td_input_norm(o->dev, o->input, model, &out->norm));
+    return td_synthetic_make(model, o->batch, out->norm != NULL, &out->synthetic);
 }
 
 /*
@@ -97,7 +101,7 @@ static td_status next_full(td_feed *f, const td_batch **out)
 
 static td_status bind(const td_feed *f, const td_batch *b, td_program *p)
 {
-    TD_TRY(td_program_bind(p, "images", b->images));
+    TD_TRY(td_program_bind(p, "images", td_batch_images(b)));
     if (!f->o.is_training)
         return TD_OK;
     if (!f->is_detector)
@@ -108,19 +112,19 @@ static td_status bind(const td_feed *f, const td_batch *b, td_program *p)
     return td_program_bind(p, "targets", b->anchor_targets);
 }
 
-td_status td_feed_next(td_feed *f, td_program *p, const float **images)
+td_status td_feed_next(td_feed *f, td_program *p, const void **images)
 {
     const td_batch *b;
-    *images = f->synthetic.images;
+    *images = td_synthetic_images(&f->synthetic);
     if (f->ld) {
         TD_TRY(next_full(f, &b));
-        *images = b->images;
+        *images = td_batch_images(b);
         return p ? bind(f, b, p) : TD_OK;
     }
     if (!p)
         return TD_OK;
     return f->o.is_training ? td_synthetic_bind(&f->synthetic, p)
-                            : td_program_bind(p, "images", f->synthetic.images);
+                            : td_program_bind(p, "images", *images);
 }
 
 td_status td_feed_check(const td_feed *f)

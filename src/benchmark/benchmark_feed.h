@@ -3,6 +3,7 @@
  *
  *     td_feed f = { 0 };
  *     TD_TRY(td_feed_open(&opts, &model, &f));         resolves the model's classes and image size
+ *     ...compile for f.norm...
  *     for (...)
  *         TD_TRY(td_feed_next(&f, program, &images));  images, labels and targets are bound
  *     TD_TRY(td_feed_check(&f));                       were there too many unreadable images?
@@ -23,6 +24,7 @@ typedef struct {
     const td_input_opts *input; /* without `data`, or backend synthetic: synthetic batches */
     int batch;                  /* batch size per rank */
     bool is_training;           /* also bind labels and targets; reads train instead of val */
+    const td_device *dev;       /* decides whether images are pixels or floats */
     td_comm *comm;              /* NULL: one rank */
 } td_feed_opts;
 
@@ -31,6 +33,7 @@ typedef struct {
     td_dataset *ds;
     td_loader *ld; /* NULL: synthetic batches */
     td_synthetic synthetic;
+    const td_norm *norm; /* NULL: images are floats */
     bool is_detector;
     double wait_s; /* seconds waited in the last td_feed_next */
 } td_feed;
@@ -48,11 +51,11 @@ bool td_feed_has_data(const td_input_opts *input);
 td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out) TD_CHECKED;
 
 /**
- * Read the next full batch, after the end of the data from the beginning; *images [batch, 3, S, S],
- * valid until the next call.  Binds images to `p` and, for training, labels and targets; `p` NULL:
- * binds nothing.
+ * Read the next full batch, after the end of the data from the beginning; *images
+ * f32[batch, 3, S, S], or with f->norm u8[batch, S, S, 3], valid until the next call.  Binds images
+ * to `p` and, for training, labels and targets; `p` NULL: binds nothing.
  */
-td_status td_feed_next(td_feed *f, td_program *p, const float **images) TD_CHECKED;
+td_status td_feed_next(td_feed *f, td_program *p, const void **images) TD_CHECKED;
 
 /** TD_EFORMAT: the ranks together found more unreadable images than allowed. */
 td_status td_feed_check(const td_feed *f) TD_CHECKED;

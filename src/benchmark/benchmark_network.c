@@ -23,9 +23,12 @@
 #include "benchmark/benchmark_feed.h"
 #include "benchmark/benchmark_report.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "comm/join.h"
+#include "device/device_memory.h"
+#include "device/gpu_plugin.h"
 #include "inference/detector.h"
 #include "inference/inputs.h"
 #include "loggers/throughput.h"
@@ -35,6 +38,7 @@
 #include "optim/training_graph.h"
 #include "profiler/profile.h"
 #include "profiler/trace.h"
+#include "quantize/calibration.h"
 #include "runtime/device.h"
 #include "runtime/program_digest.h"
 #include "tandem/benchmark.h"
@@ -48,18 +52,21 @@ typedef struct {
     td_device *dev;
     td_graph *graph;
     td_program *program;
-    td_profile *profile; /* NULL without --prof */
-    td_trace *trace;     /* NULL without --trace */
-    td_tensors *weights; /* NULL: fresh weights */
-    char *checkpoint;    /* path, with --checkpoint-dir */
+    td_profile *profile;          /* NULL without --prof */
+    td_trace *trace;              /* NULL without --trace */
+    td_tensors *weights;          /* NULL: fresh weights */
+    td_quantization quantization; /* of --precision int8 */
+    char *checkpoint;             /* path, with --checkpoint-dir */
     td_feed feed;
     td_benchmark_report report;
     td_detector_runner *runner; /* for a detector's inference: owns the program */
     double boxes_s;             /* post-processing in the measured iterations */
     double wait_s;              /* waiting for data in the measured iterations */
     double *seconds;            /* [iters], in order, including the wait for data */
-    double first_step_s, bound_s;
+    double first_step_s;
+    double bound_s, chosen_s; /* of direct convolutions, and of those in the program; 0: unknown */
     int64_t peak_bytes;
+    td_gpu_memory_use gpu; /* total 0: no GPU is used */
 } bench;
 
 static void release(bench *b)
@@ -72,8 +79,26 @@ static void release(bench *b)
     td_device_close(b->dev);
     td_feed_release(&b->feed);
     td_tensors_free(b->weights);
+    td_quantization_release(&b->quantization);
     td_free(b->checkpoint);
     td_free(b->seconds);
+}
+
+/* Are the ranges of int8 those of random images? */
+static bool needs_ranges(const bench *b)
+{
+    return b->o.mode == TD_BENCHMARK_INFERENCE && b->o.amp.precision == TD_PRECISION_INT8 &&
+           !b->o.amp.ranges;
+}
+
+static td_status open_device(bench *b)
+{
+    TD_TRY(td_device_open(b->o.device.name, &b->dev));
+    td_device_winograd(b->dev, b->o.device.winograd);
+    if (!needs_ranges(b)) /* otherwise once the network is known */
+        TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
+    TD_TRY(td_device_join(b->dev, b->comm));
+    return td_device_tune(b->dev, b->o.device.tune, b->o.device.tune_cache);
 }
 
 static td_status open_feed(bench *b)
@@ -81,6 +106,7 @@ static td_status open_feed(bench *b)
     const td_feed_opts f = { .input = &b->o.input,
                              .batch = b->o.batch_size,
                              .is_training = b->o.mode == TD_BENCHMARK_TRAINING,
+                             .dev = b->dev,
                              .comm = b->comm };
     b->seconds = td_alloc((size_t)b->o.iters, sizeof *b->seconds);
     return b->seconds ? td_feed_open(&f, &b->o.model, &b->feed) : TD_ENOMEM;
@@ -98,7 +124,10 @@ static td_status open_weights(bench *b)
         return TD_OK;
     TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
     td_weight_metadata_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
-    return td_weight_metadata_check(b->weights, b->o.weights, &b->o.model);
+    TD_TRY(td_weight_metadata_check(b->weights, b->o.weights, &b->o.model));
+    if (b->o.mode == TD_BENCHMARK_TRAINING || !td_tensors_meta(b->weights, TD_QUANTIZATION_META))
+        return TD_OK;
+    return td_quantization_apply(b->weights, b->o.weights, &b->o.amp, &b->quantization);
 }
 
 static td_status load_weights(const bench *b)
@@ -137,6 +166,7 @@ static td_status agree(const bench *b)
 static td_status compile_detector_runner(bench *b)
 {
     const td_detector_runner_opts fo = { .batch = b->o.batch_size,
+                                         .norm = b->feed.norm,
                                          .amp = &b->o.amp,
                                          .skip_passes = b->o.device.skip_passes };
     TD_TRY(td_detector_runner_new(&b->o.model, b->dev, &fo, &b->runner));
@@ -144,20 +174,31 @@ static td_status compile_detector_runner(bench *b)
     return load_weights(b);
 }
 
+/* Without a quantized file, int8 is measured with ranges of random images. */
+static td_status calibrate(bench *b)
+{
+    td_log(
+        TD_LOG_INFO, "benchmark",
+        "int8: the ranges of activations are those of random images, so speeds are valid, scores "
+        "are not");
+    TD_TRY(td_calibrate_random(&b->o.model, b->dev, b->weights, b->o.weights, &b->quantization));
+    b->o.amp.ranges = &b->quantization.table;
+    return td_amp_resolve(&b->o.amp, b->dev);
+}
+
 static td_status compile(bench *b)
 {
     bool is_training = b->o.mode == TD_BENCHMARK_TRAINING;
+    const td_norm *norm = b->feed.norm;
     td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.device.skip_passes };
-    TD_TRY(td_device_open(b->o.device.name, &b->dev));
-    TD_TRY(td_amp_resolve(&b->o.amp, b->dev));
-    TD_TRY(td_device_join(b->dev, b->comm));
-    TD_TRY(td_device_tune(b->dev, b->o.device.tune, b->o.device.tune_cache));
+    if (needs_ranges(b))
+        TD_TRY(calibrate(b));
     if (!is_training && td_model_detector(&b->o.model))
         return compile_detector_runner(b);
     if (is_training)
-        TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, &b->graph));
+        TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, norm, &b->graph));
     else
-        TD_TRY(td_inference_graph(&b->o.model, b->o.batch_size, 0, false, &b->graph));
+        TD_TRY(td_inference_graph(&b->o.model, b->o.batch_size, norm, &b->graph));
     const td_process_memory share = { .limit = is_training ? b->o.memory_limit : 0,
                                       .model = &b->o.model,
                                       .amp = &b->o.amp,
@@ -195,7 +236,7 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
 /* Run one iteration. */
 static td_status run_once(bench *b)
 {
-    const float *images;
+    const void *images;
     TD_TRY(td_feed_next(&b->feed, b->runner ? NULL : b->program, &images));
     if (!b->runner)
         return td_program_run(b->program);
@@ -265,6 +306,8 @@ static td_status measure(bench *b)
                (double)(td_now_ns() - t0) * 1e-6);
     }
     b->peak_bytes = td_memory_peak_bytes();
+    if (b->dev->memory == &td_gpu_memory)
+        TD_TRY(td_gpu_memory_used(&b->gpu));
     TD_TRY(td_feed_check(&b->feed));
     return td_benchmark_report_end(&b->report, b->seconds);
 }
@@ -295,6 +338,13 @@ static void add_memory(const bench *b, td_text *out)
     td_json_add(out, "planned_memory_bytes", (double)(m.param_bytes + m.activation_bytes));
     td_json_add(out, "planned_parameter_bytes", (double)m.param_bytes);
     td_json_add(out, "planned_activation_bytes", (double)m.activation_bytes);
+    if (b->gpu.total) {
+        td_json_add(out, "planned_workspace_bytes", (double)m.scratch_bytes);
+        td_json_add(out, "device_peak_memory_bytes", (double)b->gpu.peak);
+        td_json_add(out, "device_memory_bytes", (double)b->gpu.now);
+        td_json_add(out, "device_other_memory_bytes", (double)b->gpu.other);
+        td_json_add(out, "device_total_memory_bytes", (double)b->gpu.total);
+    }
     if (!m.n_recomputed)
         return;
     td_json_add(out, "unlimited_memory_bytes", (double)m.unlimited_bytes);
@@ -379,6 +429,8 @@ static void add_network(bench *b, td_text *out)
     add_memory(b, out);
     td_text_add(out, ", \"time_to_first_step_s\": %.4f, \"bound_images_per_s\": ", b->first_step_s);
     td_text_add(out, b->bound_s > 0 ? "%.4f" : "null", batch / b->bound_s);
+    if (b->chosen_s > 0 && b->chosen_s != b->bound_s)
+        td_json_add(out, "chosen_bound_images_per_s", batch / b->chosen_s);
     if (b->o.kernels)
         add_kernels(b, out);
     if (b->profile && !b->o.profile) {
@@ -386,6 +438,79 @@ static void add_network(bench *b, td_text *out)
         td_profile_json(b->profile, out);
     }
     td_text_add(out, "}");
+}
+
+/* --- the bound -------------------------------------------------------------------------------- */
+
+static bool is_in_tiles(const td_node_report *r)
+{
+    return strncmp(r->op, "conv2d_winograd", strlen("conv2d_winograd")) == 0 && !r->is_setup;
+}
+
+/* does the program have this node? */
+static bool has_node(const td_program *p, const td_node_report *wanted)
+{
+    for (int i = 0; i < td_program_node_count(p); i++) {
+        const td_node_report r = td_program_node(p, i);
+        if (r.macs == wanted->macs && strcmp(r.op, wanted->op) == 0 &&
+            strcmp(r.label, wanted->label) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* adds `sign` times the time of the nodes in tiles, or of direct ones that `other` does not have */
+static td_status add_times(td_program *p, const td_program *other, double sign, double *seconds)
+{
+    for (int i = 0; i < td_program_node_count(p); i++) {
+        const td_node_report r = td_program_node(p, i);
+        double best;
+        if (other ? !r.macs || r.is_setup || has_node(other, &r) : !is_in_tiles(&r))
+            continue;
+        if (td_signal_caught())
+            return td_error(TD_ESTOPPED, "interrupted by a signal");
+        TD_TRY(td_program_time(p, i, TD_BOUND_RUNS, &best));
+        *seconds += sign * best;
+    }
+    return TD_OK;
+}
+
+static bool computes_in_tiles(const td_program *p)
+{
+    bool found = false;
+    for (int i = 0; i < td_program_node_count(p); i++) {
+        const td_node_report r = td_program_node(p, i);
+        found = found || is_in_tiles(&r);
+    }
+    return found;
+}
+
+/*
+ * The bound, and that of the program if it computes convolutions by Winograd's algorithm: then the
+ * direct ones are timed in a second program.  A detector's inference has no graph to compile again.
+ */
+static td_status measure_bound(bench *b)
+{
+    const td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.device.skip_passes };
+    td_program *direct = NULL;
+    td_status st = TD_OK;
+    TD_TRY(td_profile_bound(b->program, b->profile, &b->chosen_s));
+    b->bound_s = b->chosen_s;
+    if (!computes_in_tiles(b->program))
+        return TD_OK;
+    b->bound_s = 0;
+    if (!b->graph)
+        return TD_OK;
+    td_device_winograd(b->dev, TD_WINOGRAD_OFF);
+    double seconds = b->chosen_s;
+    TD_OUT(td_compile(b->graph, b->dev, &c, &direct));
+    TD_OUT(add_times(b->program, NULL, -1, &seconds));
+    TD_OUT(add_times(direct, b->program, 1, &seconds));
+    b->bound_s = seconds;
+out:
+    td_program_free(direct);
+    td_device_winograd(b->dev, b->o.device.winograd);
+    return st;
 }
 
 static td_status show_profile(const bench *b)
@@ -400,11 +525,12 @@ static td_status show_profile(const bench *b)
 static td_status run_network(bench *b, td_text *out)
 {
     TD_TRY(open_weights(b));
+    TD_TRY(open_device(b)); /* it decides what images are */
     TD_TRY(open_feed(b));
     TD_TRY(compile(b));
     TD_TRY(measure(b));
     if (b->o.bound)
-        TD_TRY(td_profile_bound(b->program, b->profile, &b->bound_s));
+        TD_TRY(measure_bound(b));
     if (td_comm_rank(b->comm) == 0)
         add_network(b, out);
     else

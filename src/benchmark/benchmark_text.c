@@ -80,7 +80,9 @@ static void add_speed(const td_json *doc, td_text *out)
                     "last quarter", number(last, "images_per_s"), number(last, "lines_kept"),
                     number(last, "lines"));
     add_line(doc, "bound_images_per_s", "bound",
-             "images/s: the machine's limit for the convolutions and matrix products", out);
+             "images/s: the machine's limit for direct convolutions and matrix products", out);
+    add_line(doc, "chosen_bound_images_per_s", "chosen bound",
+             "images/s: the same for the algorithms of this program", out);
     add_line(doc, "boxes_ms", "boxes", "ms per batch", out);
     add_line(doc, "time_to_first_step_s", "first step", "s after the start", out);
 }
@@ -92,10 +94,24 @@ static double megabytes(const td_json *doc, const char *name)
 
 static void add_memory(const td_json *doc, td_text *out)
 {
-    td_text_add(out, "%-15s %.1f MB at the peak\n", "memory", megabytes(doc, "peak_memory_bytes"));
-    td_text_add(out, "%-15s %.1f MB: parameters %.1f, activations %.1f\n", "planned memory",
+    const bool has_device = has(doc, "device_peak_memory_bytes");
+    td_text_add(out, "%-15s %.1f MB at the peak\n", has_device ? "host memory" : "memory",
+                megabytes(doc, "peak_memory_bytes"));
+    if (has_device)
+        td_text_add(out,
+                    "%-15s %.1f MB at the peak, %.1f at the end, and %.1f of CUDA, its libraries "
+                    "and other processes; %.1f in all\n",
+                    "device memory", megabytes(doc, "device_peak_memory_bytes"),
+                    megabytes(doc, "device_memory_bytes"),
+                    megabytes(doc, "device_other_memory_bytes"),
+                    megabytes(doc, "device_total_memory_bytes"));
+    td_text_add(out, "%-15s %.1f MB: parameters %.1f, activations %.1f", "planned memory",
                 megabytes(doc, "planned_memory_bytes"), megabytes(doc, "planned_parameter_bytes"),
                 megabytes(doc, "planned_activation_bytes"));
+    if (has_device)
+        td_text_add(out, ", of these the largest workspace %.1f",
+                    megabytes(doc, "planned_workspace_bytes"));
+    td_text_add(out, "\n");
     if (has(doc, "recomputed_results"))
         td_text_add(out, "%-15s %.0f results, %.3f GMAC; %.1f MB without the limit\n", "recomputed",
                     number(doc, "recomputed_results"), number(doc, "recomputed_macs") * 1e-9,
@@ -166,6 +182,8 @@ static void add_sums(const td_json *doc, td_text *out)
     const td_json *sums = td_json_get(doc, "sums");
     td_text_add(out, "%-15s %.0f, %.0f of them on this machine\n", "ranks", number(doc, "ranks"),
                 number(doc, "local_ranks"));
+    if (*word(doc, "summed_by"))
+        td_text_add(out, "%-15s %s, %s\n", "sums by", word(doc, "summed_by"), word(doc, "device"));
     td_text_add(out, "%-15s %.0f of each size\n\n%12s %12s %12s %12s %12s\n", "iterations",
                 number(doc, "iters"), "bytes", "median ms", "min ms", "max ms", "GB/s");
     for (size_t i = 0; i < td_json_count(sums); i++) {
@@ -216,6 +234,13 @@ static void add_scaling(const td_json *doc, td_text *out)
                         number(r, "images_per_s"), number(r, "efficiency"));
         }
     }
+}
+
+td_status td_benchmark_peak(const td_json *doc, double *bytes, bool *of_device)
+{
+    *of_device = has(doc, "device_peak_memory_bytes");
+    return td_json_number(doc, *of_device ? "device_peak_memory_bytes" : "peak_memory_bytes",
+                          bytes);
 }
 
 /* --- any benchmark ---------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ static td_status compile_step(search *s, int batch, td_program **out)
     td_graph *g;
     const td_compile_opts c = { .amp = &s->amp, .skip = s->o->device.skip_passes };
     *out = NULL;
-    TD_TRY(td_step_graph(&s->model, batch, &s->amp, 1, &g));
+    TD_TRY(td_step_graph(&s->model, batch, &s->amp, 1, NULL, &g));
     td_status st = td_compile(g, s->dev, &c, out);
     td_graph_free(g);
     return st;
@@ -77,7 +77,7 @@ static td_status compile_evaluator(search *s, int batch, td_program **out)
     td_graph *g;
     const td_compile_opts c = { .amp = &s->amp, .skip = s->o->device.skip_passes };
     *out = NULL;
-    TD_TRY(td_inference_graph(&s->model, batch, 0, true, &g));
+    TD_TRY(td_evaluation_graph(&s->model, batch, 0, NULL, &g));
     td_status st = td_compile(g, s->dev, &c, out);
     td_graph_free(g);
     return st;
@@ -138,7 +138,7 @@ static td_status measure_runtime(search *s)
     td_status st = TD_OK;
     td_program *p = NULL;
     td_synthetic inputs;
-    TD_TRY(td_synthetic_make(&s->model, 1, &inputs));
+    TD_TRY(td_synthetic_make(&s->model, 1, false, &inputs));
     TD_OUT(compile_step(s, 1, &p));
     const int64_t before = td_memory_now_bytes();
     TD_OUT(run_once(s, p, &inputs));
@@ -238,6 +238,7 @@ static td_status search_one(void *ctx, td_text *out)
     parts p;
     int batch;
     TD_OUT(td_device_open(s->o->device.name, &s->dev));
+    td_device_winograd(s->dev, s->o->device.winograd);
     if (s->dev->memory == &td_gpu_memory)
         TD_OUT(td_error(TD_EUSAGE, "--largest-batch plans the memory of a process, not of a GPU: "
                                    "--device cuda cannot be combined with it"));

@@ -111,6 +111,7 @@ td_status td_problems_benchmark(const td_benchmark_opts *opts, td_text *out)
         return td_error(TD_EUSAGE, "--mode op requires --lines FILE");
     TD_OUT(td_file_read(opts->lines, LINES_MAX_BYTES, &text, &n));
     TD_OUT(td_device_open(opts->device.name, &s.dev));
+    td_device_winograd(s.dev, opts->device.winograd);
     td_text_add(out, "{\"mode\": \"op\", \"threads\": %d, \"results\": [", td_threads());
     TD_OUT(time_lines(&s, text));
     if (s.n_results == 0)

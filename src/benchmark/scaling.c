@@ -20,6 +20,7 @@
 #include "benchmark/scaling_model.h"
 #include "comm/join.h"
 #include "comm/reduction.h"
+#include "inference/inputs.h"
 #include "model/arch.h"
 #include "ops/ops.h"
 #include "optim/optimizer.h"
@@ -45,6 +46,7 @@ typedef struct {
     td_comm *comm; /* NULL: one rank */
     td_device *dev;
     td_program *program;
+    const td_norm *norm; /* NULL: the images of `data` are floats */
     td_synthetic data;
     float inverse;
     double *compute, *steps;  /* [iters] seconds of the slowest rank, without and with sums */
@@ -82,8 +84,9 @@ static td_status compile(scaling *s)
     const int n_ranks = s->comm ? td_comm_size(s->comm) : 2;
     const td_compile_opts c = { .amp = &s->o.amp, .skip = s->o.device.skip_passes };
     td_graph *g = NULL;
-    TD_TRY(td_device_join(s->dev, s->comm));
-    TD_TRY(td_step_graph(&s->o.model, s->o.batch_size, &s->o.amp, n_ranks, &g));
+    TD_TRY(td_rank_sums_join("scaling", s->dev, s->comm));
+    s->here.by_gpus = s->dev->adds_over_ranks;
+    TD_TRY(td_step_graph(&s->o.model, s->o.batch_size, &s->o.amp, n_ranks, s->norm, &g));
     td_status st = td_compile(g, s->dev, &c, &s->program);
     td_graph_free(g);
     TD_TRY(st);
@@ -116,17 +119,33 @@ static void collect_nodes(scaling *s)
     }
 }
 
+/* A GPU is waited for after each node of a profiled step, so its steps are timed without that. */
+static td_status measure_nodes_alone(scaling *s)
+{
+    double unused;
+    td_program_profile(s->program, true);
+    for (int i = 0; i < s->o.iters; i++) {
+        TD_TRY(time_step(s, false, &unused));
+        collect_nodes(s);
+    }
+    td_program_profile(s->program, false);
+    return TD_OK;
+}
+
 /* Run steps without and with sums in turns; a busy machine slows both. */
 static td_status measure_steps(scaling *s)
 {
     double without_s, with_s;
+    if (s->here.by_gpus)
+        TD_TRY(measure_nodes_alone(s));
     for (int i = -s->o.warmup; i < s->o.iters; i++) {
-        if (i == 0)
+        if (i == 0 && !s->here.by_gpus)
             td_program_profile(s->program, true);
         TD_TRY(time_step(s, false, &without_s));
         if (i >= 0) {
             s->compute[i] = without_s;
-            collect_nodes(s);
+            if (!s->here.by_gpus)
+                collect_nodes(s);
         }
         if (!s->comm)
             continue;
@@ -244,36 +263,39 @@ static double processor_s(void)
  * Rank 0's mean time of the sum of `n` numbers over these ranks, and processor time per byte.  One
  * sum follows the other, as in a step.
  */
-static td_status time_sums(td_comm *c, int64_t n, double *seconds, double *cpu_s_per_byte)
+static td_status time_sums(const scaling *s, int64_t n, double *seconds, double *cpu_s_per_byte)
 {
-    td_reduction *r;
-    const float *sum;
+    td_comm *c = s->comm;
+    td_rank_sum *sum;
     int64_t together = 0, begin_ns = 0;
     double cpu_s = 0;
     td_status st = TD_OK;
-    TD_TRY(td_reduction_new(c, 1, &n, false, &r));
+    TD_TRY(td_rank_sum_new(c, s->dev, n, &sum));
     for (int i = -1; i < FIT_SUMS; i++) { /* the first touches the memory */
         if (i == 0) {
+            TD_OUT(td_rank_sum_finish(sum));
             TD_OUT(td_comm_sum_i64(c, &together, 1)); /* all ranks start together */
             begin_ns = td_now_ns();
             cpu_s = processor_s();
         }
-        td_reduction_begin(r, 0);
-        TD_OUT(td_reduction_wait(r, 0, &sum));
+        TD_OUT(td_rank_sum_run(sum));
     }
+    TD_OUT(td_rank_sum_finish(sum));
     *seconds = (double)(td_now_ns() - begin_ns) * 1e-9 / FIT_SUMS;
     *cpu_s_per_byte = (processor_s() - cpu_s) / FIT_SUMS / ((double)n * sizeof(float));
     TD_OUT(td_comm_broadcast(c, seconds, sizeof *seconds));
     st = td_comm_broadcast(c, cpu_s_per_byte, sizeof *cpu_s_per_byte);
 out:
-    td_reduction_free(r);
+    td_rank_sum_free(sum);
     return st;
 }
 
 /* Do sums take processors from the computation?  If its threads use all of them. */
-static bool is_sharing(const td_comm *c)
+static bool is_sharing(const scaling *s)
 {
-    return td_threads() >= td_core_share(td_comm_local_size(c), td_comm_local_size(c));
+    const td_comm *c = s->comm;
+    return !s->here.by_gpus &&
+           td_threads() >= td_core_share(td_comm_local_size(c), td_comm_local_size(c));
 }
 
 static bool is_one_machine(const td_cluster *c)
@@ -293,20 +315,23 @@ static td_status measure_link(scaling *s)
     for (int i = 0; i < N; i++) {
         const int64_t n = (int64_t)largest / parts[i] + 1;
         floats[i] = (double)n;
-        TD_TRY(time_sums(s->comm, n, &seconds[i], &cpu));
+        TD_TRY(time_sums(s, n, &seconds[i], &cpu));
     }
-    l->cpu_s_per_byte = is_sharing(s->comm) ? cpu : 0; /* as in the largest sum */
+    l->cpu_s_per_byte = is_sharing(s) ? cpu : 0; /* as in the largest sum */
     td_link_fit(&s->here, N, floats, seconds, l);
     if (l == &s->local)
         s->link.cpu_s_per_byte = l->cpu_s_per_byte; /* as far as it is known */
+    else if (s->here.by_gpus)
+        s->local = s->link; /* which it is not slower than */
     return TD_OK;
 }
 
-/* What is known without a measurement. */
+/* What is known without a measurement.  How fast GPUs add is a part of their measured bandwidth. */
 static td_status guess_links(scaling *s)
 {
-    double added_per_s;
-    TD_TRY(measure_adding(&added_per_s));
+    double added_per_s = INFINITY;
+    if (!s->here.by_gpus)
+        TD_TRY(measure_adding(&added_per_s));
     s->local = (td_link){ .latency_s = DEFAULT_LATENCY_US * 1e-6,
                           .message_s = MESSAGE_S,
                           .bytes_per_s = added_per_s,
@@ -386,6 +411,7 @@ static void add_measured(const scaling *s, td_text *out)
     td_json_add(out, "step_ms", s->step_s * 1e3);
     td_json_add(out, "predicted_ms", predicted_s * 1e3);
     td_json_add(out, "error", predicted_s / s->step_s - 1);
+    td_rank_sums_describe(s->dev, out);
     td_text_add(out, "}");
 }
 
@@ -429,8 +455,9 @@ static td_status place_ranks(scaling *s)
     if (m.n == 0)
         return td_error(TD_EUSAGE, "--mode scaling requires machines with the same number of "
                                    "ranks, numbered one machine after the other");
-    s->here = (td_cluster){ td_comm_size(s->comm), s->comm ? m.n_ranks : s->o.ranks_per_machine,
-                            s->o.allreduce };
+    s->here = (td_cluster){ .n_ranks = td_comm_size(s->comm),
+                            .per_machine = s->comm ? m.n_ranks : s->o.ranks_per_machine,
+                            .allreduce = s->o.allreduce };
     for (int i = 0; i < s->ranks.n; i++) {
         const int n = (int)s->ranks.item[i];
         if (n > s->here.per_machine && n % s->here.per_machine)
@@ -449,8 +476,10 @@ static td_status run(scaling *s, td_text *out)
     TD_TRY(TD_ALLOC(s->steps, (size_t)s->o.iters));
     TD_TRY(TD_ALLOC(s->of_ranks, (size_t)td_comm_size(s->comm)));
     TD_TRY(td_model_resolve(&s->o.model));
-    TD_TRY(td_synthetic_make(&s->o.model, s->o.batch_size, &s->data));
     TD_TRY(td_device_open(s->o.device.name, &s->dev));
+    td_device_winograd(s->dev, s->o.device.winograd);
+    TD_TRY(td_input_norm(s->dev, &s->o.input, &s->o.model, &s->norm));
+    TD_TRY(td_synthetic_make(&s->o.model, s->o.batch_size, s->norm != NULL, &s->data));
     TD_TRY(td_amp_resolve(&s->o.amp, s->dev));
     TD_TRY(td_device_tune(s->dev, s->o.device.tune, s->o.device.tune_cache));
     TD_TRY(compile(s));

@@ -31,11 +31,11 @@ static sum_cost on_one_machine(double bytes)
     return (sum_cost){ .latencies = 2, .bytes = bytes };
 }
 
-static sum_cost by_messages(int n_ranks, const td_link *l, double bytes)
+static sum_cost by_messages(const td_cluster *c, const td_link *l, double bytes)
 {
-    const double others = n_ranks - 1;
-    return (sum_cost){ .latencies = 2 * messages(bytes / n_ranks),
-                       .bytes = 2 * bytes * others / n_ranks,
+    const double others = c->n_ranks - 1;
+    return (sum_cost){ .latencies = 2 * messages(bytes / c->n_ranks),
+                       .bytes = 2 * bytes * others / c->n_ranks * c->per_machine,
                        .other_s = 2 * others * l->message_s + bytes / l->added_per_s };
 }
 
@@ -79,8 +79,8 @@ static sum_cost cost_of(const td_cluster *c, const td_link *l, double floats)
         return on_one_machine(bytes);
     if (c->allreduce.mode == TD_ALLREDUCE_FAST)
         return by_library(c, l, floats);
-    if (c->per_machine == 1)
-        return by_messages(c->n_ranks, l, bytes);
+    if (c->per_machine == 1 || c->by_gpus)
+        return by_messages(c, l, bytes);
     return along_machines(c->n_ranks / c->per_machine, c->per_machine, l, bytes);
 }
 

@@ -19,12 +19,14 @@
  *     else             chunks travel along the M machines and back, one step of the chain after the
  *                      other: (chunks + 2 M - 3) steps, in each of which a machine sends up to two
  *                      chunks of each of its ranks
+ *     by GPUs          several ranks on each machine, exact: as one rank per machine, over one link
  *     fast             reduce-scatter by halving and all-gather by doubling: 2 log2(W) messages,
  *                      2 n (W - 1) / W bytes for every rank of a machine (Rabenseifner, 2004)
  */
 #ifndef TD_BENCHMARK_SCALING_MODEL_H
 #define TD_BENCHMARK_SCALING_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tandem/allreduce.h"
@@ -53,6 +55,7 @@ typedef struct {
 typedef struct {
     int n_ranks, per_machine; /* with more than one machine n_ranks is a multiple of per_machine */
     td_allreduce_opts allreduce;
+    bool by_gpus; /* which exchange slices with all others, wherever these are */
 } td_cluster;
 
 /** What a sum costs. */

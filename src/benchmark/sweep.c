@@ -24,6 +24,7 @@
 #include "base/signals.h"
 #include "base/threads.h"
 #include "benchmark/benchmark.h"
+#include "benchmark/benchmark_text.h"
 #include "benchmark/number_list.h"
 #include "loggers/throughput.h"
 #include "options/field.h"
@@ -40,6 +41,7 @@ typedef struct {
     char precision_name[8];
     double median, min, max, last_quarter, avg, p90, p95, p99, peak_bytes, threads;
     double speedup; /* relative to the base precision, same ranks and batch; NaN: not measured */
+    bool is_device_peak;   /* peak_bytes is of the device's memory */
     double times_one_rank; /* relative to one rank, same precision and batch; NaN: not measured */
 } row;
 
@@ -187,7 +189,7 @@ static td_status read_result(row *r)
     TD_OUT(td_json_number(latency, "p90", &r->p90));
     TD_OUT(td_json_number(latency, "p95", &r->p95));
     TD_OUT(td_json_number(latency, "p99", &r->p99));
-    TD_OUT(td_json_number(doc, "peak_memory_bytes", &r->peak_bytes));
+    TD_OUT(td_benchmark_peak(doc, &r->peak_bytes, &r->is_device_peak));
     TD_OUT(td_json_number(doc, "threads", &r->threads));
 out:
     td_json_free(doc);
@@ -308,6 +310,8 @@ static void show_text(const sweep *s, td_text *out)
                 "images/s: median, slowest and fastest of %d iterations after %d of warm-up; ms: "
                 "time of a step\n",
                 o->iters, o->warmup);
+    if (s->n > 0 && s->rows[0].is_device_peak)
+        td_text_add(out, "peak MB: memory of the GPU\n");
     if (is_training)
         td_text_add(out, "last 1/4: mean of the last %d of %d speed lines, iterations a line: %d\n",
                     n_lines - n_lines * 3 / 4, n_lines, each);

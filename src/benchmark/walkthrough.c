@@ -11,6 +11,7 @@
  * Each step runs in a separate process, because the peak of a process's memory never decreases.
  */
 #include "benchmark/benchmark.h"
+#include "benchmark/benchmark_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +40,8 @@ typedef struct {
     int batch;
     double median, min, max; /* images/s */
     double peak_bytes, planned_bytes;
-    td_text json; /* the measurement, JSON */
+    bool is_device_peak; /* peak_bytes is of the device's memory */
+    td_text json;        /* the measurement, JSON */
 } result;
 
 /* --- one step --------------------------------------------------------------------------------- */
@@ -84,7 +86,7 @@ static td_status read_result(result *r)
     TD_OUT(td_json_number(speed, "median", &r->median));
     TD_OUT(td_json_number(speed, "min", &r->min));
     TD_OUT(td_json_number(speed, "max", &r->max));
-    TD_OUT(td_json_number(doc, "peak_memory_bytes", &r->peak_bytes));
+    TD_OUT(td_benchmark_peak(doc, &r->peak_bytes, &r->is_device_peak));
     TD_OUT(td_json_number(doc, "planned_memory_bytes", &r->planned_bytes));
     TD_OUT(td_json_text(doc, "precision", &precision));
     snprintf(r->precision, sizeof r->precision, "%s", precision);
@@ -123,9 +125,9 @@ static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
     td_text_add(out,
                 "\n"
                 "images/s: median, slowest and fastest of %d iterations after %d of warm-up\n"
-                "peak: largest resident memory of the step's process\n"
+                "peak: largest %s memory of the step's process\n"
                 "fused: by the pass fuse, in place of XLA\n",
-                o->iters, o->warmup);
+                o->iters, o->warmup, r[0].is_device_peak ? "GPU" : "resident");
 }
 
 static void show_json(const result *r, td_text *out)

@@ -62,7 +62,7 @@ static td_status set_categories(td_tensors *t, const td_weight_metadata *f)
     return st;
 }
 
-static td_status set_metadata(td_tensors *t, const char *kind, const td_weight_metadata *f)
+td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_weight_metadata *f)
 {
     td_status st = TD_OK;
     td_text names = { 0 };
@@ -164,7 +164,7 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
     td_status st = TD_OK;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
-    TD_OUT(set_metadata(t, "checkpoint", metadata));
+    TD_OUT(td_weight_metadata_store(t, "checkpoint", metadata));
     TD_OUT(td_checkpoint_set_state(t, s));
     TD_OUT(td_tensors_set_meta(t, "tandem.config", config_json));
     TD_OUT(td_weights_save(p, TD_SAVE_STATE | TD_SAVE_EMA | (s->step.done ? TD_SAVE_STEP : 0),
@@ -182,7 +182,7 @@ td_status td_weight_file_save(const char *path, td_program *p, unsigned what, in
     td_status st = TD_OK;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
-    TD_OUT(set_metadata(t, "weights", metadata));
+    TD_OUT(td_weight_metadata_store(t, "weights", metadata));
     TD_OUT(td_weights_save(p, what, batches, metadata->tracked, t));
     TD_OUT(check_finite(t, true, path));
     TD_OUT(td_tensors_write(t, path));

@@ -81,6 +81,10 @@ td_status td_checkpoint_save(const char *path, td_program *p, const td_run_state
 td_status td_weight_file_save(const char *path, td_program *p, unsigned what, int64_t batches,
                               const td_weight_metadata *metadata) TD_CHECKED;
 
+/** Store the metadata of the network; `kind`: "checkpoint" or "weights". */
+td_status td_weight_metadata_store(td_tensors *t, const char *kind,
+                                   const td_weight_metadata *metadata) TD_CHECKED;
+
 /** Store the state as the set's metadata "tandem.state". */
 td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s) TD_CHECKED;
 

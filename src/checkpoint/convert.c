@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/class_names.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/torch_checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
@@ -206,6 +207,8 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;
     if (!is_pth && opts->ema && !has_averages(in))
         TD_OUT(td_error(TD_EFORMAT, "'%s' has no averaged weights", in_path));
+    if (is_to_pth && td_tensors_meta(in, TD_QUANTIZATION_META))
+        TD_OUT(td_tensors_dequantize(in, in_path));
     TD_OUT(read_metadata(in, in_path, result));
     if (is_to_pth && !is_pth && !opts->ema && is_checkpoint(in)) {
         TD_OUT(name_classes(opts->classes, in_path, in, in));

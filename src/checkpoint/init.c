@@ -28,7 +28,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
         m.num_classes = td_model_default_classes(&m, 1000);
     td_weight_metadata metadata = { .model = &m, .num_classes = m.num_classes };
     TD_OUT(td_device_open("ref", &dev)); /* stores parameters in plain layout */
-    TD_OUT(td_inference_graph(&m, 1, 0, false, &g));
+    TD_OUT(td_inference_graph(&m, 1, NULL, &g));
     TD_OUT(
         td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "fold,fuse,layout" }, &p));
     TD_OUT(td_program_init(p, seed));

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_suggest.h"
 #include "io/blob.h"
 #include "io/foreign.h"
@@ -86,6 +87,8 @@ td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out
     TD_TRY(read_or_map(path, is_ema, true, &t));
     td_weight_file_warn(t, path);
     TD_OUT(td_tensors_widen(t));
+    if (td_tensors_meta(t, TD_QUANTIZATION_META))
+        TD_OUT(td_tensors_dequantize(t, path));
     const char *arch = td_weight_file_arch(t);
     if (arch)
         TD_OUT(td_tensors_set_meta(t, "tandem.arch", arch));

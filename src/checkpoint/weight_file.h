@@ -20,8 +20,9 @@ td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
 td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 
 /**
- * The same for a network: f16 and bf16 are converted to f32, and "tandem.arch" is set to the
- * architecture that a PyTorch checkpoint names, if it is known.  Safetensors files are mapped:
+ * The same for a network: f16, bf16 and quantized weights (quantization.h) are converted to f32,
+ * and "tandem.arch" is set to the architecture that a PyTorch checkpoint names, if it is known.
+ * Safetensors files are mapped:
  * after copying the tensors, td_tensors_check tells whether all were readable (td_weights_load
  * calls it).
  */

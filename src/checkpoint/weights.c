@@ -298,7 +298,7 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_tensor *x = td_map_get(&map, name);
-        if (x && !is_skipped(o, name))
+        if (x && !is_skipped(o, name) && !(o->keep_set && td_program_param_is_set(p, i)))
             TD_OUT(td_program_set(p, name, x->data));
     }
     TD_OUT(td_tensors_check(t)); /* were all bytes readable? */

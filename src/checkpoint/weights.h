@@ -22,6 +22,7 @@ void td_weight_name(const char *name, char out[256]);
 typedef struct {
     bool with_momentum; /* also load momentum buffers and the other state of a run */
     bool use_ema;       /* load averages, "ema." + name, instead of weights and statistics */
+    bool keep_set;      /* leave parameters that have a value (td_program_param_is_set) */
     const td_model_opts *model; /* the network, for messages; NULL: unknown */
     const char *skip[2];        /* parameters not to load, "fc.weight"; NULL: none */
     /* patterns of frozen weights (freeze.h): the file has no state of those in frozen_before;

@@ -18,12 +18,13 @@ const td_verb td_verb_doctor = {
     .name = "doctor",
     .arguments = "",
     .summary = "report the capabilities of this machine: processor, memory, backends, speed",
-    .about = "Reports the processor and its instruction set, threads, memory, free disk space of\n"
-             "the current folder, packages, NUMA nodes, L3 caches and cores with the processors\n"
-             "that ranks would be bound to, the CUDA plug-in, the NVIDIA driver, GPUs, cuDNN\n"
-             "and NCCL, or what is missing, backends with the versions of their libraries,\n"
-             "supported half types, and a short measurement of matrix products and convolutions\n"
-             "with the kernels that training uses.",
+    .about =
+        "Reports the processor and its instruction set, compute threads, loader workers, memory,\n"
+        "free disk space of the current folder, packages, NUMA nodes, L3 caches and cores with\n"
+        "the processors that ranks would be bound to, the CUDA plug-in, the NVIDIA driver, GPUs,\n"
+        "cuDNN, cuBLASLt and NCCL, or what is missing, backends with the versions of their\n"
+        "libraries, supported half types, and a short measurement of matrix products and\n"
+        "convolutions with the kernels that training uses.",
     .examples = "tandem doctor\ntandem doctor --json",
     .has_json = true,
     .run = run,

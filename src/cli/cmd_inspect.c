@@ -53,6 +53,7 @@ const td_verb td_verb_inspect = {
              "    memory       bytes of parameters and of the memory plan; --svg draws the\n"
              "                 lifetime and place of each buffer\n"
              "    checkpoint   PATH: metadata and tensors of a checkpoint or weight file\n"
+             "    quantization PATH: ranges and errors of each layer of a quantized file\n"
              "    dataset      PATH: splits, classes and counts of a data set\n"
              "    ops          every op of the graph format\n"
              "    backends     backends and passes",

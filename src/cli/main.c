@@ -15,6 +15,7 @@
     VERB(serve)                                                                                    \
     VERB(init)                                                                                     \
     VERB(convert)                                                                                  \
+    VERB(quantize)                                                                                 \
     VERB(benchmark)                                                                                \
     VERB(launch)                                                                                   \
     VERB(inspect)                                                                                  \

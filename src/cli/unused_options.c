@@ -34,7 +34,7 @@ typedef struct {
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
     "amp_infer_remove amp_deny_add amp_deny_remove amp_clear_add amp_clear_remove amp_log_path "
-#define RUN    " device threads tune tune_cache log "
+#define RUN    " device threads tune tune_cache winograd log "
 #define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
 #define SOURCE                                                                                     \
     " data data_backend interpolation crop antialias no-antialias normalization workers prefetch " \
@@ -68,15 +68,17 @@ static const job_row jobs[] = {
       COMMON SOURCE " arch model image_size num_classes augmentation decode exact_decode mode "
                     "batch_size iters threads iter_unit log " },
     { "benchmark", "op", "benchmark --mode op",
-      COMMON " mode lines filter iters warmup iter_unit device threads tune tune_cache log " },
+      COMMON
+      " mode lines filter iters warmup iter_unit device threads tune tune_cache winograd log " },
     { "benchmark", "allreduce", "benchmark --mode allreduce",
-      COMMON " mode iters warmup iter_unit threads allreduce allreduce_dtype log " },
+      COMMON " mode iters warmup iter_unit device threads allreduce allreduce_dtype log " },
     { "benchmark", "scaling", "benchmark --mode scaling",
       COMMON MODEL AMP RUN
       " mode batch_size iters warmup iter_unit ranks ranks_per_machine bandwidth latency "
       "compute_speedup skip_passes allreduce allreduce_dtype " },
     { "inspect", "amp-stats", "inspect amp-stats", COMMON " svg log " },
     { "inspect", "checkpoint", "inspect checkpoint", COMMON " log weights " },
+    { "inspect", "quantization", "inspect quantization", COMMON " log weights " },
     { "inspect", "dataset", "inspect dataset", COMMON " log weights " },
     { "inspect", "ops", "inspect ops", COMMON " log weights " },
     { "inspect", "backends", "inspect backends", COMMON " log weights " },
@@ -103,6 +105,10 @@ static const struct {
     { "detect", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
     { "serve", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
     { "convert", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "quantize", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "quantize", " augmentation decode exact_decode color_jitter ", "it applies to training" },
+    { "quantize", " val_annotations ", "--annotations names the boxes to be found" },
+    { "quantize", " winograd ", "activations are observed in direct convolutions" },
     { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
     { "evaluate", " augmentation decode exact_decode color_jitter ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
@@ -143,6 +149,7 @@ static const need_row needs[] = {
     { IMAGES, "data_backend", FOLDERS, NULL },
     { IMAGES "|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
     { "seed", "data_backend", "synthetic", "evaluate" },
+    { "percentile", "method", "percentile", "quantize" },
     { "eval_count|evaluation|eval_batch_size|topk|val_annotations", "training_only", "false",
       NULL },
     { "checkpoint_filename|gather_checkpoints", "no-checkpoints", "false", NULL },

@@ -140,14 +140,14 @@ typedef struct {
 } line;
 
 /* The argument DATA sets --data: the command line must not give both with different values. */
-static td_status check_data(const line *l, const td_field_group *groups)
+static td_status check_data(const line *l, const td_field_group *groups, int at)
 {
     for (; groups->fields; groups++) {
         if (groups->fields != td_input_fields())
             continue;
         const char *data = ((const td_input_opts *)groups->base)->data;
-        if (data && l->n_rest > 0 && strcmp(data, l->rest[0]) != 0)
-            return td_error(TD_EUSAGE, "DATA '%s' and --data '%s' exclude each other", l->rest[0],
+        if (data && l->n_rest > at && strcmp(data, l->rest[at]) != 0)
+            return td_error(TD_EUSAGE, "DATA '%s' and --data '%s' exclude each other", l->rest[at],
                             data);
     }
     return TD_OK;
@@ -289,7 +289,7 @@ static td_status read_line(const td_verb *verb, const void *opts, const td_commo
     TD_TRY(parse(verb, l, groups, arena));
     if (c->help)
         return TD_OK;
-    TD_TRY(check_data(l, groups));
+    TD_TRY(check_data(l, groups, verb->data_at));
     TD_TRY(check_arch(groups));
     return verb->check ? verb->check(opts) : TD_OK;
 }

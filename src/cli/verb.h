@@ -32,6 +32,7 @@ typedef struct {
     const char *examples;       /* one command per line */
     const char *usual;          /* options that help lists first, "epochs,lr"; NULL: none */
     int n_args_min, n_args_max; /* -1: no limit */
+    int data_at;                /* which argument is DATA, from 0 */
     bool has_json;
     bool passes_arguments; /* the rest from the first argument on is another verb's command line */
     size_t opts_bytes;

@@ -63,6 +63,7 @@ static td_status open_data(evaluation *e)
     lo.rank = td_comm_rank(e->comm);
     lo.world = td_comm_size(e->comm);
     lo.seed = e->o.seed < 0 ? 0 : (uint64_t)e->o.seed;
+    TD_TRY(td_input_as_bytes(e->dev, &lo.as_bytes));
     return td_loader_new(e->ds, &lo, &e->ld);
 }
 
@@ -71,6 +72,7 @@ static td_detector_evaluator_opts evaluator_opts(evaluation *e)
     return (td_detector_evaluator_opts){ .batch = e->o.batch_size,
                                          .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                                          .boxes = &e->o.boxes,
+                                         .norm = td_loader_pixel_norm(e->ld),
                                          .amp = &e->o.amp,
                                          .comm = e->comm,
                                          .skip_passes = e->o.device.skip_passes,
@@ -85,10 +87,11 @@ static td_detector_evaluator_opts evaluator_opts(evaluation *e)
 static td_status open_evaluator(evaluation *e)
 {
     const td_detector_evaluator_opts jo = evaluator_opts(e);
-    TD_TRY(td_evaluation_open_device(e));
     TD_TRY(td_detector_evaluator_new(&e->o.model, e->dev, &jo, &e->detector_evaluator));
     TD_TRY(td_evaluation_load(e, e->o.use_ema || e->o.ema_too,
                               td_detector_evaluator_program(e->detector_evaluator)));
+    if (!e->o.ema_too) /* nothing else is loaded */
+        TD_TRY(td_program_release_params(td_detector_evaluator_program(e->detector_evaluator)));
     TD_TRY(td_evaluation_check_outputs(e));
     return td_evaluation_open_report(e, td_detector_evaluator_program(e->detector_evaluator));
 }
@@ -171,6 +174,7 @@ static td_status evaluator_averages(evaluation *e, td_eval_result *ema)
     jo.progress.what = "averages, batch";
     TD_TRY(td_detector_evaluator_run(e->detector_evaluator, e->ds, e->ld, &jo, ema));
     TD_TRY(td_evaluation_load(e, false, td_detector_evaluator_program(e->detector_evaluator)));
+    TD_TRY(td_program_release_params(td_detector_evaluator_program(e->detector_evaluator)));
     return td_loader_start_epoch(e->ld, 0);
 }
 

@@ -38,6 +38,7 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                     td_detector_evaluator **out)
 {
     const td_detector_runner_opts fo = { .batch = opts->batch,
+                                         .norm = opts->norm,
                                          .amp = opts->amp,
                                          .skip_passes = opts->skip_passes,
                                          .dump_after = opts->dump_after };
@@ -181,7 +182,7 @@ static td_status evaluate_batch(td_detector_evaluator *e, const td_dataset *ds, 
 {
     const int64_t t0 = td_now_ns();
     const td_nms_opts nms = td_boxes_nms(o->boxes, td_detector_runner_anchors(e->runner)->kind);
-    TD_TRY(td_detector_runner_run(e->runner, b->images, b->n, &nms));
+    TD_TRY(td_detector_runner_run(e->runner, td_batch_images(b), b->n, &nms));
     TD_TRY(note_rows(e, ds, b, o, &v->n_evaluated));
     TD_TRY(td_reserve(&e->latency, &e->cap_latency, (size_t)v->n_batches + 1, sizeof *e->latency));
     const double compute_s = (double)(td_now_ns() - t0) * 1e-9;

@@ -18,6 +18,7 @@ typedef struct {
     int batch;
     int64_t max_batches; /* -1: all */
     const td_boxes_opts *boxes;
+    const td_norm *norm;    /* of the loader, if it gives pixels (td_loader_pixel_norm); or NULL */
     const td_amp_opts *amp; /* resolved */
     td_comm *comm;          /* ranks whose loaders share the data set; NULL: one rank */
     const char *skip_passes, *dump_after;

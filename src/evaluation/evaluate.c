@@ -36,6 +36,7 @@ static void release(evaluation *e)
     td_dataset_free(e->ds);
     td_class_names_release(&e->names);
     td_tensors_free(e->weights);
+    td_quantization_release(&e->quantization);
 }
 
 /* Without weights: an inference benchmark, as in the reference. */
@@ -61,7 +62,8 @@ static td_status open_weights(evaluation *e)
         return td_error(TD_EUSAGE, "--confusion requires --per-class");
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
     td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
-    return td_weight_metadata_check(e->weights, e->o.weights, &e->o.model);
+    TD_TRY(td_weight_metadata_check(e->weights, e->o.weights, &e->o.model));
+    return td_quantization_apply(e->weights, e->o.weights, &e->o.amp, &e->quantization);
 }
 
 static td_status match_labels(evaluation *e)
@@ -151,6 +153,7 @@ static td_status evaluator_averages(evaluation *e, td_eval_result *v, double **l
     TD_TRY(td_weights_load(e->weights, e->o.weights,
                            &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                            td_evaluator_program(e->evaluator)));
+    TD_TRY(td_program_release_params(td_evaluator_program(e->evaluator)));
     TD_TRY(td_loader_start_epoch(e->ld, 0));
     return run_evaluator(e, &jo, ema);
 }
@@ -186,6 +189,8 @@ static td_status open_evaluator(evaluation *e)
                                 &(td_load_opts){ .use_ema = true, .model = &e->o.model },
                                 td_evaluator_program(e->evaluator)));
     TD_TRY(td_evaluation_load(e, e->o.use_ema, td_evaluator_program(e->evaluator)));
+    if (!e->o.ema_too) /* nothing else is loaded */
+        TD_TRY(td_program_release_params(td_evaluator_program(e->evaluator)));
     TD_TRY(td_evaluation_check_outputs(e));
     return td_evaluation_open_report(e, td_evaluator_program(e->evaluator));
 }
@@ -275,11 +280,11 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     td_set_threads(opts->device.threads ? opts->device.threads : td_comm_threads(e.comm));
     TD_OUT(open_weights(&e));
     TD_OUT(check_options(&e.o));
+    TD_OUT(td_evaluation_open_device(&e)); /* it decides what the loader gives */
     if (td_model_detector(&e.o.model)) {
         st = td_evaluation_run_detector(&e, out);
         goto out;
     }
-    TD_OUT(td_evaluation_open_device(&e)); /* it decides what the loader gives */
     TD_OUT(open_data(&e));
     if (e.o.per_class)
         TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));

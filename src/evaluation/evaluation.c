@@ -37,6 +37,7 @@ td_status td_evaluation_open_device(td_evaluation *e)
 {
     TD_TRY(td_device_open(e->o.device.name, &e->dev));
     TD_TRY(td_amp_resolve(&e->o.amp, e->dev));
+    td_device_winograd(e->dev, e->o.device.winograd);
     return td_device_tune(e->dev, e->o.device.tune, e->o.device.tune_cache);
 }
 

@@ -9,6 +9,7 @@
 #define TD_EVALUATION_EVALUATION_H
 
 #include "checkpoint/class_names.h"
+#include "checkpoint/quantization.h"
 #include "comm/comm.h"
 #include "evaluation/detector_evaluator.h"
 #include "evaluation/evaluator.h"
@@ -23,6 +24,7 @@
 typedef struct {
     td_evaluate_opts o; /* a copy, in which the file's metadata complete `model` */
     td_tensors *weights;
+    td_quantization quantization; /* of the weights */
     td_dataset *ds;
     td_loader *ld;
     td_device *dev;

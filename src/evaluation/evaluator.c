@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "data/bad_limit.h"
 #include "evaluation/outcomes.h"
+#include "inference/inputs.h"
 #include "io/safetensors.h"
 #include "optim/training_graph.h"
 
@@ -88,9 +89,9 @@ td_program *td_evaluator_program(td_evaluator *e)
 
 static td_status feed(td_evaluator *e, const td_batch *b)
 {
-    const void *images = e->takes_pixels ? (const void *)b->pixels : b->images;
+    const void *images = td_batch_images(b);
     const int64_t *labels = b->labels;
-    TD_CHECK(images);
+    TD_CHECK(e->takes_pixels == (b->pixels != NULL));
     if (b->n < e->batch) {
         memcpy(e->images, images, (size_t)b->n * e->image_bytes);
         memcpy(e->labels, b->labels, (size_t)b->n * sizeof *e->labels);

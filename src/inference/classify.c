@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "inference/inputs.h"
 #include "inference/predictor.h"
 #include "tandem/dataset.h"
 #include "tandem/inference.h"
@@ -60,7 +61,8 @@ static td_status open_data(classifier *c, int n_files, const char *const *files,
                           .workers = n == 1 ? 1 : c->o->workers,
                           .prefetch = n <= *batch ? 1 : 2,
                           .nice = 5,
-                          .max_bad = 1 };
+                          .max_bad = 1,
+                          .as_bytes = td_predictor_dtype(c->predictor) == TD_DT_U8 };
     return td_loader_new(c->ds, &lo, &c->ld);
 }
 
@@ -127,7 +129,8 @@ static td_status classify_batch(classifier *c, const td_batch *b)
 {
     size_t classes = (size_t)td_predictor_classes(c->predictor);
     if (b->n)
-        TD_TRY(td_predictor_run(c->predictor, b->images, b->n, NULL, c->probabilities));
+        TD_TRY(td_predictor_run(c->predictor, td_batch_images(b), td_predictor_dtype(c->predictor),
+                                b->n, NULL, c->probabilities));
     for (int i = 0; i < b->n; i++) {
         TD_TRY(report_bad(c, b->samples[i]));
         TD_TRY(report_good(c, c->probabilities + (size_t)i * classes));
@@ -142,12 +145,13 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     classifier c = { .o = opts, .each = each, .ctx = ctx };
     const td_batch *b;
     int batch;
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn"));
+    TD_OUT(
+        td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn,quantize=warn"));
     td_set_threads(opts->device.threads);
     TD_OUT(open_predictor(&c));
     TD_OUT(open_data(&c, n_files, files, &batch));
     TD_OUT(td_predictor_add_batch(c.predictor, batch));
-    td_predictor_finish(c.predictor);
+    TD_OUT(td_predictor_finish(c.predictor));
     c.probabilities =
         td_alloc((size_t)batch, (size_t)td_predictor_classes(c.predictor) * sizeof(float));
     if (!c.probabilities)

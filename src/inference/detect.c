@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "inference/annotated_images.h"
@@ -31,6 +32,7 @@ enum { BATCH = 8, FILE_BYTES = 256 << 20 };
 typedef struct {
     td_detect_opts o; /* a copy, in which the file's metadata complete `model` */
     td_tensors *weights;
+    td_quantization quantization; /* of the weights */
     td_device *dev;
     td_detector_runner *runner;
     td_nms_opts nms;
@@ -58,6 +60,7 @@ static void release(detector *d)
     td_free(d->room);
     td_annotated_images_free(d->annotated);
     td_tensors_free(d->weights);
+    td_quantization_release(&d->quantization);
     td_free(d);
 }
 
@@ -72,6 +75,7 @@ static td_status open_weights(detector *d)
     TD_TRY(td_weight_file_open_as(path, d->o.use_ema, &d->weights));
     td_weight_metadata_apply(d->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(d->weights, path, m));
+    TD_TRY(td_quantization_apply(d->weights, path, &d->o.amp, &d->quantization));
     if (!td_model_detector(m) && td_model_is_default(m) &&
         !td_tensors_meta(d->weights, "tandem.arch"))
         return td_error(
@@ -88,18 +92,26 @@ static td_status open_weights(detector *d)
     return td_model_image_size(m, &m->image_size);
 }
 
-static td_status open_detector_runner(detector *d, int batch)
+static td_status open_device(detector *d)
 {
     td_detect_opts *o = &d->o;
     TD_TRY(td_device_open(o->device.name, &d->dev));
+    td_device_winograd(d->dev, o->device.winograd);
     TD_TRY(td_amp_resolve(&o->amp, d->dev));
-    TD_TRY(td_device_tune(d->dev, o->device.tune, o->device.tune_cache));
-    TD_TRY(td_detector_runner_new(&o->model, d->dev,
-                                  &(td_detector_runner_opts){ .batch = batch, .amp = &o->amp },
-                                  &d->runner));
+    return td_device_tune(d->dev, o->device.tune, o->device.tune_cache);
+}
+
+static td_status open_detector_runner(detector *d, int batch)
+{
+    td_detect_opts *o = &d->o;
+    const td_detector_runner_opts ro = { .batch = batch,
+                                         .norm = td_loader_pixel_norm(d->ld),
+                                         .amp = &o->amp };
+    TD_TRY(td_detector_runner_new(&o->model, d->dev, &ro, &d->runner));
     TD_TRY(td_weights_load(d->weights, o->weights,
                            &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },
                            td_detector_runner_program(d->runner)));
+    TD_TRY(td_program_release_params(td_detector_runner_program(d->runner)));
     d->nms = td_boxes_nms_display(&o->boxes, td_detector_runner_anchors(d->runner)->kind);
     return o->draw ? td_make_folder(o->draw) : TD_OK;
 }
@@ -122,6 +134,7 @@ static td_status open_data(detector *d, int batch)
                           .prefetch = n <= batch ? 1 : 2,
                           .nice = 5,
                           .max_bad = 1 };
+    TD_TRY(td_input_as_bytes(d->dev, &lo.as_bytes));
     return td_loader_new(d->ds, &lo, &d->ld);
 }
 
@@ -218,7 +231,7 @@ static td_status report_bad(detector *d, int64_t until)
 static td_status detect_batch(detector *d, const td_batch *b)
 {
     if (b->n)
-        TD_TRY(td_detector_runner_run(d->runner, b->images, b->n, &d->nms));
+        TD_TRY(td_detector_runner_run(d->runner, td_batch_images(b), b->n, &d->nms));
     for (int i = 0; i < b->n; i++) {
         TD_TRY(report_bad(d, b->samples[i]));
         TD_TRY(report_good(d, i));
@@ -240,7 +253,8 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
     d->room = td_alloc(TD_NMS_TOTAL_MAX, sizeof *d->room);
     if (!d->room)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn"));
+    TD_OUT(
+        td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn,quantize=warn"));
     td_set_threads(opts->device.threads);
     TD_OUT(open_weights(d));
     TD_OUT(td_dataset_from_files(files, n_files, &d->ds));
@@ -248,8 +262,9 @@ td_status td_detect(const td_detect_opts *opts, int n_files, const char *const *
         TD_OUT(td_annotated_images_new(d->ds, opts->draw, false, td_dataset_count(d->ds),
                                        &d->annotated));
     const int batch = choose_batch(td_dataset_count(d->ds), opts->batch_size);
-    TD_OUT(open_detector_runner(d, batch));
+    TD_OUT(open_device(d)); /* it decides what the loader gives */
     TD_OUT(open_data(d, batch));
+    TD_OUT(open_detector_runner(d, batch));
     while ((st = td_loader_next(d->ld, &b)) == TD_OK)
         TD_OUT(detect_batch(d, b));
     if (st == TD_EEND)

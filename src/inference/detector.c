@@ -10,13 +10,14 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "inference/nms_pool.h"
+#include "optim/training_graph.h"
 
 struct td_detector_runner {
     td_program *program;
     td_anchors *anchors;
     int batch, columns; /* columns: classes and the background */
     size_t image_bytes;
-    float *images; /* [batch, 3, S, S], for smaller batches */
+    char *images; /* [batch] rows of image_bytes, for smaller batches */
     td_nms_pool *nms_pool;
     td_detection *found;   /* [batch, TD_NMS_TOTAL_MAX] */
     td_nms_pool_row *rows; /* [batch] */
@@ -52,16 +53,16 @@ static td_status compile(td_detector_runner *f, const td_model_opts *model, td_d
     const td_compile_opts c = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
                                 .dump_after = opts->dump_after };
-    TD_TRY(td_model_graph(model, opts->batch, false, &g));
+    TD_TRY(td_inference_graph(model, opts->batch, opts->norm, &g));
     td_status st = td_compile(g, dev, &c, &f->program);
     td_graph_free(g);
     return st;
 }
 
-static td_status make_room(td_detector_runner *f, const td_model_opts *model)
+static td_status make_room(td_detector_runner *f, const td_model_opts *model, bool takes_pixels)
 {
     const size_t side = (size_t)model->image_size, n = (size_t)f->batch;
-    f->image_bytes = 3 * side * side * sizeof(float);
+    f->image_bytes = 3 * side * side * (takes_pixels ? 1 : sizeof(float));
     TD_TRY(td_alloc_to(&f->images, n, f->image_bytes));
     TD_TRY(td_alloc_to(&f->found, n, TD_NMS_TOTAL_MAX * sizeof *f->found));
     TD_TRY(TD_ALLOC(f->rows, n));
@@ -81,7 +82,7 @@ td_status td_detector_runner_new(const td_model_opts *model, td_device *dev,
     f->columns = model->num_classes + 1;
     TD_OUT(td_anchors_new(td_model_detector(model), model->image_size, &f->anchors));
     TD_OUT(compile(f, model, dev, opts));
-    TD_OUT(make_room(f, model));
+    TD_OUT(make_room(f, model, opts->norm != NULL));
     *out = f;
     f = NULL;
 out:
@@ -114,7 +115,7 @@ const td_anchors *td_detector_runner_anchors(const td_detector_runner *f)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
+td_status td_detector_runner_run(td_detector_runner *f, const void *images, int n,
                                  const td_nms_opts *nms)
 {
     if (n < f->batch) {

@@ -13,6 +13,7 @@
 #define TD_INFERENCE_DETECTOR_H
 
 #include "boxes/nms.h"
+#include "image/image.h"
 #include "tandem/amp.h"
 #include "tandem/detection.h"
 #include "tandem/model.h"
@@ -22,6 +23,7 @@ typedef struct td_detector_runner td_detector_runner;
 
 typedef struct {
     int batch;
+    const td_norm *norm;    /* images are pixels, normalized by this; NULL: floats */
     const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
 } td_detector_runner_opts;
@@ -42,8 +44,8 @@ void td_detector_runner_free(td_detector_runner *f);
 td_program *td_detector_runner_program(td_detector_runner *f);
 const td_anchors *td_detector_runner_anchors(const td_detector_runner *f);
 
-/** Run on images [n, 3, S, S], 1 <= n <= the batch. */
-td_status td_detector_runner_run(td_detector_runner *f, const float *images, int n,
+/** Run on images f32[n, 3, S, S], or with opts.norm u8[n, S, S, 3]; 1 <= n <= the batch. */
+td_status td_detector_runner_run(td_detector_runner *f, const void *images, int n,
                                  const td_nms_opts *nms) TD_CHECKED;
 
 /** Seconds of post-processing in the last run. */

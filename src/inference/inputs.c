@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "runtime/device.h"
+#include "transforms/augment.h"
 
 bool td_model_is_default(const td_model_opts *model)
 {
@@ -68,6 +69,23 @@ td_status td_input_as_bytes(const td_device *dev, bool *out)
     if (wanted && !*out && strcmp(wanted, "f32") != 0)
         return td_error(TD_EUSAGE, "TANDEM_INPUT is '%.40s', wanted u8 or f32", wanted);
     return TD_OK;
+}
+
+td_status td_input_norm(const td_device *dev, const td_input_opts *in, const td_model_opts *model,
+                        const td_norm **out)
+{
+    td_transform t = { .detector = td_model_detector(model) };
+    const td_loader_opts lo = td_loader_opts_of(in, model, 1);
+    TD_TRY(td_input_as_bytes(dev, &t.as_bytes));
+    if (!t.detector)
+        TD_TRY(td_transform_choose(&t, &lo));
+    *out = t.as_bytes && td_transform_gives_bytes(&t) ? td_transform_norm(&t) : NULL;
+    return TD_OK;
+}
+
+const void *td_batch_images(const td_batch *b)
+{
+    return b->pixels ? (const void *)b->pixels : b->images;
 }
 
 td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)

@@ -22,6 +22,16 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
  */
 td_status td_input_as_bytes(const td_device *dev, bool *out) TD_CHECKED;
 
+/**
+ * The same for images that no loader makes: what would normalize a loader's pixels, or NULL where
+ * they would be floats.  Errors of td_input_as_bytes and td_transform_choose.
+ */
+td_status td_input_norm(const td_device *dev, const td_input_opts *in, const td_model_opts *model,
+                        const td_norm **out) TD_CHECKED;
+
+/** The images of a batch, or its pixels, whichever it has. */
+const void *td_batch_images(const td_batch *b);
+
 /** Log one line if the backend differs from its name. */
 void td_log_backend(const td_input_opts *in);
 

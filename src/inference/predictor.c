@@ -1,9 +1,10 @@
 /*
  * predictor.c -- compiles a weight file for several batch sizes and runs it
  *
- * A program has one batch size and its own copy of the weights (in its kernels' layouts), so few
- * are kept.  n rows are divided greedily: as many full batches of the largest size as fit, then the
- * rest by the next smaller size or padded to a larger one, whichever is faster by the times of
+ * A program has one batch size and one type of images.  Programs share weights, where their
+ * kernels have the same layout, and the memory of activations, since they run one at a time.  n
+ * rows are divided greedily: as many full batches of the largest size as fit, then the rest by the
+ * next smaller size or padded to a larger one, whichever is faster by the times of
  * td_predictor_time.
  */
 #include "inference/predictor.h"
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/class_names.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "inference/inputs.h"
@@ -27,13 +29,22 @@ enum { TIMED_RUNS = 3 };
 typedef struct {
     td_program *program;
     int batch;
-    float *padded;  /* [batch, 3, S, S], made on first use */
+    char *padded;   /* [batch] rows, made on first use */
     double seconds; /* duration of a run; 0: not measured */
 } batch_program;
+
+/* the programs for one type of images */
+typedef struct {
+    td_dtype dtype; /* u8 or f32 */
+    size_t row_bytes;
+    batch_program list[TD_PREDICTOR_SIZES]; /* in descending order of batch */
+    int n;
+} program_set;
 
 struct td_predictor {
     td_predictor_opts o;
     td_tensors *weights; /* NULL once finished */
+    td_quantization quantization;
     td_device *dev;
     td_detector detector;
     int n_classes;
@@ -41,9 +52,8 @@ struct td_predictor {
     td_box_classes classes; /* of a detector */
     char name[64];          /* name of the network */
     td_transform transform;
-    size_t row_floats;                          /* 3 * S * S */
-    batch_program programs[TD_PREDICTOR_SIZES]; /* in descending order of batch */
-    int n_programs;
+    program_set sets[2]; /* the first for what `transform` makes; both have the same batches */
+    int n_sets;
 };
 
 static td_status set_up_classifier(td_predictor *p)
@@ -79,20 +89,41 @@ static td_status set_up_detector(td_predictor *p)
     return td_box_classes_read(p->weights, p->o.weights, m->num_classes, p->o.classes, &p->classes);
 }
 
+static void add_set(td_predictor *p, td_dtype dtype)
+{
+    const size_t side = (size_t)p->transform.size;
+    p->sets[p->n_sets++] =
+        (program_set){ .dtype = dtype, .row_bytes = 3 * side * side * td_dtype_bytes(dtype) };
+}
+
+static td_status choose_dtypes(td_predictor *p)
+{
+    bool wants_bytes;
+    TD_TRY(td_input_as_bytes(p->dev, &wants_bytes));
+    p->transform.as_bytes = wants_bytes && td_transform_gives_bytes(&p->transform);
+    if (p->transform.as_bytes)
+        add_set(p, TD_DT_U8);
+    if (!p->transform.as_bytes || p->o.takes_floats)
+        add_set(p, TD_DT_F32);
+    return TD_OK;
+}
+
 static td_status set_up(td_predictor *p)
 {
     td_model_opts *m = &p->o.model;
     TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
     td_weight_metadata_apply(p->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
+    TD_TRY(td_quantization_apply(p->weights, p->o.weights, &p->o.amp, &p->quantization));
     TD_TRY(td_model_image_size(m, &m->image_size));
     p->detector = td_model_detector(m);
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
     td_model_name(m, p->name, sizeof p->name);
-    p->row_floats = 3 * (size_t)m->image_size * (size_t)m->image_size;
     TD_TRY(td_device_open(p->o.device.name, &p->dev));
+    td_device_winograd(p->dev, p->o.device.winograd);
     TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
-    return td_device_tune(p->dev, p->o.device.tune, p->o.device.tune_cache);
+    TD_TRY(td_device_tune(p->dev, p->o.device.tune, p->o.device.tune_cache));
+    return choose_dtypes(p);
 }
 
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)
@@ -116,29 +147,34 @@ void td_predictor_free(td_predictor *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_programs; i++) {
-        td_program_free(p->programs[i].program);
-        td_free(p->programs[i].padded);
-    }
+    for (int k = 0; k < p->n_sets; k++)
+        for (int i = 0; i < p->sets[k].n; i++) {
+            td_program_free(p->sets[k].list[i].program);
+            td_free(p->sets[k].list[i].padded);
+        }
     td_device_close(p->dev);
     td_class_names_release(&p->names);
     td_box_classes_release(&p->classes);
     td_tensors_free(p->weights);
+    td_quantization_release(&p->quantization);
     td_free(p);
 }
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-static td_status compile(td_predictor *p, int batch, td_program **out)
+static td_status compile(td_predictor *p, int batch, td_dtype dtype, td_program **out)
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
     td_type type;
+    const td_norm *norm = dtype == TD_DT_U8 ? td_transform_norm(&p->transform) : NULL;
     *out = NULL;
-    TD_OUT(td_inference_graph(&p->o.model, batch, 0, false, &g));
-    TD_OUT(td_compile(g, p->dev, &(td_compile_opts){ .amp = &p->o.amp }, out));
-    TD_OUT(td_weights_load(p->weights, p->o.weights,
-                           &(td_load_opts){ .use_ema = p->o.use_ema, .model = &p->o.model }, *out));
+    const td_compile_opts c = { .amp = &p->o.amp, .share = p->sets[0].list[0].program };
+    TD_OUT(td_inference_graph(&p->o.model, batch, norm, &g));
+    TD_OUT(td_compile(g, p->dev, &c, out));
+    TD_OUT(td_weights_load(
+        p->weights, p->o.weights,
+        &(td_load_opts){ .use_ema = p->o.use_ema, .keep_set = true, .model = &p->o.model }, *out));
     if (td_program_output(*out, "probabilities", &type))
         p->n_classes = (int)type.dim[1];
 out:
@@ -150,90 +186,121 @@ out:
     return st;
 }
 
-td_status td_predictor_add_batch(td_predictor *p, int batch)
+static td_status add_program(td_predictor *p, program_set *s, int batch)
 {
     td_program *program;
     int at = 0;
-    for (int i = 0; i < p->n_programs; i++) {
-        if (p->programs[i].batch == batch)
-            return TD_OK;
-        at += p->programs[i].batch > batch;
-    }
+    while (at < s->n && s->list[at].batch > batch)
+        at++;
+    if (at < s->n && s->list[at].batch == batch)
+        return TD_OK;
     if (!p->weights)
         return td_error(TD_EARG,
                         "no batch size can be added: the predictor has released its weights");
-    if (p->n_programs == TD_PREDICTOR_SIZES)
+    if (s->n == TD_PREDICTOR_SIZES)
         return td_error(TD_ELIMIT,
                         "programs for %d batch sizes are already compiled, which is the limit",
-                        p->n_programs);
-    TD_TRY(compile(p, batch, &program));
-    memmove(&p->programs[at + 1], &p->programs[at],
-            (size_t)(p->n_programs - at) * sizeof *p->programs);
-    p->programs[at] = (batch_program){ .program = program, .batch = batch };
-    p->n_programs++;
+                        s->n);
+    TD_TRY(compile(p, batch, s->dtype, &program));
+    memmove(&s->list[at + 1], &s->list[at], (size_t)(s->n - at) * sizeof *s->list);
+    s->list[at] = (batch_program){ .program = program, .batch = batch };
+    s->n++;
     return TD_OK;
 }
 
-void td_predictor_finish(td_predictor *p)
+td_status td_predictor_add_batch(td_predictor *p, int batch)
+{
+    for (int k = 0; k < p->n_sets; k++)
+        TD_TRY(add_program(p, &p->sets[k], batch));
+    return TD_OK;
+}
+
+td_status td_predictor_finish(td_predictor *p)
 {
     td_tensors_free(p->weights);
     p->weights = NULL;
     /* they may point into the file's memory */
     p->o.model.arch = p->o.model.backbone = p->o.model.model_text = NULL;
+    for (int k = 0; k < p->n_sets; k++)
+        for (int i = 0; i < p->sets[k].n; i++)
+            TD_TRY(td_program_release_params(p->sets[k].list[i].program));
+    return TD_OK;
+}
+
+td_predictor_bytes td_predictor_memory(const td_predictor *p)
+{
+    td_predictor_bytes sum = { 0 };
+    for (int k = 0; k < p->n_sets; k++)
+        for (int i = 0; i < p->sets[k].n; i++) {
+            const td_memory_report m = td_program_memory(p->sets[k].list[i].program);
+            sum.params = m.held_bytes; /* of all */
+            sum.activations += m.shares_activations ? 0 : m.activation_bytes;
+        }
+    return sum;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
 /* Pad the rows with zeros to a full batch. */
-static td_status pad(td_predictor *p, batch_program *k, const float **images, int n)
+static td_status pad(batch_program *k, size_t row_bytes, const void **images, int n)
 {
     if (n == k->batch)
         return TD_OK;
     if (!k->padded)
-        k->padded = td_alloc((size_t)k->batch, p->row_floats * sizeof(float));
+        k->padded = td_alloc((size_t)k->batch, row_bytes);
     if (!k->padded)
         return TD_ENOMEM;
-    size_t used = (size_t)n * p->row_floats, all = (size_t)k->batch * p->row_floats;
-    memcpy(k->padded, *images, used * sizeof(float));
-    memset(k->padded + used, 0, (all - used) * sizeof(float));
+    const size_t used = (size_t)n * row_bytes, all = (size_t)k->batch * row_bytes;
+    memcpy(k->padded, *images, used);
+    memset(k->padded + used, 0, all - used);
     *images = k->padded;
     return TD_OK;
 }
 
-static td_status run_one(td_predictor *p, batch_program *k, const float *images, int n)
+static td_status run_one(batch_program *k, size_t row_bytes, const void *images, int n)
 {
-    TD_TRY(pad(p, k, &images, n));
+    TD_TRY(pad(k, row_bytes, &images, n));
     TD_TRY(td_program_bind(k->program, "images", images));
     return td_program_run(k->program);
 }
 
+static program_set *set_of(td_predictor *p, td_dtype dtype)
+{
+    for (int k = 0; k < p->n_sets; k++)
+        if (p->sets[k].dtype == dtype)
+            return &p->sets[k];
+    return NULL;
+}
+
 /* Choose the program for the next of n remaining rows. */
-static batch_program *choose(td_predictor *p, int n)
+static batch_program *choose(program_set *s, int n)
 {
     int i = 0;
-    while (i < p->n_programs && p->programs[i].batch > n)
+    while (i < s->n && s->list[i].batch > n)
         i++;
-    if (i == 0 || (i < p->n_programs && p->programs[i].batch == n))
-        return &p->programs[i];
-    batch_program *larger = &p->programs[i - 1];
-    if (i == p->n_programs)
+    if (i == 0 || (i < s->n && s->list[i].batch == n))
+        return &s->list[i];
+    batch_program *larger = &s->list[i - 1];
+    if (i == s->n)
         return larger;
-    batch_program *smaller = &p->programs[i];
+    batch_program *smaller = &s->list[i];
     double runs = (double)((n + smaller->batch - 1) / smaller->batch);
     return smaller->seconds > 0 && runs * smaller->seconds < larger->seconds ? smaller : larger;
 }
 
-td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
-                            void *ctx)
+td_status td_predictor_each(td_predictor *p, const void *images, td_dtype dtype, int n,
+                            td_predictor_take *take, void *ctx)
 {
     static const char *const names[2][2] = { { "logits", "probabilities" }, { "codes", "scores" } };
     const char *const *name = names[p->detector != TD_DETECTOR_NONE];
-    if (!p->n_programs)
+    program_set *s = set_of(p, dtype);
+    if (!s || !s->n)
         return td_error(TD_EARG, "no program is compiled");
     for (int from = 0; from < n;) {
-        batch_program *k = choose(p, n - from);
+        batch_program *k = choose(s, n - from);
         const int rows = n - from < k->batch ? n - from : k->batch;
-        TD_TRY(run_one(p, k, images + (size_t)from * p->row_floats, rows));
+        const char *row = (const char *)images + (size_t)from * s->row_bytes;
+        TD_TRY(run_one(k, s->row_bytes, row, rows));
         const float *const results[2] = { td_program_output(k->program, name[0], NULL),
                                           td_program_output(k->program, name[1], NULL) };
         TD_TRY(take(ctx, from, rows, results));
@@ -258,34 +325,41 @@ static td_status copy(void *ctx, int from, int n, const float *const results[2])
     return TD_OK;
 }
 
-td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
-                           float *probabilities)
+td_status td_predictor_run(td_predictor *p, const void *images, td_dtype dtype, int n,
+                           float *logits, float *probabilities)
 {
     copies c = { .classes = (size_t)p->n_classes, .to = { logits, probabilities } };
-    return td_predictor_each(p, images, n, copy, &c);
+    return td_predictor_each(p, images, dtype, n, copy, &c);
 }
 
-td_status td_predictor_time(td_predictor *p)
+static td_status time_set(program_set *s)
 {
     td_status st = TD_OK;
-    int largest = p->n_programs ? p->programs[0].batch : 0;
-    float *images = td_alloc((size_t)largest, p->row_floats * sizeof(float));
+    const int largest = s->n ? s->list[0].batch : 0;
+    void *images = td_alloc((size_t)largest, s->row_bytes);
     if (!images)
         return TD_ENOMEM;
-    for (int i = 0; i < p->n_programs; i++) {
-        batch_program *k = &p->programs[i];
+    for (int i = 0; i < s->n; i++) {
+        batch_program *k = &s->list[i];
         double best = 0;
         for (int r = 0; r <= TIMED_RUNS; r++) { /* the first run also prepares the weights */
             int64_t t0 = td_now_ns();
-            TD_OUT(run_one(p, k, images, k->batch));
-            double s = (double)(td_now_ns() - t0) * 1e-9;
-            best = r == 1 || (r > 1 && s < best) ? s : best;
+            TD_OUT(run_one(k, s->row_bytes, images, k->batch));
+            double seconds = (double)(td_now_ns() - t0) * 1e-9;
+            best = r == 1 || (r > 1 && seconds < best) ? seconds : best;
         }
         k->seconds = best;
     }
 out:
     td_free(images);
     return st;
+}
+
+td_status td_predictor_time(td_predictor *p)
+{
+    for (int k = 0; k < p->n_sets; k++)
+        TD_TRY(time_set(&p->sets[k]));
+    return TD_OK;
 }
 
 /* --- metadata --------------------------------------------------------------------------------- */
@@ -321,6 +395,11 @@ const td_box_classes *td_predictor_box_classes(const td_predictor *p)
 const td_transform *td_predictor_transform(const td_predictor *p)
 {
     return &p->transform;
+}
+
+td_dtype td_predictor_dtype(const td_predictor *p)
+{
+    return p->sets[0].dtype;
 }
 
 const td_amp_opts *td_predictor_amp(const td_predictor *p)

@@ -3,9 +3,11 @@
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
- *     TD_OUT(td_predictor_add_batch(p, 1));        programs are kept, one for each batch size
- *     TD_OUT(td_predictor_add_batch(p, 8));
- *     TD_OUT(td_predictor_run(p, images, 11, logits, probabilities));     8, then 3 of 1 or padded
+ *     TD_OUT(td_predictor_add_batch(p, 8));        programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_add_batch(p, 1));
+ *     TD_OUT(td_predictor_finish(p));
+ *     TD_OUT(td_predictor_run(p, images, TD_DT_F32, 11, logits, probabilities));
+ *                                                  8, then 3 of 1 or padded
  *     td_predictor_free(p);
  *
  * The metadata of the network (names, sizes, the transform) is constant once a program is kept, so
@@ -35,6 +37,7 @@ typedef struct {
     bool stored_orientation;
     td_device_opts device; /* `threads` is ignored: call td_set_threads */
     bool takes_detectors;  /* otherwise their weights are an error */
+    bool takes_floats;     /* rows may be f32 also where td_predictor_dtype is u8 */
 } td_predictor_opts;
 
 /**
@@ -46,14 +49,26 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) T
 void td_predictor_free(td_predictor *p);
 
 /**
- * Compile for `batch` rows, unless such a program is kept.  TD_ELIMIT: TD_PREDICTOR_SIZES programs
+ * Compile for `batch` rows, unless such a program is kept: the largest first, since programs share
+ * the memory of earlier ones (td_compile_opts.share).  TD_ELIMIT: TD_PREDICTOR_SIZES programs
  * are kept; TD_EARG: td_predictor_finish was called; and the errors of td_compile and
  * td_weights_load.
  */
 td_status td_predictor_add_batch(td_predictor *p, int batch) TD_CHECKED;
 
-/** Free the weight file's memory; no more programs can be kept. */
-void td_predictor_finish(td_predictor *p);
+/**
+ * Free the weight file's memory and that of parameters that no run reads
+ * (td_program_release_params); no more programs can be kept.  Errors of kernels, which run once.
+ */
+td_status td_predictor_finish(td_predictor *p) TD_CHECKED;
+
+/** The planned memory of all kept programs, in bytes; what they share counts once. */
+typedef struct {
+    int64_t params;      /* weights, and what was computed from them */
+    int64_t activations; /* everything else */
+} td_predictor_bytes;
+
+td_predictor_bytes td_predictor_memory(const td_predictor *p);
 
 /**
  * Time the kept programs, so that td_predictor_run can choose between padding a small batch and
@@ -62,11 +77,18 @@ void td_predictor_finish(td_predictor *p);
 td_status td_predictor_time(td_predictor *p) TD_CHECKED;
 
 /**
- * Run n >= 1 rows of images [n, 3, S, S] through kept programs into logits [n, K] and probabilities
- * [n, K]; either may be NULL.  TD_EARG: no program is kept; TD_EDEVICE.
+ * What td_predictor_transform makes: f32 rows [3, S, S], or u8 rows [S, S, 3], which programs on a
+ * GPU normalize (td_input_as_bytes).
  */
-td_status td_predictor_run(td_predictor *p, const float *images, int n, float *logits,
-                           float *probabilities) TD_CHECKED;
+td_dtype td_predictor_dtype(const td_predictor *p);
+
+/**
+ * Run n >= 1 rows of images, td_predictor_dtype or with opts.takes_floats f32, through kept
+ * programs into logits [n, K] and probabilities [n, K]; either may be NULL.  TD_EARG: no program is
+ * kept; TD_EDEVICE.
+ */
+td_status td_predictor_run(td_predictor *p, const void *images, td_dtype dtype, int n,
+                           float *logits, float *probabilities) TD_CHECKED;
 
 /**
  * Receives the results of rows from .. from + n - 1, valid during the call: for a classifier logits
@@ -75,8 +97,8 @@ td_status td_predictor_run(td_predictor *p, const float *images, int n, float *l
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
 
 /** Run n >= 1 rows through kept programs; `take` gets the results of each run.  Errors of both. */
-td_status td_predictor_each(td_predictor *p, const float *images, int n, td_predictor_take *take,
-                            void *ctx) TD_CHECKED;
+td_status td_predictor_each(td_predictor *p, const void *images, td_dtype dtype, int n,
+                            td_predictor_take *take, void *ctx) TD_CHECKED;
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
@@ -95,7 +117,10 @@ td_detector td_predictor_detector(const td_predictor *p);
 /** A detector's classes, by label. */
 const td_box_classes *td_predictor_box_classes(const td_predictor *p);
 
-/** The transform from an image to a row: td_transform_image, or for a detector td_object_row. */
+/**
+ * The transform from an image to a row: td_transform_image, or for a detector td_object_row.  Its
+ * as_bytes agrees with td_predictor_dtype.
+ */
 const td_transform *td_predictor_transform(const td_predictor *p);
 
 /** The resolved precision. */

@@ -15,13 +15,15 @@
 #include "base/machine.h"
 #include "base/plugin.h"
 #include "base/text.h"
+#include "device/gpu_plugin.h"
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "runtime/device.h"
-#include "runtime/gpu_plugin.h"
+#include "runtime/process.h"
 #include "tandem/amp.h"
 #include "tandem/graph.h"
 #include "tandem/inspect.h"
+#include "tandem/loader.h"
 #include "tandem/program.h"
 
 #define MEASURE_NS   (int64_t)300000000            /* duration of each measurement */
@@ -64,6 +66,8 @@ static void add_machine(report *r)
     row_text(r, "half_types", has_bf16 ? "bf16 in hardware" : "none in hardware");
     row_number(r, "processors", td_cpu_count());
     row_number(r, "threads", td_threads());
+    row_number(r, "loader_workers", td_loader_workers(td_cpu_count(), td_core_count()));
+    row_text(r, "threads_bound", td_threads_are_bound() ? "to cores" : "no");
     row_text(r, "wait_policy",
              wait   ? wait
              : spin ? "spin for a moment, then sleep"
@@ -93,6 +97,15 @@ static td_status describe_binding(const td_topology *t, int n_ranks, td_text *ou
     return td_text_status(out);
 }
 
+/* one process on several nodes reads most of its memory from other nodes */
+static void add_advice(report *r, int n_nodes)
+{
+    char text[96];
+    snprintf(text, sizeof text, "one rank on each NUMA node: tandem launch --nproc %d train ...",
+             n_nodes);
+    row_text(r, "advice", text);
+}
+
 /* the parts of the machine, and the default binding of a rank per NUMA node, or of two ranks */
 static td_status add_topology(report *r)
 {
@@ -109,6 +122,8 @@ static td_status add_topology(report *r)
         row_text(r, "binding", td_text_get(&binding));
     else if (st == TD_OK)
         row_text(r, "binding", td_error_message());
+    if (n_nodes > 1)
+        add_advice(r, n_nodes);
     td_text_release(&binding);
     td_topology_release(&t);
     return st;
@@ -186,6 +201,7 @@ static void add_gpus(report *r)
     if (*s.why_not)
         row_text(r, "gpu", s.why_not);
     row_text(r, "cudnn", s.cudnn);
+    row_text(r, "cublaslt", s.cublaslt);
     row_text(r, "nccl", s.nccl);
 }
 

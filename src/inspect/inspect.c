@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "inference/inputs.h"
 
@@ -23,6 +24,7 @@ static const struct {
     { "kernels", false, true, td_inspect_kernels },
     { "memory", false, true, td_inspect_memory },
     { "checkpoint", true, false, td_inspect_checkpoint },
+    { "quantization", true, false, td_inspect_quantization },
     { "dataset", true, false, td_inspect_dataset },
     { "ops", false, false, td_inspect_ops },
     { "backends", false, false, td_inspect_backends },
@@ -92,7 +94,7 @@ static td_status find_thing(const char *name, const char *path, int *out)
 
 /* Open the weight file and apply its metadata to the network, as evaluate does. */
 static td_status open_weights(const char *thing, bool has_network, td_inspect_opts *o,
-                              td_tensors **out)
+                              td_tensors **out, td_quantization *quantization)
 {
     td_model_opts *m = &o->model;
     if (!o->weights)
@@ -109,6 +111,8 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
         return td_error(TD_EUSAGE, "'%s' does not name the network of its weights: give --arch",
                         o->weights);
     TD_TRY(td_weight_metadata_check(*out, o->weights, m));
+    if (!o->training)
+        TD_TRY(td_quantization_apply(*out, o->weights, &o->amp, quantization));
     return td_model_resolve(m);
 }
 
@@ -117,6 +121,7 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
     td_inspect_opts o = *opts;
     td_inspection q = { .opts = &o, .path = path };
     td_tensors *weights = NULL;
+    td_quantization quantization = { 0 };
     td_text out = { 0 };
     int i;
     *text = NULL;
@@ -129,11 +134,12 @@ td_status td_inspect(const char *thing, const td_inspect_opts *opts, const char 
         return td_error(TD_EUSAGE, "--describe requires 'inspect kernels --device cuda'");
     if (opts->log)
         TD_TRY(td_log_configure(opts->log));
-    td_status st = open_weights(thing, things[i].has_network, &o, &weights);
+    td_status st = open_weights(thing, things[i].has_network, &o, &weights, &quantization);
     q.weights = weights;
     if (st == TD_OK)
         st = things[i].run(&q, &out);
     td_tensors_free(weights);
+    td_quantization_release(&quantization);
     td_text_add(&out, "%s", ""); /* never NULL */
     return td_text_take(&out, st, text);
 }

@@ -23,6 +23,7 @@ td_status td_inspect_model(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_graph(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_kernels(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_memory(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_quantization(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_amp(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_amp_stats(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;

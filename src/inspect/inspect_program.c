@@ -74,6 +74,7 @@ static td_status with_program(const td_inspection *q, bool may_be_absent, td_tex
     TD_OUT(td_inspect_build(q, &g));
     TD_OUT(open_device(q, may_be_absent, &dev));
     TD_OUT(td_amp_resolve(&amp, dev));
+    td_device_winograd(dev, q->opts->device.winograd);
     TD_OUT(td_device_tune(dev, q->opts->device.tune, q->opts->device.tune_cache));
     TD_OUT(td_compile(g, dev,
                       &(td_compile_opts){ .amp = &amp,
@@ -219,6 +220,8 @@ static td_status show_memory(const td_inspection *q, const td_program *p, td_tex
         int64_t bytes;
     } rows[] = {
         { "param_bytes", "parameters, statistics, momentum", m.param_bytes },
+        { "releasable_bytes", "of them: read once, freed by serve, classify, detect and evaluate",
+          m.releasable_bytes },
         { "activation_bytes", "everything between them, as planned", m.activation_bytes },
         { "unplanned_bytes", "the same without sharing memory", m.unplanned_bytes },
         { "peak_live_bytes", "alive at once: no plan can be smaller", m.peak_live_bytes },

@@ -26,7 +26,6 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
-#include "base/half.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -34,6 +33,7 @@
 #include "io/blob.h"
 #include "io/digest.h"
 #include "io/mapping.h"
+#include "io/tensor_set.h"
 
 #define HEADER_MAX    100000000u /* as in the reference reader */
 #define LENGTH_BYTES  8
@@ -43,18 +43,7 @@
 #define DIGEST_START  "{\"" META_NAME "\":{\"digest\":\"xxh3:"
 #define DIGEST_AT     (sizeof DIGEST_START - 1)
 #define DIGEST_OF     "header and data"
-#define NAME          "%.200s" /* a name from the file, in a message */
-
-struct td_tensors {
-    td_arena texts;   /* names, metadata values */
-    td_tensor *items; /* [n], in file order */
-    size_t n, cap;
-    td_map index;  /* name -> index into items, plus 1 */
-    td_map meta;   /* key -> text */
-    void **blocks; /* [n_blocks] data that the set owns */
-    size_t n_blocks, cap_blocks;
-    td_mapping *file; /* set by td_tensors_map */
-};
+#define NAME          TD_NAME_IN_MESSAGE
 
 /* --- element types --------------------------------------------------------------------------- */
 
@@ -65,9 +54,9 @@ static const char *const dtype_names[TD_N_DTYPE] = { NULL,
 };
 
 /* types in the format that are not supported here */
-static const char *const foreign_dtypes[] = { "BOOL",    "I8",      "I16",     "U16",     "U32",
-                                              "U64",     "F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3",
-                                              "F6_E3M2", "F4",      "C64" };
+static const char *const foreign_dtypes[] = { "BOOL",    "I16",     "U16",     "U32",
+                                              "U64",     "F8_E4M3", "F8_E5M2", "F8_E8M0",
+                                              "F6_E2M3", "F6_E3M2", "F4",      "C64" };
 
 static td_dtype find_dtype(const char *name)
 {
@@ -168,8 +157,7 @@ static td_status put_meta(td_tensors *t, const char *key, const char *value)
     return copy ? td_map_set(&t->meta, key, copy) : TD_ENOMEM;
 }
 
-/* a zeroed block that is freed with the set */
-static td_status new_block(td_tensors *t, size_t n_bytes, void **out)
+td_status td_tensors_new_block(td_tensors *t, size_t n_bytes, void **out)
 {
     TD_TRY(td_reserve(&t->blocks, &t->cap_blocks, t->n_blocks + 1, sizeof *t->blocks));
     *out = td_alloc(n_bytes, 1);
@@ -224,33 +212,13 @@ td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtype dtype, in
 
     *data = NULL;
     TD_TRY(check_new(t, name, dtype, rank, dim, &n_bytes));
-    TD_TRY(new_block(t, n_bytes, &block));
+    TD_TRY(td_tensors_new_block(t, n_bytes, &block));
     td_status st = td_tensors_add(t, name, dtype, rank, dim, block);
     if (st != TD_OK)
         drop_last_block(t);
     else
         *data = block;
     return st;
-}
-
-td_status td_tensors_widen(td_tensors *t)
-{
-    for (size_t i = 0; i < t->n; i++) {
-        td_tensor *x = &t->items[i];
-        const size_t n = x->n_bytes / sizeof(uint16_t);
-        void *wide;
-        if (x->dtype != TD_DT_F16 && x->dtype != TD_DT_BF16)
-            continue;
-        TD_TRY(new_block(t, n * sizeof(float), &wide));
-        if (x->dtype == TD_DT_F16)
-            td_f16_to_f32_n(x->data, n, wide);
-        else
-            td_bf16_to_f32_n(x->data, n, wide);
-        x->dtype = TD_DT_F32;
-        x->data = wide;
-        x->n_bytes = n * sizeof(float);
-    }
-    return TD_OK;
 }
 
 static bool is_digest_key(const char *key)
@@ -542,7 +510,7 @@ static td_status allocate_tensors(td_tensors *t, bool (*wants)(const td_tensor *
             n_bytes += td_round_up(t->items[i].n_bytes, TD_HOST_ALIGN);
     if (n_bytes == 0)
         return TD_OK;
-    TD_TRY(new_block(t, n_bytes, &block));
+    TD_TRY(td_tensors_new_block(t, n_bytes, &block));
     for (size_t i = 0; i < t->n; i++) {
         td_tensor *x = &t->items[i];
         if (!wants(x))

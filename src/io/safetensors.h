@@ -27,6 +27,7 @@
 #include "tandem/types.h"
 
 #define TD_TENSOR_RANK_MAX 8
+#define TD_SCALE_SUFFIX    "_scale" /* the scales of an s8 tensor: its name and this */
 
 typedef struct {
     const char *name;
@@ -50,7 +51,7 @@ void td_tensors_free(td_tensors *t);
  *   TD_EFORMAT       malformed: the message names the file, the tensor and the position; or its
  *                    digest (see td_tensors_write) does not match its content: "... was damaged"
  *   TD_ELIMIT        header above 100 MB or of millions of values; more than 8 dimensions
- *   TD_EUNSUPPORTED  a tensor of a type that td_dtype lacks (BOOL, I8, U64, F8_E4M3, ...)
+ *   TD_EUNSUPPORTED  a tensor of a type that td_dtype lacks (BOOL, U64, F8_E4M3, ...)
  *   TD_ENOMEM
  */
 TD_CHECKED td_status td_tensors_read(const char *path, td_tensors **out);
@@ -95,6 +96,13 @@ TD_CHECKED td_status td_tensors_add_new(td_tensors *t, const char *name, td_dtyp
 
 /** Convert all f16 and bf16 tensors to f32, exactly.  On TD_ENOMEM some are already converted. */
 TD_CHECKED td_status td_tensors_widen(td_tensors *t);
+
+/**
+ * Convert every s8 tensor N to f32: each element times the element of N_scale, an f32 tensor
+ * [rows], of its row, the first index; N_scale is removed.  TD_EFORMAT names `what` and the tensor:
+ * no such scales, or one that is not a positive finite number; the set can then only be freed.
+ */
+TD_CHECKED td_status td_tensors_dequantize(td_tensors *t, const char *what);
 
 /** Set or replace a metadata text.  TD_EARG: not UTF-8, or one of the two digest keys. */
 TD_CHECKED td_status td_tensors_set_meta(td_tensors *t, const char *key, const char *value);

@@ -28,5 +28,17 @@ void td_probe_set_layouts(td_probe *p, const td_node_layouts *l)
         if (!td_is_shape_only(&p->node, i))
             memcpy(p->node.in[i]->type.layout, l->in[i], TD_LAYOUT_BYTES);
     for (int i = 0; i < p->node.n_out; i++)
-        memcpy(p->node.out[i]->type.layout, l->out, TD_LAYOUT_BYTES);
+        if (p->node.out[i]->type.rank == p->node.out[0]->type.rank)
+            memcpy(p->node.out[i]->type.layout, l->out, TD_LAYOUT_BYTES);
+}
+
+bool td_probe_has_kernel(td_probe *p, const td_target *target)
+{
+    td_node_layouts preferred = { 0 };
+    if (!target || target->supports(target->ctx, &p->node))
+        return true;
+    if (!target->preferred_layout(target->ctx, &p->node, &preferred))
+        return false;
+    td_probe_set_layouts(p, &preferred);
+    return target->supports(target->ctx, &p->node);
 }

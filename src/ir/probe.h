@@ -30,4 +30,8 @@ void td_probe_init_with(td_probe *p, const td_node *n, int n_in, td_value *const
 /** Give operands and results the layouts `l`; shape-only operands keep theirs. */
 void td_probe_set_layouts(td_probe *p, const td_node_layouts *l);
 
+/** Has the target a kernel for this node, plain or in the layouts that it prefers?  Sets these in
+    the second case.  `target` may be NULL, which supports everything. */
+bool td_probe_has_kernel(td_probe *p, const td_target *target);
+
 #endif

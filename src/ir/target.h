@@ -6,9 +6,11 @@
 
 #include "ir/graph.h"
 
+#define TD_NODE_LAYOUTS 5 /* operands of the ops that choose layouts, at most */
+
 /* Layouts that a node prefers; "" is plain. */
 typedef struct {
-    char in[4][TD_LAYOUT_BYTES];
+    char in[TD_NODE_LAYOUTS][TD_LAYOUT_BYTES];
     char out[TD_LAYOUT_BYTES];
 } td_node_layouts;
 
@@ -22,7 +24,15 @@ typedef struct {
        already have are kept if a good kernel supports them.  False: no preference, use plain. */
     bool (*preferred_layout)(void *ctx, const td_node *n, td_node_layouts *out);
 
-    bool has_tf32; /* it multiplies TF32 faster than float32 */
+    /* What nodes that may run as one call have in common; NULL: this one runs by itself.  *chained:
+       an operand that may be the result of the node before it in the call, or -1.  The function is
+       NULL if all nodes run by themselves. */
+    const void *(*multi)(void *ctx, const td_node *n, int *chained);
+
+    bool direct_only;  /* it may not compute convolutions by Winograd's algorithm */
+    bool has_tf32;     /* it multiplies TF32 faster than float32 */
+    bool is_reference; /* it computes every op by its definition, whatever the time */
+    bool fuses_norms;  /* pass norms: convolutions compute the sums for batch norms */
 } td_target;
 
 #endif

@@ -49,8 +49,8 @@ static const struct {
     td_dtype dtype;
     int number; /* TensorProto.DataType */
 } dtypes[] = {
-    { TD_DT_F32, 1 }, { TD_DT_U8, 2 }, { TD_DT_I32, 6 }, { TD_DT_I64, 7 }, { TD_DT_F16, 10 },
-    { TD_DT_F64, 11 }, { TD_DT_BF16, 16 },
+    { TD_DT_F32, 1 }, { TD_DT_U8, 2 }, { TD_DT_S8, 3 }, { TD_DT_I32, 6 }, { TD_DT_I64, 7 },
+    { TD_DT_F16, 10 }, { TD_DT_F64, 11 }, { TD_DT_BF16, 16 },
 };
 /* clang-format on */
 

@@ -396,9 +396,10 @@ static td_status get_cast(importer *im, td_value **y)
     int64_t to;
     TD_TRY(values_of(im, 1, 1, &x));
     TD_TRY(attr_int(im, "to", 0, &to));
-    if (!td_onnx_dtype_of(to))
+    const td_dtype d = td_onnx_dtype_of(to);
+    if (!d || d == TD_DT_S8) /* the op quantize makes s8, not cast */
         return refuse(im, "an unsupported element type");
-    *y = td_cast(im->b, x, td_onnx_dtype_of(to));
+    *y = td_cast(im->b, x, d);
     return TD_OK;
 }
 

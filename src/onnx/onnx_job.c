@@ -185,7 +185,7 @@ static td_status open_network(job *j, const char *weights)
                                   j->weights));
     j->batch = j->o.batch_size ? j->o.batch_size : CHECK_BATCH;
     TD_TRY(td_device_open("cpu", &j->dev));
-    TD_TRY(td_inference_graph(model, j->batch, 0, false, &j->graph));
+    TD_TRY(td_inference_graph(model, j->batch, NULL, &j->graph));
     count(j);
     TD_TRY(compile(j, j->graph, NULL, &j->program));
     return td_weights_load(j->weights, weights,
@@ -235,7 +235,7 @@ static td_status make_model(job *j)
     j->model->producer_version = td_onnx_text(j->model, td_version());
     j->model->graph_name = td_onnx_text(j->model, j->r->arch);
     if (!j->o.batch_size)
-        TD_OUT(td_inference_graph(&j->o.model, j->batch + 1, 0, false, &other));
+        TD_OUT(td_inference_graph(&j->o.model, j->batch + 1, NULL, &other));
     TD_OUT(td_onnx_of_graph(j->graph, other, j->program, &j->o, j->model));
     if (j->anchors)
         TD_OUT(td_onnx_add_detections(j->model, j->anchors, j->o.nms ? &j->nms : NULL));

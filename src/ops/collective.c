@@ -21,6 +21,8 @@
  */
 #include "ops/ops.h"
 
+#include "base/arena.h"
+
 /* clang-format off */
 static const td_field reduce_fields[] = {
     TD_BOOL(td_all_reduce_attr, always, false, "whatever the value of `update`"),
@@ -118,3 +120,47 @@ const td_op td_op_all_reduce_end = {
     .is_collective = true,
     .infer = end_infer,
 };
+
+/* --- the buckets of a graph ------------------------------------------------------------------- */
+
+static int64_t floats_of(const td_node *n)
+{
+    return td_type_bytes(td_in_type(n, 0)) / (int64_t)sizeof(float);
+}
+
+int64_t td_collective_floats(const td_graph *g, bool *starts)
+{
+    enum { LINE = 16 }; /* the layout of reduction.c */
+    int64_t floats = 0;
+    *starts = false;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op != &td_op_all_reduce && n->op != &td_op_all_reduce_begin)
+            continue;
+        floats += (floats_of(n) + LINE - 1) / LINE * LINE;
+        *starts = *starts || n->n_in > 2;
+    }
+    return floats;
+}
+
+td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets)
+{
+    *floats = NULL;
+    *n_buckets = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        const td_all_reduce_attr *a = n->attr;
+        if (n->op == &td_op_all_reduce_begin && a->bucket >= *n_buckets)
+            *n_buckets = a->bucket + 1;
+    }
+    if (*n_buckets == 0)
+        return TD_OK;
+    TD_TRY(TD_ALLOC(*floats, (size_t)*n_buckets));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        const td_all_reduce_attr *a = n->attr;
+        if (n->op == &td_op_all_reduce_begin && a->at + floats_of(n) > (*floats)[a->bucket])
+            (*floats)[a->bucket] = a->at + floats_of(n);
+    }
+    return TD_OK;
+}

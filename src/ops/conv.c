@@ -12,6 +12,12 @@
  *   bias [K], which may be float32 with half operands, and residual [N, K, P, Q] may be omitted
  *   from the right; inference only
  *
+ * conv2d_statistics(x, w [, scale, shift]) -> y, sum, squares      y = conv2d(x', w)
+ *   x' = x, or relu(scale x + shift), which is not stored; scale [C] and shift [C] are x's dtype or
+ *   float32.  sum [K] and squares [K]: of y and of its square, over N, P and Q, in float32
+ *
+ * conv2d_scale_relu_grad_w(dy, x, w, scale, shift) -> dw    conv2d_grad_w for x' instead of x
+ *
  * pad_extra makes uneven padding, like TensorFlow's SAME with strides: pad zeros above and to the
  * left, pad + pad_extra below and to the right; pads is their sum.
  *
@@ -22,15 +28,20 @@
 #include "ops/ops.h"
 
 /* clang-format off */
-#define CONV_ROWS                                                                                  \
+#define GEOMETRY_ROWS                                                                              \
     TD_INT(td_conv_attr, stride,   1, 1, 64,   "pixels between windows"),                          \
     TD_INT(td_conv_attr, pad,      0, 0, 64,   "zeros added on every side"),                       \
     TD_INT(td_conv_attr, dilation, 1, 1, 64,   "pixels between filter taps"),                      \
     TD_INT(td_conv_attr, groups,   1, 1, 65536, "channel groups convolved apart"),                 \
-    TD_INT(td_conv_attr, pad_extra, 0, 0, 64, "zeros added below and to the right beyond pad"),    \
+    TD_INT(td_conv_attr, pad_extra, 0, 0, 64, "zeros added below and to the right beyond pad")
+
+#define CONV_ROWS                                                                                  \
+    GEOMETRY_ROWS,                                                                                 \
     TD_BOOL(td_conv_attr, tf32, false, "round the factors to TF32 first; f32 only")
 
 static const td_field conv_fields[] = { CONV_ROWS, TD_END };
+
+static const td_field statistics_fields[] = { GEOMETRY_ROWS, TD_END };
 
 static const td_field grad_w_fields[] = {
     CONV_ROWS,
@@ -121,6 +132,38 @@ static td_status fused_infer(const td_node *n, td_type *y)
     return TD_OK;
 }
 
+/* operands `from` and from + 1, if any, are [C] for images x, both of x's dtype or both float32 */
+static td_status check_vectors(const td_node *n, const td_type *x, int from)
+{
+    if (n->n_in == from + 1)
+        return td_error(TD_ESHAPE, "%s: operand %d, scale, has no shift", n->op->name, from);
+    for (int i = from; i < n->n_in; i++) {
+        const td_type *t = td_in_type(n, i);
+        if (t->dim[0] != x->dim[1])
+            return td_error(TD_ESHAPE, "%s: operand %d has %lld elements, input has %lld channels",
+                            n->op->name, i, (long long)t->dim[0], (long long)x->dim[1]);
+        if (t->dtype != td_in_type(n, from)->dtype ||
+            (t->dtype != x->dtype && t->dtype != TD_DT_F32))
+            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s or f32, both alike",
+                            n->op->name, i, td_dtype_name(t->dtype), td_dtype_name(x->dtype));
+    }
+    return TD_OK;
+}
+
+static td_status statistics_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(conv_infer(n, &y[0]));
+    TD_TRY(check_vectors(n, td_in_type(n, 0), 2));
+    y[1] = y[2] = td_type_1d(y->dtype == TD_DT_F64 ? TD_DT_F64 : TD_DT_F32, y->dim[1]);
+    return TD_OK;
+}
+
+static td_status scale_relu_grad_w_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(grad_w_infer(n, y));
+    return check_vectors(n, td_in_type(n, 1), 3);
+}
+
 static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     /* the filter's gradient first: afterwards x is dead and its buffer can hold dx */
@@ -209,6 +252,39 @@ const td_op td_op_conv2d_fused = {
     .may_overwrite = 1u << 3,
     .infer = fused_infer,
     .macs = conv_macs,
+};
+
+const td_op td_op_conv2d_statistics = {
+    .name = "conv2d_statistics",
+    .summary = "conv2d of x or relu(scale x + shift), and the sums for a batch norm of its result",
+    .n_in = 2,
+    .n_in_max = 4,
+    .n_out = 3,
+    .in_rank = { 4, 4, 1, 1 },
+    .fields = statistics_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .tf_op = "Conv2D",
+    .wide_in = 1u << 2 | 1u << 3,
+    .wide_out = 1u << 1 | 1u << 2,
+    .layout = TD_LAYOUT_CHOOSES,
+    .infer = statistics_infer,
+    .macs = conv_macs,
+};
+
+const td_op td_op_conv2d_scale_relu_grad_w = {
+    .name = "conv2d_scale_relu_grad_w",
+    .summary = "gradient of conv2d_statistics for its filter",
+    .n_in = 5,
+    .n_out = 1,
+    .in_rank = { 4, 4, 4, 1, 1 },
+    .fields = statistics_fields,
+    .attr_bytes = sizeof(td_conv_attr),
+    .tf_op = "Conv2DBackpropFilter",
+    .wide_in = 1u << 3 | 1u << 4,
+    .layout = TD_LAYOUT_CHOOSES,
+    .shape_only = 1u << 2,
+    .infer = scale_relu_grad_w_infer,
+    .macs = grad_w_macs,
 };
 
 td_value *td_conv2d(td_builder *b, td_value *x, td_value *w, const char *attrs)

@@ -1,8 +1,12 @@
 /*
- * winograd_filter(w) -> u            filters transformed for Winograd's F(4 x 4, 3 x 3)
+ * winograd_filter(w) {grad_x} -> u   filters transformed for Winograd's F(4 x 4, 3 x 3)
  *
  *   w  [K, C, 3, 3]        any float    K a multiple of 16
  *   u  [K/16, 36, C, 16]   same as w    u[k/16, 6 i + j, c, k%16] = (G w[k, c] G')[i, j]
+ *
+ *   With grad_x the filter of the gradient for the image, which is w with K and C exchanged and
+ *   every 3 x 3 rotated by 180 degrees: conv2d_grad_x(dy, w) {pad} is conv2d_winograd(dy, u) with
+ *   pad 2 - pad.  Then C is a multiple of 16, and u is [C/16, 36, K, 16].
  *
  * conv2d_winograd(x, u, bias, residual) -> y         y = relu?(conv2d(x, w) + bias + residual)
  *
@@ -13,7 +17,18 @@
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
- * 36 multiplications replace 144.  Inference only; pass `winograd` creates these ops.
+ * conv2d_winograd_scaled(x, u, scale, bias) -> y     y = relu?(conv2d(x, w) * scale + bias)
+ *
+ *   scale     [K]              of a norm after the convolution, whose filter others use too
+ *
+ * conv2d_winograd_grad_w(dy, x, w) {pad} -> dw       conv2d_grad_w, stride, dilation, groups 1
+ *
+ *   dy        [N, K, P, Q]     any float, same as x; w [K, C, 3, 3] for its shape only
+ *   dw        [K, C, 3, 3]     same as x; K and C multiples of 16
+ *
+ *       dw[k, c] = G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
+ *
+ * 36 multiplications replace 144.  Passes `winograd` and `unfold` create these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
  * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).
@@ -64,47 +79,89 @@ void td_winograd_matrices(td_winograd *m)
 
 static td_status filter_infer(const td_node *n, td_type *y)
 {
+    const td_winograd_filter_attr *a = n->attr;
     const td_type *w = td_in_type(n, 0);
+    const int64_t k = w->dim[a->grad_x ? 1 : 0], c = w->dim[a->grad_x ? 0 : 1];
     if (w->dim[2] != 3 || w->dim[3] != 3)
         return td_error(TD_ESHAPE, "winograd_filter: the filter is %lldx%lld, wanted 3x3",
                         (long long)w->dim[2], (long long)w->dim[3]);
-    if (w->dim[0] % LANES)
-        return td_error(TD_ESHAPE, "winograd_filter: %lld filters are not a multiple of %d",
-                        (long long)w->dim[0], LANES);
-    *y = td_type_4d(w->dtype, w->dim[0] / LANES, TD_WINO_POINTS, w->dim[1], LANES);
+    if (k % LANES)
+        return td_error(TD_ESHAPE, "winograd_filter: %lld %s are not a multiple of %d",
+                        (long long)k, a->grad_x ? "channels" : "filters", LANES);
+    *y = td_type_4d(w->dtype, k / LANES, TD_WINO_POINTS, c, LANES);
     return TD_OK;
 }
 
-static td_status conv_infer(const td_node *n, td_type *y)
+static td_status check_vector(const td_node *n, int i, const char *what, int64_t k)
+{
+    const td_type *t = td_in_type(n, i);
+    return t->dim[0] == k ? TD_OK
+                          : td_error(TD_ESHAPE, "%s: %s has %lld elements, wanted %lld",
+                                     n->op->name, what, (long long)t->dim[0], (long long)k);
+}
+
+/* the result of x and u */
+static td_status image_infer(const td_node *n, td_type *y)
 {
     const td_winograd_attr *a = n->attr;
     const td_type *x = td_in_type(n, 0), *u = td_in_type(n, 1);
     if (u->dim[1] != TD_WINO_POINTS || u->dim[3] != LANES)
-        return td_error(TD_ESHAPE,
-                        "conv2d_winograd: operand 1 is not the result of winograd_filter");
+        return td_error(TD_ESHAPE, "%s: operand 1 is not the result of winograd_filter",
+                        n->op->name);
     if (x->dim[1] != u->dim[2])
-        return td_error(TD_ESHAPE, "conv2d_winograd: input has %lld channels, filter needs %lld",
+        return td_error(TD_ESHAPE, "%s: input has %lld channels, filter needs %lld", n->op->name,
                         (long long)x->dim[1], (long long)u->dim[2]);
     const int64_t k = td_mul_capped(u->dim[0], LANES);
     const int64_t p = td_windows(x->dim[2], 3, 1, 2 * a->pad, 1);
     const int64_t q = td_windows(x->dim[3], 3, 1, 2 * a->pad, 1);
     if (p < 1 || q < 1)
-        return td_error(TD_ESHAPE,
-                        "conv2d_winograd: a 3x3 filter does not fit a %lldx%lld image with pad "
-                        "%d",
-                        (long long)x->dim[2], (long long)x->dim[3], a->pad);
+        return td_error(TD_ESHAPE, "%s: a 3x3 filter does not fit a %lldx%lld image with pad %d",
+                        n->op->name, (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], k, p, q);
-    if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != k)
-        return td_error(TD_ESHAPE, "conv2d_winograd: bias has %lld elements, wanted %lld",
-                        (long long)td_in_type(n, 2)->dim[0], (long long)k);
+    for (int i = 1; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != x->dtype)
+            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s", n->op->name, i,
+                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
+    return TD_OK;
+}
+
+static td_status conv_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(image_infer(n, y));
+    if (n->n_in > 2)
+        TD_TRY(check_vector(n, 2, "bias", y->dim[1]));
     if (n->n_in > 3 && !td_type_same_shape(td_in_type(n, 3), y))
         return td_error(TD_ESHAPE,
                         "conv2d_winograd: the residual does not have the result's shape");
-    for (int i = 1; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != x->dtype)
-            return td_error(TD_ESHAPE, "conv2d_winograd: operand %d is %s, wanted %s", i,
-                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
     return TD_OK;
+}
+
+static td_status grad_w_infer(const td_node *n, td_type *dw)
+{
+    const td_winograd_attr *a = n->attr;
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1), *w = td_in_type(n, 2);
+    if (w->dim[2] != 3 || w->dim[3] != 3 || w->dim[0] % LANES || w->dim[1] % LANES)
+        return td_error(TD_ESHAPE,
+                        "conv2d_winograd_grad_w: the filter is %lldx%lldx%lldx%lld, wanted 3x3 and "
+                        "multiples of %d",
+                        (long long)w->dim[0], (long long)w->dim[1], (long long)w->dim[2],
+                        (long long)w->dim[3], LANES);
+    const td_type y =
+        td_type_4d(x->dtype, x->dim[0], w->dim[0], td_windows(x->dim[2], 3, 1, 2 * a->pad, 1),
+                   td_windows(x->dim[3], 3, 1, 2 * a->pad, 1));
+    if (x->dim[1] != w->dim[1] || !td_type_same_shape(dy, &y) || dy->dtype != x->dtype ||
+        w->dtype != x->dtype)
+        return td_error(TD_ESHAPE,
+                        "conv2d_winograd_grad_w: dy does not have the convolution's type");
+    *dw = td_type_plain(w);
+    return TD_OK;
+}
+
+static td_status scaled_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(image_infer(n, y));
+    TD_TRY(check_vector(n, 2, "scale", y->dim[1]));
+    return check_vector(n, 3, "bias", y->dim[1]);
 }
 
 static int64_t in_tiles(int64_t side)
@@ -123,9 +180,26 @@ static int64_t conv_macs(const td_node *n)
     return td_mul_capped(td_winograd_tiles(&n->out[0]->type), td_type_count(td_in_type(n, 1)));
 }
 
+static int64_t grad_w_macs(const td_node *n)
+{
+    const td_type *w = td_in_type(n, 2);
+    return td_mul_capped(td_winograd_tiles(td_in_type(n, 0)),
+                         td_mul_capped(TD_WINO_POINTS, td_mul_capped(w->dim[0], w->dim[1])));
+}
+
 /* --- ops -------------------------------------------------------------------------------------- */
 
 /* clang-format off */
+static const td_field filter_fields[] = {
+    TD_BOOL(td_winograd_filter_attr, grad_x, false, "for the gradient of the image"),
+    TD_END,
+};
+
+static const td_field grad_w_fields[] = {
+    TD_INT(td_winograd_attr, pad,   0, 0, 64, "zeros added on every side"),
+    TD_END,
+};
+
 static const td_field winograd_fields[] = {
     TD_INT(td_winograd_attr, pad,   0, 0, 64, "zeros added on every side"),
     TD_BOOL(td_winograd_attr, relu, false, "clip the result at zero"),
@@ -140,13 +214,15 @@ const td_op td_op_winograd_filter = {
     .n_in = 1,
     .n_out = 1,
     .in_rank = { 4 },
-    .layout = TD_LAYOUT_PLAIN,
+    .fields = filter_fields,
+    .attr_bytes = sizeof(td_winograd_filter_attr),
+    .layout = TD_LAYOUT_CHOOSES,
     .infer = filter_infer,
 };
 
 const td_op td_op_conv2d_winograd = {
     .name = "conv2d_winograd",
-    .summary = "relu?(3x3 convolution + bias + residual) in tiles of 4x4, for inference",
+    .summary = "relu?(3x3 convolution + bias + residual) in tiles of 4x4",
     .n_in = 2,
     .n_in_max = 4,
     .n_out = 1,
@@ -156,5 +232,32 @@ const td_op td_op_conv2d_winograd = {
     .layout = TD_LAYOUT_CHOOSES,
     .may_overwrite = 1u << 3,
     .infer = conv_infer,
+    .macs = conv_macs,
+};
+
+const td_op td_op_conv2d_winograd_grad_w = {
+    .name = "conv2d_winograd_grad_w",
+    .summary = "gradient of a 3x3 convolution for its filter, in tiles of 4x4",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 4, 4, 4 },
+    .fields = grad_w_fields,
+    .attr_bytes = sizeof(td_winograd_attr),
+    .layout = TD_LAYOUT_CHOOSES,
+    .shape_only = 1u << 2,
+    .infer = grad_w_infer,
+    .macs = grad_w_macs,
+};
+
+const td_op td_op_conv2d_winograd_scaled = {
+    .name = "conv2d_winograd_scaled",
+    .summary = "relu?(3x3 convolution * scale + bias) in tiles of 4x4, for inference",
+    .n_in = 4,
+    .n_out = 1,
+    .in_rank = { 4, 4, 1, 1 },
+    .fields = winograd_fields,
+    .attr_bytes = sizeof(td_winograd_attr),
+    .layout = TD_LAYOUT_CHOOSES,
+    .infer = scaled_infer,
     .macs = conv_macs,
 };

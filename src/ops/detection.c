@@ -14,8 +14,12 @@
  *   scores  [N, A, C]  any float   column 0 is the background
  *   deltas  [N, A, 4]  any float
  *   target  [N, A, 4]  as deltas    no gradient flows into it
- *   labels  [N, A]     i64         class 1 .. C-1 of a positive, otherwise 0; others count as 0
+ *   labels  [N, A]     i64         class 1 .. C-1 of a positive, otherwise 0 or less
  *   loss    []         as scores, deltas
+ *
+ * A label of C or more is a positive of a class without a column: the first two losses, which have
+ * one divisor, count it (the original's is the sum of the box weights, 1 for each matched anchor),
+ * and sigmoid_focal_loss wants 0 in all its columns.  multibox_class_loss takes it for 0.
  *
  * Positives are counted over the batch; huber_box_loss with per_image divides each image's sum by
  * its own number of positives, without the 4, and takes the mean over images, as

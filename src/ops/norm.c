@@ -22,6 +22,17 @@
  * batch_norm_infer_grad(dy, x, gamma, mean, var) -> dx, dgamma, dbeta    statistics are constants
  * batch_norm_scale(gamma, var) -> s[C]                       s = gamma / sqrt(var + eps)
  *
+ * batch_norm_statistics(sum, squares, gamma, beta) {count, to} -> mean, var, scale, shift
+ *   the statistics of `count` elements by their sums and those of their squares [C], and the norm
+ *   as scale x + shift:  mean = sum / count, var = max(squares / count - mean^2, 0),
+ *   scale = gamma / sqrt(var + eps), shift = beta - mean scale, both of dtype `to`
+ *
+ * batch_norm_add_relu_given(x, gamma, beta, mean, var, z) -> y, mask    batch_norm_add_relu with
+ *   given statistics, which are those of x: its gradient is batch_norm_add_relu_grad
+ *
+ * batch_norm_scale_relu_grad(dy, x, gamma, mean, var, scale, shift) -> dx, dgamma, dbeta
+ *   batch_norm_relu_grad whose mask is scale x + shift > 0 (relu6: and < 6)
+ *
  * batch_norm_update(running_mean, running_var, mean, var [, finite])    at the end of a step:
  *   r <- (1 - momentum) r + momentum s, the variance first made unbiased by count / (count - 1);
  *   finite is a scalar: nothing is written if it is 0
@@ -41,6 +52,15 @@ static const td_field norm_fields[] = {
 static const td_field relu_fields[] = {
     TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
     TD_BOOL(td_norm_attr, relu6, false, "clip the result at six too"),
+    TD_END,
+};
+
+static const char *const dtypes[] = { "same", "bf16", "f16", NULL };
+
+static const td_field statistics_fields[] = {
+    TD_REAL(td_norm_attr, eps, 1e-5, 0, 1, "added to the variance"),
+    TD_LONG(td_norm_attr, count, 1, 1, 1e15, "elements a statistic was taken over"),
+    TD_ENUM(td_norm_attr, to, 0, dtypes, "dtype of scale and shift; same: that of gamma"),
     TD_END,
 };
 
@@ -133,6 +153,47 @@ static td_status norm_relu_grad_infer(const td_node *n, td_type *y)
     y[1] = y[2] = *td_in_type(n, 3);
     if (n->n_out > 3)
         y[3] = *td_in_type(n, 0);
+    return TD_OK;
+}
+
+static td_status statistics_infer(const td_node *n, td_type *y)
+{
+    const td_norm_attr *a = n->attr;
+    const td_type *sum = td_in_type(n, 0);
+    for (int i = 1; i < 4; i++)
+        TD_TRY(check_same(n, 0, i));
+    if (sum->dtype != TD_DT_F32 && sum->dtype != TD_DT_F64)
+        return td_error(TD_ESHAPE, "batch_norm_statistics: sums are %s, wanted f32 or f64",
+                        td_dtype_name(sum->dtype));
+    for (int i = 0; i < 4; i++)
+        y[i] = *sum;
+    if (a->to)
+        y[2].dtype = y[3].dtype = td_dtype_parse(dtypes[a->to]);
+    return TD_OK;
+}
+
+int td_norm_vectors_to(td_dtype d)
+{
+    return d == TD_DT_BF16 ? 1 : d == TD_DT_F16 ? 2 : 0;
+}
+
+static td_status given_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(check_channels(n, td_in_type(n, 0), 1, 5));
+    TD_TRY(check_same(n, 0, 5));
+    y[0] = *td_in_type(n, 0);
+    return mask_type(n, &y[0], &y[1]);
+}
+
+static td_status scale_relu_grad_infer(const td_node *n, td_type *y)
+{
+    const td_type *scale = td_in_type(n, 5), *shift = td_in_type(n, 6);
+    TD_TRY(norm_grad_infer(n, y));
+    if (scale->dim[0] != y->dim[1] || !td_type_same_shape(scale, shift))
+        return td_error(TD_ESHAPE, "%s: scale and shift do not have %lld elements", n->op->name,
+                        (long long)y->dim[1]);
+    if (scale->dtype != shift->dtype)
+        return td_error(TD_ESHAPE, "%s: operands 5 and 6 differ in dtype", n->op->name);
     return TD_OK;
 }
 
@@ -359,6 +420,52 @@ const td_op td_op_batch_norm_scale = {
     .attr_bytes = sizeof(td_norm_attr),
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = scale_infer,
+};
+
+const td_op td_op_batch_norm_statistics = {
+    .name = "batch_norm_statistics",
+    .summary = "mean and variance by sums, and the norm as scale x + shift",
+    .n_in = 4,
+    .n_out = 4,
+    .in_rank = { 1, 1, 1, 1 },
+    .fields = statistics_fields,
+    .attr_bytes = sizeof(td_norm_attr),
+    .tf_op = "FusedBatchNormV3",
+    .wide_in = 0xfu,
+    .wide_out = 3u,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .infer = statistics_infer,
+};
+
+const td_op td_op_batch_norm_add_relu_given = {
+    .name = "batch_norm_add_relu_given",
+    .summary = "batch_norm_add_relu with given statistics",
+    .n_in = 6,
+    .n_out = 2,
+    .in_rank = { 4, 1, 1, 1, 1, 4 },
+    .fields = relu_fields,
+    .attr_bytes = sizeof(td_norm_attr),
+    .tf_op = "_FusedBatchNormEx",
+    .wide_in = 0x1eu,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .may_overwrite = 1u << 5,
+    .infer = given_infer,
+};
+
+const td_op td_op_batch_norm_scale_relu_grad = {
+    .name = "batch_norm_scale_relu_grad",
+    .summary = "gradient of relu(batch_norm(x)) without a mask",
+    .n_in = 7,
+    .n_out = 3,
+    .in_rank = { 4, 4, 1, 1, 1, 1, 1 },
+    .fields = relu_fields,
+    .attr_bytes = sizeof(td_norm_attr),
+    .tf_op = "FusedBatchNormGradV3",
+    .wide_in = 0x7cu,
+    .wide_out = 6u,
+    .layout = TD_LAYOUT_FOLLOWS,
+    .may_overwrite = 1u << 0,
+    .infer = scale_relu_grad_infer,
 };
 
 const td_op td_op_batch_norm_update = {

@@ -17,7 +17,7 @@ const td_op *td_op_find(const char *name);
 /** All ops, in the order of ops.def. */
 const td_op *const *td_op_all(int *n);
 
-/* conv2d, conv2d_grad_x, conv2d_grad_w, conv2d_fused */
+/* conv2d and all ops whose names begin with it */
 typedef struct {
     int stride, pad, dilation, groups;
     int pad_extra; /* below and to the right there are pad + pad_extra zeros */
@@ -40,6 +40,10 @@ typedef struct {
     bool relu, relu6;
 } td_winograd_attr;
 
+typedef struct {
+    bool grad_x; /* the filter for the gradient of the image: rotated, C and K exchanged */
+} td_winograd_filter_attr;
+
 /* y = A' [ (G g G') . (B' d B) ] A */
 typedef struct {
     double at[TD_WINO_TILE][TD_WINO_SIDE];
@@ -51,6 +55,28 @@ void td_winograd_matrices(td_winograd *m);
 
 /* the number of tiles in all images of a result */
 int64_t td_winograd_tiles(const td_type *y);
+
+/* quantize, dequantize */
+typedef struct {
+    double scale;
+    int to; /* quantize only: td_int8_to of the result's dtype */
+} td_quantize_attr;
+
+/* conv2d_int8: as in td_conv_attr, and the values of one step of x, the result and the residual */
+typedef struct {
+    int stride, pad, dilation, groups, pad_extra;
+    bool relu, relu6;
+    double x_scale, y_scale, residual_scale;
+    int to; /* td_int8_to of the result's dtype */
+} td_conv_int8_attr;
+
+#define TD_INT8_MAX 127 /* largest magnitude of a quantized weight or s8 activation */
+
+/* the attribute `to` for u8, s8 or (conv2d_int8 only) f32 */
+int td_int8_to(td_dtype d);
+
+/* the dtype of conv2d_int8's result */
+td_dtype td_int8_result(const td_conv_int8_attr *a);
 
 /* linear, linear_grad_x, linear_grad_w */
 typedef struct {
@@ -81,9 +107,13 @@ typedef struct {
 typedef struct {
     double eps;
     double momentum; /* batch_norm_update */
-    int64_t count;   /* batch_norm_update: N * H * W */
+    int64_t count;   /* batch_norm_update, batch_norm_statistics: N * H * W */
     bool relu6;      /* ops with relu: clipped at 6 too */
+    int to;          /* batch_norm_statistics: td_norm_vectors_to(dtype of scale and shift) */
 } td_norm_attr;
+
+/* the attribute `to` for scale and shift of a half dtype, or of gamma's */
+int td_norm_vectors_to(td_dtype d);
 
 typedef struct {
     double by;
@@ -196,6 +226,15 @@ typedef struct {
     int64_t at;
     bool is_last, always;
 } td_all_reduce_attr;
+
+/** How many numbers the graph sums, before or after pass buckets, and whether sums have a start. */
+int64_t td_collective_floats(const td_graph *g, bool *starts);
+
+/**
+ * The buckets of a graph after pass buckets: *floats [*n_buckets] has how many numbers each sums
+ * (the caller frees it), NULL if there are none.
+ */
+TD_CHECKED td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets);
 
 /** Is it an optimiser's step?  Its operand 0 is the weight, 1 the momentum buffer, 2 the
     gradient. */

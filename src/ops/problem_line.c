@@ -57,12 +57,14 @@ static bool parse_shape(const char *s, td_type *t)
    the copies only */
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
-    static const char *const wide[] = { "gamma",    "beta", "mean",  "var", "finite",
-                                        "overflow", "keep", "share", "last" };
+    static const char *const wide[] = { "gamma", "beta",  "mean", "var",   "finite", "overflow",
+                                        "keep",  "share", "last", "scale", "shift" };
     if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0 || strcmp(name, "pixels") == 0)
         return TD_DT_U8;
+    if (td_text_ends(name, "_u8") || td_text_ends(name, "_s8"))
+        return td_text_ends(name, "_u8") ? TD_DT_U8 : TD_DT_S8;
     bool is_wide = td_op_is_update(op) && strncmp(name, "copy", 4) != 0;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
         is_wide = is_wide || strcmp(name, wide[i]) == 0;

@@ -19,12 +19,12 @@
 #include "base/machine.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "device/gpu_ranks.h"
 #include "ir/graph.h"
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "runtime/all_reduce.h"
 #include "runtime/device.h"
-#include "runtime/gpu_ranks.h"
 
 /* allowance for larger kernel buffers with more images, and for partly used huge pages */
 enum { ALLOWANCE = 8 << 20 };
@@ -84,7 +84,7 @@ static td_status run_once(const td_process_memory *m, td_program *p)
 {
     td_synthetic inputs;
     td_status st = TD_OK;
-    TD_TRY(td_synthetic_make(m->model, 1, &inputs));
+    TD_TRY(td_synthetic_make(m->model, 1, false, &inputs));
     TD_OUT(td_program_init(p, 1));
     TD_OUT(td_synthetic_bind(&inputs, p));
     TD_OUT(td_step_bind_scalars(p, m->amp));
@@ -106,8 +106,9 @@ static td_status measure_process(const td_process_memory *m, int64_t *bytes)
     td_program *p = NULL;
     td_status st = TD_OK;
     amp.is_silent = true;
-    TD_OUT(td_step_graph(m->model, 1, &amp, 1, &g));
+    TD_OUT(td_step_graph(m->model, 1, &amp, 1, NULL, &g));
     TD_OUT(td_device_open(m->device, &dev));
+    dev->target.direct_only = m->dev->target.direct_only;
     TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p));
     TD_OUT(run_once(m, p));
     const td_memory_report r = td_program_memory(p);
@@ -139,7 +140,7 @@ static td_status plan_evaluator(const td_process_memory *m, int batch, int64_t *
     td_graph *g;
     td_program *p;
     amp.is_silent = true;
-    TD_TRY(td_inference_graph(m->evaluated ? m->evaluated : m->model, batch, 0, true, &g));
+    TD_TRY(td_evaluation_graph(m->evaluated ? m->evaluated : m->model, batch, 0, NULL, &g));
     td_status st =
         td_compile(g, m->dev, &(td_compile_opts){ .amp = &amp, .skip = m->skip_passes }, &p);
     td_graph_free(g);
@@ -182,7 +183,7 @@ static td_status step_graph(const td_process_memory *m, int batch, const td_amp_
                             td_graph **out)
 {
     if (!m->step_opts)
-        return td_step_graph(m->model, batch, amp, 1, out);
+        return td_step_graph(m->model, batch, amp, 1, NULL, out);
     td_step_opts step_opts = *m->step_opts;
     step_opts.groups = NULL;
     return td_training_graph(m->model, batch, &step_opts, out);

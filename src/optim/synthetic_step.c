@@ -16,13 +16,14 @@ static bool is_scaled(const td_amp_opts *amp)
 }
 
 td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts *amp, int ranks,
-                        td_graph **out)
+                        const td_norm *norm, td_graph **out)
 {
     const td_step_opts step_opts = { .momentum = 0.875,
                                      .decay = 3.0517578125e-05,
                                      .smoothing = 0.1,
                                      .is_scaled = is_scaled(amp),
-                                     .ranks = ranks };
+                                     .ranks = ranks,
+                                     .norm = norm };
     return td_training_graph(model, batch, &step_opts, out);
 }
 
@@ -88,14 +89,26 @@ static td_status make_labels(const td_model_opts *model, int batch, td_rng *r, t
     return TD_OK;
 }
 
-td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic *out)
+static td_status make_images(size_t n, bool as_bytes, td_rng *r, td_synthetic *s)
+{
+    if (as_bytes)
+        TD_TRY(TD_ALLOC(s->pixels, n));
+    else
+        TD_TRY(TD_ALLOC(s->images, n));
+    for (size_t i = 0; i < n; i++)
+        if (as_bytes)
+            s->pixels[i] = (uint8_t)(td_rng_uniform(r) * 256);
+        else
+            s->images[i] = (float)(td_rng_uniform(r) * 3.4641 - 1.7321);
+    return TD_OK;
+}
+
+td_status td_synthetic_make(const td_model_opts *model, int batch, bool as_bytes, td_synthetic *out)
 {
     const size_t side = (size_t)model->image_size, n = (size_t)batch * 3 * side * side;
     td_rng r = td_rng_make(0, TD_RNG_SYNTH, 0, 0);
-    *out = (td_synthetic){ .images = td_alloc(n, sizeof *out->images) };
-    td_status st = out->images ? TD_OK : TD_ENOMEM;
-    for (size_t i = 0; i < n && st == TD_OK; i++)
-        out->images[i] = (float)(td_rng_uniform(&r) * 3.4641 - 1.7321);
+    *out = (td_synthetic){ 0 };
+    td_status st = make_images(n, as_bytes, &r, out);
     if (st == TD_OK)
         st = td_model_detector(model) ? make_targets(model, batch, &r, out)
                                       : make_labels(model, batch, &r, out);
@@ -104,9 +117,14 @@ td_status td_synthetic_make(const td_model_opts *model, int batch, td_synthetic 
     return st;
 }
 
+const void *td_synthetic_images(const td_synthetic *s)
+{
+    return s->pixels ? (const void *)s->pixels : s->images;
+}
+
 td_status td_synthetic_bind(const td_synthetic *s, td_program *step)
 {
-    TD_TRY(td_program_bind(step, "images", s->images));
+    TD_TRY(td_program_bind(step, "images", td_synthetic_images(s)));
     TD_TRY(td_program_bind(step, "labels", s->labels));
     return s->targets ? td_program_bind(step, "targets", s->targets) : TD_OK;
 }
@@ -123,6 +141,7 @@ int64_t td_synthetic_bytes(const td_model_opts *model, int batch)
 void td_synthetic_release(td_synthetic *s)
 {
     td_free(s->images);
+    td_free(s->pixels);
     td_free(s->labels);
     td_free(s->targets);
     *s = (td_synthetic){ 0 };

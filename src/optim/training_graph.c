@@ -153,14 +153,30 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_step
 
 /* --- the inference graph ---------------------------------------------------------------------- */
 
-/* norm: of bytes, or NULL */
+static td_status detector_graph(const td_model_opts *model, int batch, const td_norm *norm,
+                                td_graph **out)
+{
+    int size;
+    td_value *deltas, *scores;
+    if (!norm)
+        return td_model_graph(model, batch, false, out);
+    TD_TRY(td_model_image_size(model, &size));
+    td_builder *b = td_build_begin();
+    td_value *images = image_input(b, batch, size, model->dtype, norm);
+    td_detector_forward(b, model, images, false, &deltas, &scores);
+    td_output(b, "codes", deltas);
+    td_output(b, "scores", scores);
+    return td_build_end(b, out);
+}
+
 static td_status inference_graph(const td_model_opts *model, int batch, double smoothing,
                                  bool has_labels, const td_norm *norm, td_graph **out)
 {
     int size;
     *out = NULL;
+    if (td_model_detector(model))
+        return detector_graph(model, batch, norm, out);
     TD_TRY(td_model_image_size(model, &size));
-
     td_builder *b = td_build_begin();
     td_value *images = image_input(b, batch, size, model->dtype, norm);
     td_value *logits = td_model_forward(b, model, images, false);
@@ -176,13 +192,10 @@ static td_status inference_graph(const td_model_opts *model, int batch, double s
     return st == TD_OK ? st : td_error_context(st, "images of %d x %d", size, size);
 }
 
-td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
-                             bool has_labels, td_graph **out)
+td_status td_inference_graph(const td_model_opts *model, int batch, const td_norm *norm,
+                             td_graph **out)
 {
-    *out = NULL;
-    if (td_model_detector(model))
-        return td_model_graph(model, batch, false, out);
-    return inference_graph(model, batch, smoothing, has_labels, NULL, out);
+    return inference_graph(model, batch, 0, false, norm, out);
 }
 
 td_status td_evaluation_graph(const td_model_opts *model, int batch, double smoothing,

@@ -4,11 +4,12 @@
  *     training:  images, labels, lr -> loss, logits; updates every weight and statistic in place
  *                with loss scaling: also loss_scale, inverse_scale -> finite; updates only
  *                if finite is 1
- *     inference: images, labels -> losses [N], logits [N, K]
+ *     inference: images -> logits [N, K], probabilities [N, K]
+ *     evaluation: images, labels -> losses [N], logits [N, K]
  *
  * With a td_norm, images are bytes u8[N,S,S,3], which a node `normalize` makes f32[N,3,S,S].
  *
- * For detectors: images, labels, targets, lr -> loss; the inference graph is td_model_graph's.
+ * For detectors: images, labels, targets, lr -> loss; inference as td_model_graph.
  */
 #ifndef TD_OPTIM_TRAINING_GRAPH_H
 #define TD_OPTIM_TRAINING_GRAPH_H
@@ -41,13 +42,16 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch,
                                      const td_step_opts *opts, td_graph **out) TD_CHECKED;
 
 /**
- * Inputs images, labels; outputs losses [N], logits [N, K].  Without labels: logits, probabilities;
- * for a detector, always deltas and scores.
+ * Input images; outputs logits [N, K] and probabilities [N, K], for a detector codes [N, A, 4] and
+ * scores [N, A, K + 1].  norm: images are bytes; NULL: floats.  Caller frees *out.
  */
-td_status td_inference_graph(const td_model_opts *model, int batch, double smoothing,
-                             bool has_labels, td_graph **out) TD_CHECKED;
+td_status td_inference_graph(const td_model_opts *model, int batch, const td_norm *norm,
+                             td_graph **out) TD_CHECKED;
 
-/** The graph of a classifier's evaluation: the same with labels; norm NULL: images are f32. */
+/**
+ * The same to evaluate: of a classifier, inputs images and labels, outputs losses [N] and logits;
+ * for a detector there is no difference.
+ */
 td_status td_evaluation_graph(const td_model_opts *model, int batch, double smoothing,
                               const td_norm *norm, td_graph **out) TD_CHECKED;
 

@@ -10,6 +10,7 @@
 #include "options/field.h"
 
 extern const char *const td_tune_names[];          /* td_tune_mode */
+extern const char *const td_winograd_names[];      /* td_winograd_mode */
 extern const char *const td_interpolation_names[]; /* td_interpolation */
 extern const char *const td_log_format_names[];    /* --log-format */
 extern const char *const td_report_naming_names[]; /* --raport-names */
@@ -27,12 +28,15 @@ extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
                "else cpu; ref: the processor, with slow reference kernels in plain C, which " \
                "also support float64"), \
     TD_INT_AS (T, device.threads, "threads", NULL, 0, 0, 4096, NULL, \
-               "number of compute threads; 0: one per processor"), \
+               "number of compute threads; 0: one per core"), \
     TD_ENUM_AS(T, device.tune, "tune", NULL, TD_TUNE_CACHED, td_tune_names, \
                "choose kernels and layouts by measuring them; off: no; cached: use stored " \
                "measurements; full: measure what is missing"), \
     TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
-               "file of the stored measurements; default: in ~/.cache/tandem")
+               "file of the stored measurements; default: in ~/.cache/tandem"), \
+    TD_ENUM_AS(T, device.winograd, "winograd", NULL, TD_WINOGRAD_AUTO, td_winograd_names, \
+               "3x3 convolutions of stride 1 in float32; auto: by Winograd's algorithm where it " \
+               "needs fewer operations; off: directly")
 
 /* for jobs with a member `td_allreduce_opts allreduce` */
 #define TD_ALLREDUCE_ROWS(T) \

@@ -50,18 +50,6 @@ struct group {
     td_value *mask;         /* new value, once emitted */
 };
 
-/* has the target a kernel for this node, plain or in the layouts that it prefers? */
-static bool has_kernel(const td_target *target, td_probe *p)
-{
-    td_node_layouts preferred = { 0 };
-    if (!target || target->supports(target->ctx, &p->node))
-        return true;
-    if (!target->preferred_layout(target->ctx, &p->node, &preferred))
-        return false;
-    td_probe_set_layouts(p, &preferred);
-    return target->supports(target->ctx, &p->node);
-}
-
 /* --- forward ---------------------------------------------------------------------------------- */
 
 static bool one_in_eight(const td_value *v)
@@ -232,7 +220,7 @@ static bool has_wide_kernel(const td_target *target, const td_node *grad, void *
     td_probe_init(&p, grad);
     p.node.attr = attr;
     p.node.out[0]->type.dtype = TD_DT_F32;
-    return has_kernel(target, &p);
+    return td_probe_has_kernel(&p, target);
 }
 
 /* where there is no such kernel, the cast remains */
@@ -453,7 +441,7 @@ static bool is_supported(const td_target *target, const group *g)
     td_probe_init(&p, conv);
     p.node.op = &td_op_conv2d_fused;
     p.node.attr = &attr;
-    return has_kernel(target, &p);
+    return td_probe_has_kernel(&p, target);
 }
 
 /* clang-format off */

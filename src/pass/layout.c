@@ -43,7 +43,8 @@ typedef struct {
 
 static bool is_forward_conv(const td_node *n)
 {
-    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
+    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused ||
+           n->op == &td_op_conv2d_statistics || n->op == &td_op_conv2d_int8;
 }
 
 /* is there a kernel for exactly the preferred layouts?  They are only the library's fastest */
@@ -97,12 +98,33 @@ static const char *preferred_in(td_rewriter *rw, layout_state *s, const td_node 
     return td_arena_text(&s->arena, preferred_layout.in[1]);
 }
 
-/* forward convolutions choose the layouts of the parameters that they read */
+static bool is_written(const td_graph *g, const td_value *param)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->in[k] == param && (g->nodes[i]->op->writes >> k & 1))
+                return true;
+    return false;
+}
+
+/* the layout that winograd_filter prefers for a parameter that it reads in every step, or NULL */
+static const char *preferred_for_tiles(td_rewriter *rw, layout_state *s, const td_node *n)
+{
+    td_node_layouts preferred = { 0 };
+    if (!td_value_is_param(n->in[0]) || !is_written(rw->old, n->in[0]) || !rw->target ||
+        !rw->target->preferred_layout(rw->target->ctx, n, &preferred))
+        return NULL;
+    return td_arena_text(&s->arena, preferred.in[0]);
+}
+
+/* convolutions choose the layouts of the parameters that they read */
 static void choose_params(td_rewriter *rw, layout_state *s)
 {
     const td_graph *g = rw->old;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
+        if (n->op == &td_op_winograd_filter && !s->param[n->in[0]->id])
+            s->param[n->in[0]->id] = preferred_for_tiles(rw, s, n);
         const td_value *w = is_forward_conv(n) && s->has_preferred[i] ? filter_param(n) : NULL;
         if (w && !s->param[w->id])
             s->param[w->id] = w == n->in[1] ? s->preferred_layout[i].in[1]
@@ -271,6 +293,15 @@ static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
         td_rw_set(rw, n->out[i], out[i]);
 }
 
+/* reads a filter in the layout it has, if there is a kernel, and its result is plain */
+static void emit_filter(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    if (td_build_ok(rw->b) && supported(rw, n, in, ""))
+        td_rw_copy_with(rw, n, in);
+    else
+        emit_plain(rw, n, in);
+}
+
 static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)
 {
     td_type type = n->out[0]->type;
@@ -293,6 +324,8 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
         emit_preferred(rw, n, in, &s->preferred_layout[n->id]);
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
+    else if (n->op == &td_op_winograd_filter)
+        emit_filter(rw, n, in);
     else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) &&
              query_gradient(rw, n, in, &preferred_layout))
         emit_preferred(rw, n, in, &preferred_layout);

@@ -4,10 +4,14 @@
  *     decompose composites, simpler ops           autocast  precision op by op, if requested
  *     grad      compute gradient(loss, w)         fold      batch norm into convolutions
  *     amp       precision by type propagation     tf32      round factors, if requested
- *     fuse      fuse neighbours into one op       winograd  3x3 convolutions in tiles
- *     layout    choose memory layouts             clean     remove duplicates and no-ops
- *     copies    half weights written by the update   order     move updates up, for memory
- *     buckets   overlap sums over ranks           recompute repeat cheap ops for backward
+ *     fuse      fuse neighbours into one op       norms     batch norms in convolutions
+ *     quantize  8-bit convolutions, if requested
+ *     winograd  3x3 convolutions in tiles         unfold    one filter for several norms
+ *     layout    choose memory layouts
+ *     clean     remove duplicates and no-ops      copies    half weights written by the update
+ *     order     move updates up, for memory       buckets   overlap sums over ranks
+ *     multi_tensor  nodes for one call together
+ *     recompute repeat cheap ops for backward
  */
 #include "pass/pass.h"
 
@@ -18,9 +22,11 @@
 #include "pass/amp.h"
 
 static const td_pass *const passes[] = {
-    &td_pass_decompose, &td_pass_autocast, &td_pass_grad,     &td_pass_fold,      &td_pass_amp,
-    &td_pass_tf32,      &td_pass_fuse,     &td_pass_winograd, &td_pass_layout,    &td_pass_clean,
-    &td_pass_copies,    &td_pass_order,    &td_pass_buckets,  &td_pass_recompute,
+    &td_pass_decompose,    &td_pass_autocast,  &td_pass_grad,   &td_pass_fold,
+    &td_pass_amp,          &td_pass_tf32,      &td_pass_fuse,   &td_pass_norms,
+    &td_pass_quantize,     &td_pass_winograd,  &td_pass_unfold, &td_pass_layout,
+    &td_pass_clean,        &td_pass_copies,    &td_pass_order,  &td_pass_buckets,
+    &td_pass_multi_tensor, &td_pass_recompute,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -42,7 +48,9 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
             return td_error(
                 TD_EUSAGE,
                 "%s: '%.*s' is not a pass, wanted one of decompose, autocast, grad, fold, amp, "
-                "tf32, fuse, winograd, layout, clean, copies, order, buckets, recompute",
+                "tf32, fuse, norms, quantize, winograd, unfold, layout, clean, copies, order, "
+                "buckets, "
+                "multi_tensor, recompute",
                 option, (int)len, s);
         if (found && found->is_required && !may_be_required)
             return td_error(TD_EUSAGE, "%s: '%s' cannot be skipped", option, found->name);

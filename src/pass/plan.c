@@ -28,8 +28,47 @@ static int64_t align(int64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* --- when nodes run --------------------------------------------------------------------------- */
+
 typedef struct {
-    int last;      /* last reader; the producer if none; the graph's end for outputs */
+    const td_graph *g;
+    const bool *is_setup; /* [nodes] */
+    const int *calls;     /* [nodes], or NULL */
+} schedule;
+
+/* the first and the last node of the call that runs node i */
+static int call_begin(const schedule *s, int i)
+{
+    return s->calls ? s->calls[i] : i;
+}
+
+static int call_end(const schedule *s, int i)
+{
+    int end = i;
+    while (s->calls && end + 1 < s->g->n_nodes && s->calls[end + 1] == s->calls[i])
+        end++;
+    return end;
+}
+
+static bool reads(const td_node *n, const td_value *root)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (td_value_root(n->in[k]) == root && !td_is_shape_only(n, k))
+            return true;
+    return false;
+}
+
+/* is n the only node of its call that reads this memory? */
+static bool reads_alone(const schedule *s, const td_node *n, const td_value *root)
+{
+    for (int i = call_begin(s, n->id), end = call_end(s, n->id); i <= end; i++)
+        if (i != n->id && reads(s->g->nodes[i], root))
+            return false;
+    return true;
+}
+
+typedef struct {
+    int last;      /* end of the last reader's call, or the producer's; the graph's for outputs */
     bool is_fixed; /* made in the setup, read later */
 } use;
 
@@ -67,16 +106,27 @@ bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
     return !writes;
 }
 
-static void find_uses(const td_graph *g, const bool *is_setup, use *u)
+void td_plan_mark_fixed(const td_graph *g, bool *is_fixed)
 {
+    const bool is_constant = td_plan_mark_setup(g, is_fixed);
+    for (int i = 0; i < g->n_nodes; i++)
+        is_fixed[i] =
+            is_constant &&
+            (is_fixed[i] || (g->nodes[i]->n_out && td_value_is_param(g->nodes[i]->out[0])));
+}
+
+static void find_uses(const schedule *s, use *u)
+{
+    const td_graph *g = s->g;
+    const bool *is_setup = s->is_setup;
     for (int v = 0; v < g->n_values; v++)
-        u[v].last = g->values[v]->producer->id;
+        u[v].last = call_end(s, g->values[v]->producer->id);
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++) {
             const td_value *x = g->nodes[i]->in[k];
             if (td_is_shape_only(g->nodes[i], k))
                 continue;
-            u[x->id].last = i;
+            u[x->id].last = call_end(s, i);
             u[x->id].is_fixed |= is_setup[x->producer->id] && !is_setup[i];
         }
     for (int i = 0; i < g->n_outputs; i++) {
@@ -100,7 +150,7 @@ static uint32_t overwrites(const td_node *n, int k)
 }
 
 /* may result r of n reuse the buffer of operand i? */
-static bool may_reuse(const td_plan *p, const td_node *n, int r, int i)
+static bool may_reuse(const td_plan *p, const schedule *s, const td_node *n, int r, int i)
 {
     const td_value *x = n->in[i], *y = n->out[r];
     const uint32_t may = overwrites(n, r);
@@ -114,23 +164,25 @@ static bool may_reuse(const td_plan *p, const td_node *n, int r, int i)
         if (p->slots[n->out[k]->id].buffer == buffer)
             return false;
     const td_buffer *b = &p->buffers[buffer];
-    return !b->is_persistent && b->last == n->id &&
+    return !b->is_persistent && b->last == call_end(s, n->id) &&
+           reads_alone(s, n, td_value_root(x)) &&
            td_type_bytes(&x->type) == td_type_bytes(&y->type) &&
            align(td_type_bytes(&y->type)) == b->bytes;
 }
 
-static int place_result(td_plan *p, const td_node *n, int k, int last, bool is_setup)
+static int place_result(td_plan *p, const schedule *s, const td_node *n, int k, int last)
 {
     if (k == 0 && n->op->is_alias && n->n_in)
         return p->slots[n->in[0]->id].buffer;
-    for (int i = 0; !is_setup && i < n->n_in; i++)
-        if (may_reuse(p, n, k, i))
+    for (int i = 0; !s->is_setup[n->id] && i < n->n_in; i++)
+        if (may_reuse(p, s, n, k, i))
             return p->slots[n->in[i]->id].buffer;
-    return new_buffer(p, td_type_bytes(&n->out[k]->type), n->id, last);
+    return new_buffer(p, td_type_bytes(&n->out[k]->type), call_begin(s, n->id), last);
 }
 
-static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const use *u)
+static void assign(td_plan *p, const schedule *sched, const use *u)
 {
+    const td_graph *g = sched->g;
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
         for (int k = 0; k < n->n_out; k++) {
@@ -139,7 +191,7 @@ static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const us
                 s->buffer = -1;
                 continue;
             }
-            s->buffer = place_result(p, n, k, u[n->out[k]->id].last, is_setup[i]);
+            s->buffer = place_result(p, sched, n, k, u[n->out[k]->id].last);
             if (s->buffer < 0)
                 continue; /* a reshape of an input */
             td_buffer *b = &p->buffers[s->buffer];
@@ -147,7 +199,7 @@ static void assign(td_plan *p, const td_graph *g, const bool *is_setup, const us
                 b->last = u[n->out[k]->id].last;
             if (u[n->out[k]->id].is_fixed || td_value_is_param(n->out[k]))
                 b->is_persistent = true;
-            b->is_setup = is_setup[i];
+            b->is_setup = sched->is_setup[i];
         }
     }
 }
@@ -255,9 +307,10 @@ static td_status measure_peak(td_plan *p, const td_graph *g)
     return TD_OK;
 }
 
-td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
+td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup, const int *calls,
                        const size_t *scratch_bytes)
 {
+    const schedule s = { g, is_setup, calls };
     td_status st = TD_OK;
     size_t most = (size_t)g->n_values + (size_t)g->n_nodes + 1;
     use *uses = NULL;
@@ -274,8 +327,8 @@ td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
         st = TD_ENOMEM;
         goto out;
     }
-    find_uses(g, is_setup, uses);
-    assign(p, g, is_setup, uses);
+    find_uses(&s, uses);
+    assign(p, &s, uses);
     add_scratch(p, g, is_setup, scratch_bytes);
     place_all(p, order, placed);
     st = measure_peak(p, g);
@@ -309,10 +362,10 @@ static void find_roots(const td_plan *p, const td_graph *g, span *s)
         }
 }
 
-/* when node i runs: the setup's nodes come before all others */
-static int moment(const td_graph *g, const bool *is_setup, int i)
+/* when node i would run by itself: the setup's nodes come before all others */
+static int moment(const schedule *s, int i)
 {
-    return is_setup[i] ? i : g->n_nodes + i;
+    return s->is_setup[i] ? i : s->g->n_nodes + i;
 }
 
 /* marks a value that every run needs as alive all the time */
@@ -322,14 +375,19 @@ static void mark_persistent(const td_graph *g, span *root)
     root->last = 2 * g->n_nodes;
 }
 
-static void find_lives(const td_graph *g, const bool *is_setup, span *s)
+static void find_lives(const schedule *sched, span *s)
 {
-    for (int v = 0; v < g->n_values; v++)
-        s[v].first = s[v].last = moment(g, is_setup, g->values[v]->producer->id);
+    const td_graph *g = sched->g;
+    const bool *is_setup = sched->is_setup;
+    for (int v = 0; v < g->n_values; v++) {
+        const int i = g->values[v]->producer->id;
+        s[v].first = moment(sched, call_begin(sched, i));
+        s[v].last = moment(sched, call_end(sched, i));
+    }
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++) {
             span *root = &s[s[g->nodes[i]->in[k]->id].root];
-            const int at = moment(g, is_setup, i);
+            const int at = moment(sched, call_end(sched, i));
             if (!td_is_shape_only(g->nodes[i], k) && at > root->last)
                 root->last = at;
         }
@@ -341,14 +399,16 @@ static void find_lives(const td_graph *g, const bool *is_setup, span *s)
             mark_persistent(g, &s[s[v].root]);
 }
 
-/* does w reuse the memory of v legally: is it made by the last reader of v, and does the op allow
-   it? */
-static bool is_legal_reuse(const td_graph *g, const span *s, int v, int w)
+/* does w reuse the memory of v legally: is it made by the last reader of v, which no other reader
+   runs with, and does the op allow it? */
+static bool is_legal_reuse(const schedule *sched, const span *s, int v, int w)
 {
+    const td_graph *g = sched->g;
     const td_node *n = g->values[w]->producer;
     const uint32_t which = overwrites(n, g->values[w]->index);
     bool may = false;
-    if (s[v].last != s[w].first || s[v].from != s[w].from || s[v].to != s[w].to)
+    if (s[v].last != moment(sched, call_end(sched, n->id)) || s[v].from != s[w].from ||
+        s[v].to != s[w].to || !reads_alone(sched, n, g->values[v]))
         return false;
     for (int k = 0; k < n->n_in; k++) {
         if (s[n->in[k]->id].root != v || td_is_shape_only(n, k))
@@ -365,8 +425,9 @@ static bool overlaps(int64_t from_a, int64_t to_a, int64_t from_b, int64_t to_b)
     return from_a < to_b && from_b < to_a;
 }
 
-static td_status check_values(const td_graph *g, const span *s)
+static td_status check_values(const schedule *sched, const span *s)
 {
+    const td_graph *g = sched->g;
     for (int v = 0; v < g->n_values; v++) {
         if (s[v].root != v) {
             if (s[v].from != s[s[v].root].from || s[v].is_placed != s[s[v].root].is_placed)
@@ -378,17 +439,17 @@ static td_status check_values(const td_graph *g, const span *s)
         for (int w = v + 1; s[v].is_placed && w < g->n_values; w++)
             if (s[w].root == w && s[w].is_placed && s[v].first <= s[w].last &&
                 s[w].first <= s[v].last && overlaps(s[v].from, s[v].to, s[w].from, s[w].to) &&
-                !is_legal_reuse(g, s, v, w))
+                !is_legal_reuse(sched, s, v, w))
                 return td_error(TD_EARG, "plan: '%%%s' and '%%%s' share memory while both live",
                                 g->values[v]->name, g->values[w]->name);
     }
     return TD_OK;
 }
 
-static td_status check_scratch(const td_plan *p, const td_graph *g, const span *s,
-                               const bool *is_setup, int i)
+static td_status check_scratch(const td_plan *p, const schedule *sched, const span *s, int i)
 {
-    const int at = moment(g, is_setup, i);
+    const td_graph *g = sched->g;
+    const int at = moment(sched, i);
     if (p->scratch[i] < 0)
         return TD_OK;
     const td_buffer *b = &p->buffers[p->scratch[i]];
@@ -409,19 +470,20 @@ static td_status check_bounds(const td_plan *p, const td_graph *g, const span *s
     return TD_OK;
 }
 
-td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup)
+td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup, const int *calls)
 {
+    const schedule sched = { g, is_setup, calls };
     span *s = td_alloc((size_t)g->n_values + 1, sizeof *s);
     td_status st = s ? TD_OK : TD_ENOMEM;
     if (st == TD_OK) {
         find_roots(p, g, s);
-        find_lives(g, is_setup, s);
+        find_lives(&sched, s);
         st = check_bounds(p, g, s);
     }
     if (st == TD_OK)
-        st = check_values(g, s);
+        st = check_values(&sched, s);
     for (int i = 0; st == TD_OK && i < g->n_nodes; i++)
-        st = check_scratch(p, g, s, is_setup, i);
+        st = check_scratch(p, &sched, s, i);
     td_free(s);
     return st;
 }

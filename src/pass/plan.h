@@ -46,11 +46,19 @@ typedef struct {
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 
 /**
- * Place every value.  is_setup[i]: node i runs once after parameters change, before the others;
- * results that others read are persistent.  scratch_bytes[i]: scratch size of node i's kernel.
- * Always call td_plan_release.
+ * Find the nodes whose results depend on parameters only, the parameters included.  is_fixed has
+ * g->n_nodes elements; none is set if the graph writes a parameter.
  */
-td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup,
+void td_plan_mark_fixed(const td_graph *g, bool *is_fixed);
+
+/**
+ * Place every value.  is_setup[i]: node i runs once after parameters change, before the others;
+ * results that others read are persistent.  calls[i]: the first of the consecutive nodes that run
+ * as one call with node i, so that what any of them reads is needed until all have run; NULL: each
+ * node runs by itself.  scratch_bytes[i]: scratch size of node i's kernel.  Always call
+ * td_plan_release.
+ */
+td_status td_plan_make(td_plan *p, const td_graph *g, const bool *is_setup, const int *calls,
                        const size_t *scratch_bytes) TD_CHECKED;
 void td_plan_release(td_plan *p);
 
@@ -59,6 +67,7 @@ void td_plan_release(td_plan *p);
  * that are alive at the same time share a byte, unless one is a reshape of the other or replaced it
  * at its last use (in place); no scratch overlaps live values.  TD_EARG names the violation.
  */
-td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup) TD_CHECKED;
+td_status td_plan_check(const td_plan *p, const td_graph *g, const bool *is_setup,
+                        const int *calls) TD_CHECKED;
 
 #endif

@@ -99,12 +99,14 @@ static const td_op *again_op(const td_op *op)
         return &td_op_batch_norm_infer;
     if (op == &td_op_batch_norm_relu)
         return &td_op_batch_norm_relu_infer;
-    return op == &td_op_batch_norm_add_relu ? &td_op_batch_norm_add_relu_infer : op;
+    if (op == &td_op_batch_norm_add_relu || op == &td_op_batch_norm_add_relu_given)
+        return &td_op_batch_norm_add_relu_infer;
+    return op;
 }
 
 static int again_operands(const td_node *n, td_value **in)
 {
-    if (again_op(n->op) == n->op) {
+    if (again_op(n->op) == n->op || n->op == &td_op_batch_norm_add_relu_given) {
         memcpy(in, n->in, (size_t)n->n_in * sizeof *in);
         return n->n_in;
     }
@@ -119,7 +121,8 @@ static int again_operands(const td_node *n, td_value **in)
 static bool may_run_again(const td_node *n)
 {
     return !n->op->is_leaf && !n->op->is_alias && !n->op->is_composite && !td_node_has_effect(n) &&
-           n->n_in > 0 && (n->n_out == 1 || again_op(n->op) != n->op);
+           n->n_in > 0 &&
+           (n->n_out == 1 || again_op(n->op) != n->op || n->op == &td_op_conv2d_statistics);
 }
 
 static double seconds_of(const td_node *n)

@@ -1,15 +1,25 @@
 /*
- * winograd.c -- inference: computes 3x3 convolutions of stride 1 in tiles by Winograd's algorithm
+ * winograd.c -- computes 3x3 convolutions of stride 1 in tiles by Winograd's algorithm
  *
  *     conv2d_fused(x, w, bias, residual) {pad, relu}
  *         conv2d_winograd(x, winograd_filter(w), bias, residual) {pad, relu}
+ *     conv2d(x, w) {pad}
+ *         conv2d_winograd(x, winograd_filter(w)) {pad}
+ *     conv2d_grad_x(dy, w, x) {pad}
+ *         conv2d_winograd(dy, winograd_filter(w) {grad_x}) {2 - pad}
+ *     conv2d_grad_w(dy, x, w) {pad}
+ *         conv2d_winograd_grad_w(dy, x, w) {pad}
  *
- * It applies if w depends on parameters only, so that winograd_filter runs once and not in every
- * run, and if the device has a kernel for it on channel blocks (the reference device has none).
+ * It applies if the device has a kernel for it on channel blocks (the reference device has none).
+ * If w depends on parameters only, which the graph does not change, winograd_filter runs once.  In
+ * training it runs in every step; then the device must prefer the same layouts for the direct
+ * convolution: in others every image would be reordered.
  *
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
  * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
- * filters, four times as large, are read once per run of tiles, which costs too much for few tiles.
+ * filters, four times as large, are read once per run of tiles, which costs too much for few tiles,
+ * and in training transformed.  The counts depend on shapes, the batch included, and on nothing
+ * else: ranks and accumulated batches of one size choose alike, whatever their number of threads.
  */
 #include <string.h>
 
@@ -23,27 +33,55 @@
 
 #define CHANNELS_MIN 32 /* channels of input and output */
 
-/* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter */
+/* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter,
+   and making it, per element */
 #define TRANSFORM_COST (36 * 32)
 #define READ_COST      4
+#define FILTER_COST    40
 
-static bool is_faster(const td_node *conv)
+/* Elements from which a transformed filter that is kept has to save this factor of multiplications,
+   because of its memory: with 8 images of 5x5 and 256 or 512 channels, which save 1.14 to 1.25, the
+   direct convolution is as fast or faster, with 3x3, 1.29, it is slower. */
+#define LARGE_FILTER (1 << 20)
+#define LEAST_GAIN   1.27
+
+static bool is_grad_x(const td_node *n)
 {
-    const td_type *w = td_in_type(conv, 1), *y = &conv->out[0]->type;
-    const double c = (double)w->dim[1], k = (double)w->dim[0];
-    const double tiles = (double)td_winograd_tiles(y), pixels = (double)td_type_count(y) / k;
+    return n->op == &td_op_conv2d_grad_x;
+}
+
+static bool is_grad_w(const td_node *n)
+{
+    return n->op == &td_op_conv2d_grad_w;
+}
+
+/* `w`: the filter, also of grad_w; is_fixed: it is transformed once */
+static bool is_faster(const td_node *conv, const td_type *w, bool is_fixed)
+{
+    const td_type *y = is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
+    const td_type *dy = is_grad_x(conv) ? td_in_type(conv, 0) : y;
+    const double k = (double)w->dim[0], c = (double)w->dim[1];
+    const double tiles = (double)td_winograd_tiles(y), pixels = (double)td_type_count(dy) / k;
     const double direct = 9 * pixels * c * k;
-    const double ours = tiles * (36 * c * k + TRANSFORM_COST * (c + k)) + READ_COST * 36 * c * k;
-    return ours < direct;
+    const double filter = 36 * c * k * (READ_COST + (is_fixed ? 0 : FILTER_COST));
+    const double least = is_fixed && 36 * c * k > LARGE_FILTER ? LEAST_GAIN : 1;
+    return least * (tiles * (36 * c * k + TRANSFORM_COST * (c + k)) + filter) < direct;
+}
+
+static const td_type *filter_of(const td_node *conv)
+{
+    return td_in_type(conv, is_grad_w(conv) ? 2 : 1);
 }
 
 static bool has_shape(const td_node *n)
 {
-    const td_conv_attr *a = n->attr;
-    if (n->op != &td_op_conv2d_fused || a->stride != 1 || a->dilation != 1 || a->groups != 1 ||
-        a->pad_extra || a->tf32)
+    if (n->op != &td_op_conv2d_fused && n->op != &td_op_conv2d && !is_grad_x(n) && !is_grad_w(n))
         return false;
-    const td_type *w = td_in_type(n, 1);
+    const td_conv_attr *a = n->attr;
+    if (a->stride != 1 || a->dilation != 1 || a->groups != 1 || a->pad_extra || a->tf32 ||
+        (is_grad_x(n) && a->pad > 2))
+        return false;
+    const td_type *w = filter_of(n);
     for (int i = 0; i < n->n_in; i++)
         if (td_in_type(n, i)->dtype != TD_DT_F32)
             return false;
@@ -54,42 +92,64 @@ static bool has_shape(const td_node *n)
 static td_winograd_attr attr_of(const td_node *conv)
 {
     const td_conv_attr *a = conv->attr;
-    return (td_winograd_attr){ .pad = a->pad, .relu = a->relu, .relu6 = a->relu6 };
+    return (td_winograd_attr){ .pad = is_grad_x(conv) ? 2 - a->pad : a->pad,
+                               .relu = a->relu,
+                               .relu6 = a->relu6 };
 }
 
-/* does the device have a kernel for channel blocks? */
-static bool is_supported(const td_target *target, const td_node *conv)
+static bool is_supported_in(const td_target *target, const td_node *conv,
+                            const td_node_layouts *layouts)
 {
-    static const char layout[] = "aBcd16b";
+    const td_type *w = filter_of(conv);
+    const int64_t k = w->dim[is_grad_x(conv) ? 1 : 0], c = w->dim[is_grad_x(conv) ? 0 : 1];
     td_winograd_attr attr = attr_of(conv);
     td_probe p;
-    if (!target)
-        return false;
     td_probe_init(&p, conv);
-    p.node.op = &td_op_conv2d_winograd;
+    p.node.op = is_grad_w(conv) ? &td_op_conv2d_winograd_grad_w : &td_op_conv2d_winograd;
     p.node.attr = &attr;
-    const td_type *w = td_in_type(conv, 1);
-    p.node.in[1]->type =
-        td_type_4d(w->dtype, w->dim[0] / TD_WINO_LANES, TD_WINO_POINTS, w->dim[1], TD_WINO_LANES);
-    memcpy(p.node.in[0]->type.layout, layout, sizeof layout);
-    memcpy(p.node.out[0]->type.layout, layout, sizeof layout);
-    if (conv->n_in > 3)
-        memcpy(p.node.in[3]->type.layout, layout, sizeof layout);
+    p.node.n_in = is_grad_x(conv) ? 2 : conv->n_in;
+    if (!is_grad_w(conv))
+        p.node.in[1]->type =
+            td_type_4d(w->dtype, k / TD_WINO_LANES, TD_WINO_POINTS, c, TD_WINO_LANES);
+    td_probe_set_layouts(&p, layouts);
     return target->supports(target->ctx, &p.node);
+}
+
+/* does the device have a kernel for channel blocks, and for the layouts of the direct form? */
+static bool is_supported(const td_target *target, const td_node *conv, bool is_fixed)
+{
+    static const td_node_layouts blocks = { .in = { "aBcd16b", "", "", "aBcd16b" },
+                                            .out = "aBcd16b" };
+    td_node_layouts direct = { 0 };
+    if (!target || target->direct_only)
+        return false;
+    if (!is_grad_w(conv) && !is_supported_in(target, conv, &blocks))
+        return false;
+    if (is_fixed)
+        return true;
+    if (!target->preferred_layout(target->ctx, conv, &direct))
+        return false;
+    if (!is_grad_w(conv)) /* transformed filters are plain */
+        memset(direct.in[1], 0, sizeof direct.in[1]);
+    return is_supported_in(target, conv, &direct);
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* is_fixed[node]: its results depend only on parameters, and the graph overwrites none */
+/* is_fixed[node]: its results depend only on parameters that the graph does not overwrite */
 static td_status begin(td_rewriter *rw)
 {
     const td_graph *g = rw->old;
     bool *is_fixed = td_alloc((size_t)g->n_nodes + 1, sizeof *is_fixed);
     if (!is_fixed)
         return TD_ENOMEM;
-    if (td_plan_mark_setup(g, is_fixed))
-        for (int i = 0; i < g->n_nodes; i++)
-            is_fixed[i] |= g->nodes[i]->n_out && td_value_is_param(g->nodes[i]->out[0]);
+    (void)td_plan_mark_setup(g, is_fixed);
+    for (int i = 0; i < g->n_nodes; i++)
+        is_fixed[i] |= g->nodes[i]->n_out && td_value_is_param(g->nodes[i]->out[0]);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->op->writes >> k & 1)
+                is_fixed[g->nodes[i]->in[k]->producer->id] = false;
     rw->state = is_fixed;
     return TD_OK;
 }
@@ -100,25 +160,34 @@ static void end(td_rewriter *rw)
     rw->state = NULL;
 }
 
-static void node(td_rewriter *rw, const td_node *n, td_value **in)
+static bool is_chosen(const td_rewriter *rw, const td_node *n)
 {
     const bool *is_fixed = rw->state;
-    if (!has_shape(n) || !is_fixed[n->in[1]->producer->id] || !is_faster(n) ||
-        !is_supported(rw->target, n)) {
+    if (!has_shape(n))
+        return false;
+    const bool is_once = !is_grad_w(n) && is_fixed[n->in[1]->producer->id];
+    return is_faster(n, filter_of(n), is_once) && is_supported(rw->target, n, is_once);
+}
+
+static void node(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    if (!is_chosen(rw, n)) {
         td_rw_copy_with(rw, n, in);
         return;
     }
     const td_winograd_attr attr = attr_of(n);
-    td_value *new[4] = { in[0], td_emit(rw->b, &td_op_winograd_filter, NULL, in[1]) };
-    for (int i = 2; i < n->n_in; i++)
-        new[i] = in[i];
-    td_rw_set(rw, n->out[0], td_emit_n(rw->b, &td_op_conv2d_winograd, &attr, n->n_in, new, NULL));
+    const td_winograd_filter_attr filter = { .grad_x = is_grad_x(n) };
+    const td_op *op = is_grad_w(n) ? &td_op_conv2d_winograd_grad_w : &td_op_conv2d_winograd;
+    const int n_in = is_grad_x(n) ? 2 : n->n_in;
+    if (!is_grad_w(n))
+        in[1] = td_emit(rw->b, &td_op_winograd_filter, &filter, in[1]);
+    td_rw_set(rw, n->out[0], td_emit_n(rw->b, op, &attr, n_in, in, NULL));
     rw->n_changed++;
 }
 
 const td_pass td_pass_winograd = {
     .name = "winograd",
-    .summary = "3x3 convolutions of inference with fewer multiplications",
+    .summary = "3x3 convolutions with fewer multiplications",
     .counts = "convolutions in tiles",
     .node = node,
     .begin = begin,

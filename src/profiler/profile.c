@@ -20,9 +20,8 @@
 #include "runtime/program_view.h"
 
 enum {
-    STEPS = 4096,  /* medians are of the last STEPS steps */
-    ROWS = 40,     /* maximum rows of a text table */
-    BOUND_RUNS = 4 /* the best counts; the first is a warm-up */
+    STEPS = 4096, /* medians are of the last STEPS steps */
+    ROWS = 40,    /* maximum rows of a text table */
 };
 
 /* figures of the last STEPS steps, unordered */
@@ -65,6 +64,15 @@ void td_profile_layer(const td_program *p, int i, char *out, size_t room)
     snprintf(out, room, "%.*s", (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name);
 }
 
+void td_profile_launch(const td_program *p, int i, char *out, size_t room)
+{
+    const td_node_report r = td_program_node(p, i);
+    if (r.n_together == 1)
+        td_profile_layer(p, i, out, room);
+    else
+        snprintf(out, room, "%s", r.impl);
+}
+
 /* --- creating and freeing --------------------------------------------------------------------- */
 
 td_status td_profile_new(td_program *p, bool drops_first, td_profile **out)
@@ -80,7 +88,7 @@ td_status td_profile_new(td_program *p, bool drops_first, td_profile **out)
     pr->layers = td_arena_alloc(&pr->arena, (size_t)pr->n_nodes + 1, sizeof *pr->layers);
     for (int i = 0; pr->layers && i < pr->n_nodes && is_whole; i++) {
         char name[128];
-        td_profile_layer(p, i, name, sizeof name);
+        td_profile_launch(p, i, name, sizeof name);
         pr->layers[i] = td_arena_text(&pr->arena, name);
         is_whole = pr->layers[i] != NULL;
     }
@@ -174,7 +182,7 @@ static td_status measure_bound(td_program *p, td_profile *pr, double *bound_s)
             continue;
         if (td_signal_caught())
             return td_error(TD_ESTOPPED, "interrupted by a signal");
-        TD_TRY(td_program_time(p, i, BOUND_RUNS, &best));
+        TD_TRY(td_program_time(p, i, TD_BOUND_RUNS, &best));
         *bound_s += best;
         if (pr)
             pr->bound_s[i] = best;
@@ -261,7 +269,7 @@ static int by_time(const void *a, const void *b)
 
 static void add_node(const td_profile *pr, int i, const td_node_report *r, row *to)
 {
-    to->calls++;
+    to->calls += r->n_together > 0;
     to->seconds += pr->node_s[i];
     to->bytes += (double)(r->bytes_read + r->bytes_written);
     if (!r->macs)
@@ -405,7 +413,7 @@ static void whole_text(td_profile *pr, td_text *out)
             out,
             "bound       %12.3f ms %7.2f %%   convolutions and matrix products, each alone, "
             "best of %d\n",
-            bound * 1e3, step > 0 ? 100 * bound / step : 0, BOUND_RUNS);
+            bound * 1e3, step > 0 ? 100 * bound / step : 0, TD_BOUND_RUNS);
     if (median(pr, WAIT) >= 0)
         td_text_add(out, "waiting     %12.3f ms             for the batch, before the step\n",
                     median(pr, WAIT) * 1e3);

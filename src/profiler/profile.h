@@ -34,6 +34,9 @@ typedef struct td_profile td_profile;
  */
 void td_profile_layer(const td_program *p, int i, char *out, size_t room);
 
+/** The same of a node that is launched by itself; otherwise the number of nodes of its launch. */
+void td_profile_launch(const td_program *p, int i, char *out, size_t room);
+
 /**
  * Turn on the timing of `p` (borrowed) and prepare to record its steps.  With `drops_first` the
  * first step does not count unless it is the only one: it touches memory for the first time.
@@ -52,6 +55,8 @@ void td_profile_step(td_profile *pr, double wait_s);
 
 /** The number of steps that count. */
 int64_t td_profile_steps(const td_profile *pr);
+
+enum { TD_BOUND_RUNS = 4 }; /* runs of a kernel: the best counts, the first is a warm-up */
 
 /**
  * Run every multiply-accumulate kernel of a step by itself, on the current contents of memory: the

@@ -70,7 +70,7 @@ static td_status allocate(td_trace *t, const char *path, const char *what)
     if (!t->path || !t->what || !t->nodes)
         return TD_ENOMEM;
     for (int i = 0; i < n; i++)
-        if (*td_program_node(t->program, i).kernel)
+        if (*td_program_node(t->program, i).kernel && td_program_node(t->program, i).n_together > 0)
             t->nodes[t->n_nodes++] = i;
     t->room = t->n_nodes > EVENTS / STEPS ? EVENTS / t->n_nodes : STEPS;
     t->room = t->room ? t->room : 1;
@@ -159,7 +159,7 @@ static void add_node(const td_trace *t, int node, td_span s, td_text *out)
     char layer[128];
     td_text name = { 0 };
     const td_node_report r = td_program_node(t->program, node);
-    td_profile_layer(t->program, node, layer, sizeof layer);
+    td_profile_launch(t->program, node, layer, sizeof layer);
     td_text_add(&name, "%s/%s", layer, r.op);
     begin_event(t, td_text_get(&name), r.op, ROW_STEPS, s, out);
     td_json_add_text(out, "op", r.op);

@@ -156,9 +156,9 @@ static const td_pickle_name names[] = {
     STORAGE("Long",         8,  TD_DT_I64),
     STORAGE("Int",          4,  TD_DT_I32),
     STORAGE("Byte",         1,  TD_DT_U8),
+    STORAGE("Char",         1,  TD_DT_S8),
     STORAGE("Bool",         1,  TD_DT_U8), /* one byte per element, 0 or 1 */
     STORAGE("Short",        2,  TD_DT_NONE),
-    STORAGE("Char",         1,  TD_DT_NONE),
     STORAGE("ComplexFloat", 8,  TD_DT_NONE),
     STORAGE("ComplexDouble",16, TD_DT_NONE),
     { .module = "torch.storage", .name = "UntypedStorage", .n_bytes = 1, .is_storage = true },

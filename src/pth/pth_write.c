@@ -127,7 +127,7 @@ static const char *storage_class(td_dtype dtype)
     static const char *const names[TD_N_DTYPE] = {
         [TD_DT_F32] = "Float",     [TD_DT_F64] = "Double", [TD_DT_F16] = "Half",
         [TD_DT_BF16] = "BFloat16", [TD_DT_I64] = "Long",   [TD_DT_I32] = "Int",
-        [TD_DT_U8] = "Byte",
+        [TD_DT_U8] = "Byte",       [TD_DT_S8] = "Char",
     };
     return names[dtype];
 }

@@ -91,49 +91,12 @@ const td_kernel *td_collective_select(const td_node *n)
 
 /* --- buckets ---------------------------------------------------------------------------------- */
 
-int64_t td_collective_floats(const td_graph *g, bool *starts)
-{
-    enum { LINE = 16 }; /* the layout of reduction.c */
-    int64_t floats = 0;
-    *starts = false;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        if (n->op != &td_op_all_reduce && n->op != begin_kernel.op)
-            continue;
-        floats += (floats_of(n) + LINE - 1) / LINE * LINE;
-        *starts = *starts || n->n_in > 2;
-    }
-    return floats;
-}
-
 int64_t td_collective_bytes(const td_graph *g, const td_comm *c)
 {
     enum { COPIES = 3 };
     bool starts;
     const int64_t floats = td_collective_floats(g, &starts);
     return c ? floats * (int64_t)sizeof(float) * (COPIES + starts) : 0;
-}
-
-td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets)
-{
-    *floats = NULL;
-    *n_buckets = 0;
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        const td_all_reduce_attr *a = n->attr;
-        if (n->op == begin_kernel.op && a->bucket >= *n_buckets)
-            *n_buckets = a->bucket + 1;
-    }
-    if (*n_buckets == 0)
-        return TD_OK;
-    TD_TRY(TD_ALLOC(*floats, (size_t)*n_buckets));
-    for (int i = 0; i < g->n_nodes; i++) {
-        const td_node *n = g->nodes[i];
-        const td_all_reduce_attr *a = n->attr;
-        if (n->op == begin_kernel.op && a->at + floats_of(n) > (*floats)[a->bucket])
-            (*floats)[a->bucket] = a->at + floats_of(n);
-    }
-    return TD_OK;
 }
 
 td_status td_collective_open(const td_graph *g, td_comm *c, td_reduction **out)

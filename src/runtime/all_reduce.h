@@ -19,15 +19,6 @@ const td_kernel *td_collective_select(const td_node *n);
 TD_CHECKED td_status td_collective_is_wanted(const td_prepared *p, int i, void *const *args,
                                              bool *out);
 
-/** How many numbers the graph sums, before or after pass buckets, and whether sums have a start. */
-int64_t td_collective_floats(const td_graph *g, bool *starts);
-
-/**
- * The buckets of a graph after pass buckets: *floats [*n_buckets] has how many numbers each sums
- * (the caller frees it), NULL if there are none.
- */
-TD_CHECKED td_status td_collective_buckets(const td_graph *g, int64_t **floats, int *n_buckets);
-
 /**
  * Make the buckets for all collective nodes of a graph, to be summed over the ranks of `c` (NULL:
  * one rank); *out is NULL if there are none.  Every rank must call it with the same graph.

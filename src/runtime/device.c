@@ -4,15 +4,15 @@
 #include "runtime/device.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "device/gpu_plugin.h"
+#include "device/gpu_ranks.h"
+#include "options/env_switch.h"
 #include "runtime/backends.h"
 #include "runtime/emulate_half.h"
-#include "runtime/gpu_plugin.h"
-#include "runtime/gpu_ranks.h"
 #include "runtime/kernel_choice.h"
 
 static bool supports(void *ctx, const td_node *n)
@@ -32,6 +32,13 @@ static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
            (td_direct_preferred_layout(n, out) || td_emulate_half_preferred_layout(n, out));
 }
 
+static const void *multi(void *ctx, const td_node *n, int *chained)
+{
+    const td_kernel *k = td_device_select(ctx, n, NULL);
+    *chained = k && k->multi ? k->multi->chained : -1;
+    return k ? k->multi : NULL;
+}
+
 /* the backends of the processor, or the reference one alone */
 static td_status open_processor(td_device *dev)
 {
@@ -48,22 +55,19 @@ static void add_gpu(td_device *dev)
     dev->memory = &td_gpu_memory;
     dev->backends[dev->n_backends++] = td_backend_of_gpus();
     dev->target.has_tf32 = true;
+    dev->target.multi = multi;
 }
 
-/* unless TANDEM_CUDA_GRAPH is 0 */
-static td_status choose_capture(bool *out)
+static td_status read_switches(td_device *dev)
 {
-    const char *v = getenv("TANDEM_CUDA_GRAPH");
-    if (v && *v && strcmp(v, "0") != 0 && strcmp(v, "1") != 0)
-        return td_error(TD_EUSAGE, "TANDEM_CUDA_GRAPH is '%s', wanted 0 or 1", v);
-    *out = !v || strcmp(v, "0") != 0;
-    return TD_OK;
+    TD_TRY(td_env_switch("TANDEM_CUDA_GRAPH", true, &dev->captures));
+    return td_env_switch("TANDEM_CUDA_NORMS", true, &dev->target.fuses_norms);
 }
 
 static td_status open_gpu(td_device *dev)
 {
     const td_gpu_plugin *plugin;
-    TD_TRY(choose_capture(&dev->captures));
+    TD_TRY(read_switches(dev));
     TD_TRY(td_gpu_open(&plugin));
     add_gpu(dev);
     return TD_OK;
@@ -89,8 +93,12 @@ td_status td_device_describe(const char *json, td_device **out)
         return TD_ENOMEM;
     dev->is_absent = true;
     add_gpu(dev);
-    *out = dev;
-    return TD_OK;
+    td_status st = read_switches(dev);
+    if (st == TD_OK)
+        *out = dev;
+    else
+        td_device_close(dev);
+    return st;
 }
 
 /* one line about the GPU, in each process once */
@@ -132,6 +140,7 @@ td_status td_device_open(const char *name, td_device **out)
     if (!dev)
         return TD_ENOMEM;
     dev->emulates = kind == CPU;
+    dev->target.is_reference = kind == REF;
     td_status st = kind == CUDA ? open_gpu(dev) : open_processor(dev);
     if (st == TD_OK && kind == CUDA)
         log_gpu(is_auto);
@@ -155,6 +164,11 @@ td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
     return TD_OK;
 }
 
+void td_device_winograd(td_device *dev, td_winograd_mode mode)
+{
+    dev->target.direct_only = mode == TD_WINOGRAD_OFF;
+}
+
 /* gradients are added on the host: by its transport? */
 static void warn_if_not_fast(const td_comm *c)
 {
@@ -171,7 +185,7 @@ td_status td_device_join(td_device *dev, td_comm *c)
         return TD_OK;
     TD_TRY(td_comm_agree(c, "device", dev->name)); /* `auto` may choose another one there */
     if (dev->memory == &td_gpu_memory)
-        return td_gpus_join(c, &dev->adds_over_ranks);
+        return td_gpus_join(c, dev->needs_group, &dev->adds_over_ranks);
     warn_if_not_fast(c);
     return TD_OK;
 }
@@ -189,9 +203,17 @@ bool td_device_adds_fast(const td_device *dev)
     return dev->adds_over_ranks && td_comm_wanted_allreduce(dev->comm)->mode == TD_ALLREDUCE_FAST;
 }
 
+/* plans that passes have asked for and no program has taken */
+static void forget_plans(void)
+{
+    (void)td_gpu()->conv_free(&(td_gpu_conv_free){ NULL });
+}
+
 void td_device_close(td_device *dev)
 {
     td_device_leave(dev, TD_EDEVICE);
+    if (dev && dev->memory == &td_gpu_memory)
+        forget_plans();
     if (dev)
         td_tuner_free(dev->tuner);
     td_free(dev);

@@ -5,9 +5,9 @@
 #define TD_RUNTIME_DEVICE_H
 
 #include "comm/comm.h"
+#include "device/device_memory.h"
 #include "runtime/autotune.h"
 #include "runtime/backends.h"
-#include "runtime/device_memory.h"
 #include "tandem/program.h"
 
 struct td_device {
@@ -21,7 +21,8 @@ struct td_device {
     td_target target;
     td_tuner *tuner;      /* NULL: no measurements are used */
     td_comm *comm;        /* borrowed; NULL: one rank */
-    bool adds_over_ranks; /* it is in a group of GPUs (runtime/gpu_ranks.h) */
+    bool needs_group;     /* td_device_join fails if GPUs cannot add over the ranks */
+    bool adds_over_ranks; /* it is in a group of GPUs (device/gpu_ranks.h) */
 };
 
 /**

@@ -11,10 +11,10 @@
 #define TD_RUNTIME_KERNEL_H
 
 #include "base/text.h"
+#include "device/device_memory.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ir/target.h"
-#include "runtime/device_memory.h"
 
 typedef struct td_kernel td_kernel;
 
@@ -30,6 +30,36 @@ typedef struct {
     const void *const *update;      /* collective nodes: where `update` is bound, in host memory */
     const td_device_memory *memory; /* that of the args; host kernels copy with it */
 } td_prepared;
+
+/* One of many nodes that run as one call. */
+typedef struct {
+    const td_prepared *prepared;
+    void *const *args; /* of `run`; those of all runs of the program */
+} td_multi_node;
+
+/*
+ * How kernels run many nodes as one call.  No node depends on another one of the call, with one
+ * exception: operand `chained`, unless that is negative, is the result of the node before, which
+ * nothing else reads and `run` need not write.  `prepare` may read `nodes` during the call only.
+ */
+typedef struct {
+    int chained;
+    td_status (*prepare)(const td_multi_node *nodes, int n, void **state);
+    td_status (*run)(void *state);
+    void (*release)(void *state);
+} td_multi;
+
+/* How evenly a node's work is divided among threads, in elements of its tensors. */
+typedef struct {
+    double largest, mean; /* the busiest thread's; 0: not known */
+} td_work_share;
+
+/** The shares of n jobs of `each` elements in OpenMP's static order. */
+static inline td_work_share td_work_share_of(int64_t n, double each, int threads)
+{
+    return (td_work_share){ (double)((n + threads - 1) / threads) * each,
+                            (double)n * each / threads };
+}
 
 struct td_kernel {
     const char *name; /* "dnnl_conv", in logs and reports */
@@ -52,6 +82,13 @@ struct td_kernel {
 
     td_status (*run)(const td_prepared *p, void *const *args);
     void (*release)(td_prepared *p); /* may be NULL */
+
+    /* Kernels with the same one may run together; no scratch.  NULL: each node by itself. */
+    const td_multi *multi;
+
+    /* The division of the work among `threads` threads, computed by what `run` divides it with.
+       NULL: a library divides it, or it is not divided. */
+    td_work_share (*share)(const td_node *n, int threads);
 };
 
 typedef struct {

@@ -66,12 +66,29 @@ const char *td_program_param_role(const td_program *p, int i)
     return a ? names[a->role] : NULL;
 }
 
+bool td_program_param_is_set(const td_program *p, int i)
+{
+    return i >= 0 && i < p->n_params && p->constant[p->params[i]->id]->is_set;
+}
+
 static td_status find_param(const td_program *p, const char *name, td_value **out)
 {
     td_value *v = td_graph_find(p->graph, name);
     if (!v || !td_value_is_param(v))
         return td_error(TD_ENOTFOUND, "the program has no parameter '%s'", name);
+    if (!p->address[v->id])
+        return td_error(TD_EARG, "the memory of parameter '%s' was released", name);
     *out = v;
+    return TD_OK;
+}
+
+/* counts a change of this parameter, for the setup of all programs that share it */
+static td_status note_change(td_program *p, const td_value *v)
+{
+    if (p->constants->is_released)
+        return td_error(TD_EARG, "parameter '%s' cannot change: others were released", v->name);
+    p->constant[v->id]->is_set = true;
+    p->constants->n_changes++;
     return TD_OK;
 }
 
@@ -192,7 +209,7 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
     char *from;
     TD_TRY(find_param(p, param, &v));
     memcpy(&from, &data, sizeof from);
-    p->needs_setup = true;
+    TD_TRY(note_change(p, v));
     return exchange(p, v, from, false);
 }
 
@@ -252,6 +269,7 @@ static void draw_part(const td_value *v, uint64_t seed, int64_t from, int64_t to
 static td_status init_param(td_program *p, const td_value *v, uint64_t seed)
 {
     int64_t n = td_type_count(&v->type);
+    TD_TRY(note_change(p, v));
     if (!td_dtype_is_float(v->type.dtype))
         return td_error(TD_EUNSUPPORTED, "init of '%s': dtype %s", v->name,
                         td_dtype_name(v->type.dtype));
@@ -273,6 +291,5 @@ td_status td_program_init(td_program *p, uint64_t seed)
 {
     for (int i = 0; i < p->n_params; i++)
         TD_TRY(init_param(p, p->params[i], seed));
-    p->needs_setup = true;
     return TD_OK;
 }

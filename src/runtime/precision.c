@@ -198,6 +198,10 @@ td_status td_amp_resolve(td_amp_opts *o, td_device *dev)
 {
     const bool has_options = has_amp_options(o);
     resolve(o, dev);
+    if (o->precision == TD_PRECISION_INT8 && !o->ranges)
+        return td_error(TD_EUSAGE,
+                        "--precision int8 requires weights that 'tandem quantize' wrote, to run "
+                        "inference");
     TD_TRY(td_amp_check_lists(o));
     TD_TRY(apply_environment(o));
     TD_TRY(check_propagation(o));

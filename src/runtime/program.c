@@ -24,17 +24,26 @@ static td_status run_kernel(const td_program *p, const td_call_slot *c)
     return st;
 }
 
-static td_status run_call(td_program *p, int i)
+/* node i by itself, or the call of several nodes that begins with it */
+static td_status start_call(td_program *p, int i, bool is_multi)
+{
+    td_call_slot *c = &p->calls[i];
+    if (is_multi)
+        return td_program_run_multi(p, i);
+    for (int k = 0; k < c->n_args; k++)
+        c->args[k] = p->address[c->value[k]];
+    return run_kernel(p, c);
+}
+
+static td_status run_call(td_program *p, int i, bool is_multi)
 {
     td_call_slot *c = &p->calls[i];
     if (!c->prepared.kernel)
         return TD_OK;
-    for (int k = 0; k < c->n_args; k++)
-        c->args[k] = p->address[c->value[k]];
     if (!p->is_profiled)
-        return run_kernel(p, c);
+        return start_call(p, i, is_multi);
     c->span.begin_ns = td_now_ns();
-    td_status st = run_kernel(p, c);
+    td_status st = start_call(p, i, is_multi);
     if (st == TD_OK)
         st = p->memory->sync();
     c->span.end_ns = td_now_ns();
@@ -42,13 +51,27 @@ static td_status run_call(td_program *p, int i)
     return st;
 }
 
-static td_status failed(const td_program *p, int i, td_status st)
+/* the call of nodes [i, end) */
+static td_status failed(const td_program *p, int i, int end, td_status st)
 {
+    if (end - i > 1)
+        return td_error_context(st, "%s and %d more nodes (%s)", td_node_label(p->graph->nodes[i]),
+                                end - i - 1, p->calls[i].prepared.kernel->name);
     return td_error_context(st, "%s (%s)", td_node_label(p->graph->nodes[i]),
                             p->calls[i].prepared.kernel->name);
 }
 
-/* updates the pointers of reshaped inputs, since inputs may have been bound to other memory */
+void td_program_follow_views(td_program *p)
+{
+    const td_graph *g = p->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op->is_alias && p->plan.slots[n->out[0]->id].buffer < 0)
+            p->address[n->out[0]->id] = p->address[n->in[0]->id];
+    }
+}
+
+/* inputs may have been bound to other memory */
 static td_status follow_inputs(td_program *p)
 {
     const td_graph *g = p->graph;
@@ -56,9 +79,8 @@ static td_status follow_inputs(td_program *p)
         const td_node *n = g->nodes[i];
         if (n->op->is_leaf && td_value_is_input(n->out[0]) && !p->address[n->out[0]->id])
             return td_error(TD_EARG, "input '%s' was never bound", n->out[0]->name);
-        if (n->op->is_alias && p->plan.slots[n->out[0]->id].buffer < 0)
-            p->address[n->out[0]->id] = p->address[n->in[0]->id];
     }
+    td_program_follow_views(p);
     return p->memory->is_host ? TD_OK : td_program_copy_inputs(p);
 }
 
@@ -85,15 +107,44 @@ static td_status fill_copies(td_program *p)
     return st;
 }
 
+static td_status run_setup_node(td_program *p, int i)
+{
+    const td_status st = run_call(p, i, false);
+    if (st != TD_OK)
+        return failed(p, i, i + 1, st);
+    td_program_note_computed(p, p->graph->nodes[i]);
+    return TD_OK;
+}
+
+/* runs the setup nodes whose results no program that shares them has computed */
 static td_status run_setup(td_program *p)
 {
-    for (int i = 0; i < p->graph->n_nodes; i++) {
-        td_status st = p->is_setup[i] ? run_call(p, i) : TD_OK;
-        if (st != TD_OK)
-            return failed(p, i, st);
-    }
-    TD_TRY(fill_copies(p));
-    p->needs_setup = false;
+    td_status st = TD_OK;
+    bool *is_needed = NULL;
+    if (!td_program_needs_setup(p))
+        return TD_OK;
+    TD_TRY(TD_ALLOC(is_needed, (size_t)p->graph->n_nodes + 1));
+    td_program_mark_needed(p, is_needed);
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        if (is_needed[i])
+            TD_OUT(run_setup_node(p, i));
+    TD_OUT(fill_copies(p));
+    p->changes_at = p->constants->n_changes;
+out:
+    td_free(is_needed);
+    return st;
+}
+
+td_status td_program_release_params(td_program *p)
+{
+    if (p->dev->is_absent)
+        return td_error(TD_EUNSUPPORTED, "the GPU is not here: programs for it cannot run");
+    p->memory->begin_kernels();
+    const td_status st = run_setup(p);
+    p->memory->end_kernels();
+    TD_TRY(st);
+    TD_TRY(p->memory->sync());
+    td_program_release_sources(p);
     return TD_OK;
 }
 
@@ -129,18 +180,22 @@ static td_status show_results(const td_program *p, const td_node *n)
 
 static td_status show_leaves(const td_program *p)
 {
-    for (int i = 0; i < p->graph->n_nodes; i++)
-        if (p->graph->nodes[i]->op->is_leaf)
-            TD_TRY(show_results(p, p->graph->nodes[i]));
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        const td_node *n = p->graph->nodes[i];
+        if (n->op->is_leaf && p->address[n->out[0]->id]) /* not released */
+            TD_TRY(show_results(p, n));
+    }
     return TD_OK;
 }
 
 td_status td_program_run_nodes(td_program *p, int first, int end)
 {
-    for (int i = first; i < end; i++) {
-        td_status st = p->is_setup[i] ? TD_OK : run_call(p, i);
+    for (int i = first, next; i < end; i = next) {
+        const bool is_multi = p->calls[i].multi && !p->observe;
+        next = is_multi ? td_program_call_end(p, i) : i + 1;
+        td_status st = p->is_setup[i] ? TD_OK : run_call(p, i, is_multi);
         if (st != TD_OK)
-            return failed(p, i, st);
+            return failed(p, i, next, st);
         if (p->observe && p->calls[i].prepared.kernel)
             TD_TRY(show_results(p, p->graph->nodes[i]));
     }
@@ -149,8 +204,7 @@ td_status td_program_run_nodes(td_program *p, int first, int end)
 
 static td_status run_all(td_program *p)
 {
-    if (p->needs_setup)
-        TD_TRY(run_setup(p));
+    TD_TRY(run_setup(p));
     if (p->observe)
         TD_TRY(show_leaves(p));
     if (td_program_captures(p))
@@ -258,13 +312,14 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     td_status st = TD_OK;
     const bool is_profiled = p->is_profiled;
     *best_s = 0;
-    if (!c->prepared.kernel || td_node_has_effect(p->graph->nodes[i]))
+    if (!c->prepared.kernel || td_node_has_effect(p->graph->nodes[i]) ||
+        (p->is_setup[i] && p->released_bytes))
         return TD_OK;
     p->is_profiled = false; /* these runs are not profiled */
     p->memory->begin_kernels();
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();
-        st = run_call(p, i);
+        st = run_call(p, i, false);
         if (st == TD_OK)
             st = p->memory->sync();
         double seconds = (double)(td_now_ns() - t0) * 1e-9;
@@ -273,7 +328,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
     }
     p->memory->end_kernels();
     p->is_profiled = is_profiled;
-    return st == TD_OK ? st : failed(p, i, st);
+    return st == TD_OK ? st : failed(p, i, i + 1, st);
 }
 
 /* --- reports ---------------------------------------------------------------------------------- */
@@ -346,7 +401,9 @@ td_node_report td_program_node(const td_program *p, int i)
         r.scratch_bytes = (int64_t)c->prepared.scratch_bytes;
     }
     r.macs = n->op->macs ? n->op->macs(n) : 0;
-    count_traffic(n, &r);
+    r.n_together = p->call_of[i] == i ? td_program_call_end(p, i) - i : 0;
+    for (int k = i; k < i + r.n_together; k++)
+        count_traffic(p->graph->nodes[k], &r);
     return r;
 }
 
@@ -378,6 +435,11 @@ td_memory_report td_program_memory(const td_program *p)
                                .unplanned_bytes = p->plan.unplanned_bytes,
                                .peak_live_bytes = p->plan.peak_live_bytes,
                                .scratch_bytes = p->plan.largest_scratch_bytes,
+                               .releasable_bytes = td_program_releasable_bytes(p),
+                               .shared_bytes = p->shared_bytes,
+                               .shares_activations = p->shares_activations,
+                               .released_bytes = p->released_bytes,
+                               .held_bytes = p->constants ? p->constants->held_bytes : 0,
                                .n_recomputed = p->recomputed.n_results,
                                .recomputed_macs = p->recomputed.macs,
                                .unlimited_bytes = p->unlimited_bytes };

@@ -27,9 +27,10 @@ struct td_segment {
     void *graph; /* NULL: not yet captured */
 };
 
-static bool has_kernel(const td_program *p, int i)
+/* several nodes may run as one call */
+static bool begins_call(const td_program *p, int i)
 {
-    return !p->is_setup[i] && p->calls[i].prepared.kernel;
+    return !p->is_setup[i] && p->calls[i].prepared.kernel && p->call_of[i] == i;
 }
 
 static bool may_capture(const td_program *p, int i)
@@ -51,7 +52,7 @@ static td_status make_segments(td_program *p)
             p->segments[p->n_segments++] = (td_segment){ .first = i, .may_capture = may };
         td_segment *s = &p->segments[p->n_segments - 1];
         s->end = i + 1;
-        s->n_kernels += has_kernel(p, i);
+        s->n_kernels += begins_call(p, i);
     }
     return TD_OK;
 }

@@ -1,7 +1,8 @@
 /*
  * program_new.c -- builds a program from a graph: passes, kernels, plan, slab
  *
- *     slab:  [ parameters, results of setup nodes | activations, scratch at planned offsets ]
+ *     constants:  parameters, results of setup nodes (program_constants.c)
+ *     slab:       activations, scratch at planned offsets
  *
  * Nodes that depend on parameters alone, and on none that the graph changes, are setup nodes
  * (td_plan_mark_setup): folded filters, reordered weights; in training, nodes that depend on frozen
@@ -13,7 +14,13 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "runtime/kernel_choice.h"
+#include "runtime/process.h"
 #include "runtime/program_parts.h"
+
+static char *in_slab(const td_program *p, int buffer)
+{
+    return p->activations->p + (p->plan.buffers[buffer].offset - p->plan.persistent_bytes);
+}
 
 static td_status make_args(td_program *p, const td_node *n)
 {
@@ -28,26 +35,45 @@ static td_status make_args(td_program *p, const td_node *n)
     for (int i = 0; i < n->n_out; i++)
         c->value[n->n_in + i] = n->out[i]->id;
     int scratch = p->plan.scratch[n->id];
-    c->args[c->n_args] = scratch < 0 ? NULL : p->slab + p->plan.buffers[scratch].offset;
+    c->args[c->n_args] = scratch < 0 ? NULL : in_slab(p, scratch);
     return TD_OK;
 }
 
-static td_status allocate_slab(td_program *p)
+/* the slab: that of `with` if it is large enough */
+static td_status place_activations(td_program *p, td_program *with)
 {
-    p->slab_bytes = (size_t)(p->plan.persistent_bytes + p->plan.transient_bytes) + TD_HOST_ALIGN;
-    p->slab = p->memory->alloc(p->slab_bytes);
-    if (!p->slab && p->memory == &td_gpu_memory)
-        return td_error_context(TD_ENOMEM, "the program does not fit (a smaller batch or image "
-                                           "size, or half precision, needs less)");
-    if (!p->slab)
-        return td_error(TD_ENOMEM, "cannot allocate the %.1f MB that the program needs",
-                        (double)p->slab_bytes / 1e6);
+    const size_t bytes = (size_t)p->plan.transient_bytes + TD_HOST_ALIGN;
+    p->shares_activations = with && with->activations->bytes >= bytes;
+    p->activations =
+        p->shares_activations ? with->activations : td_activations_new(p->memory, bytes);
+    if (!p->activations)
+        return TD_ENOMEM;
+    p->activations->n_programs += p->shares_activations;
     for (int v = 0; v < p->graph->n_values; v++) {
-        int b = p->plan.slots[v].buffer;
-        if (b >= 0)
-            p->address[v] = p->slab + p->plan.buffers[b].offset;
+        const int b = p->plan.slots[v].buffer;
+        if (b >= 0 && !p->plan.buffers[b].is_persistent)
+            p->address[v] = in_slab(p, b);
     }
     return TD_OK;
+}
+
+static td_status does_not_fit(const td_program *p, td_status st)
+{
+    if (st == TD_ENOMEM && p->memory == &td_gpu_memory)
+        return td_error_context(st, "the program does not fit (a smaller batch or image size, or "
+                                    "half precision, needs less)");
+    if (st == TD_ENOMEM)
+        return td_error(st, "cannot allocate the %.1f MB that the program needs",
+                        (double)td_program_planned_bytes(p) / 1e6);
+    return st;
+}
+
+static td_status allocate(td_program *p, td_program *with)
+{
+    td_status st = td_program_place_constants(p, with);
+    if (st == TD_OK)
+        st = place_activations(p, with);
+    return does_not_fit(p, st);
 }
 
 static td_status add_copy(td_program *p, td_value *copy)
@@ -117,19 +143,19 @@ static td_status open_sums(td_program *p)
     return TD_OK;
 }
 
-/* allocates the slab and sets all addresses in it */
-static td_status set_up_memory(td_program *p)
+/* allocates all memory, or shares that of `with`, and sets all addresses in it */
+static td_status set_up_memory(td_program *p, td_program *with)
 {
     TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
-    TD_TRY(allocate_slab(p));
+    TD_TRY(allocate(p, with));
     if (!p->memory->is_host)
         TD_TRY(td_program_allocate_copies(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
+    td_program_follow_views(p);
+    TD_TRY(td_program_prepare_multi(p));
     TD_TRY(list_params(p));
-    TD_TRY(open_sums(p));
-    p->needs_setup = true;
-    return TD_OK;
+    return open_sums(p);
 }
 
 static td_status resolve_layouts(void *ctx, const td_graph *g, const char *skip)
@@ -149,6 +175,7 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     const int64_t t0 = td_now_ns(), n_failed = td_alloc_failed_count();
     td_graph *full = NULL; /* before pass recompute */
 
+    td_threads_keep_limit();
     if (o->memory_limit > 0)
         passes.before_recompute = &full;
     if (dev->tuner)
@@ -165,7 +192,7 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
     if (!dev->is_absent)
-        TD_OUT(set_up_memory(p));
+        TD_OUT(set_up_memory(p, o->share));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)
@@ -191,8 +218,8 @@ void td_program_free(td_program *p)
     td_program_free_segments(p);
     td_reduction_free(p->reduction);
     td_gpu_sums_free(p->sums);
-    if (p->slab)
-        p->memory->free(p->slab, p->slab_bytes);
+    td_activations_leave(p->activations);
+    td_program_free_constants(p);
     td_program_free_copies(p);
     td_program_unplan(p);
     td_free(p->address);

@@ -5,19 +5,22 @@
  *         |               |
  *         '-> program_new.c                 passes, slab, copies
  *                 |-> memory_fit.c          less memory, by recomputing results
- *                 '-----> program_plan.c    kernels and the plan
+ *                 |-> program_plan.c        kernels and the plan
+ *                 '-> program_constants.c   parameters and setup results, shared by programs
  *     program.c runs it, params.c fills it
  *         |-> program_copies.c              inputs and outputs
+ *         |-> program_multi.c               nodes that run as one call
  *         '-> program_capture.c             launches that are replayed
  */
 #ifndef TD_RUNTIME_PROGRAM_PARTS_H
 #define TD_RUNTIME_PROGRAM_PARTS_H
 
+#include "device/gpu_ranks.h"
 #include "pass/plan.h"
 #include "pass/recompute_limit.h"
 #include "runtime/all_reduce.h"
+#include "runtime/constants.h"
 #include "runtime/device.h"
-#include "runtime/gpu_ranks.h"
 #include "runtime/program_view.h"
 
 typedef struct {
@@ -25,6 +28,7 @@ typedef struct {
     int n_args;
     int *value;  /* [n_in + n_out] index of the value of each argument */
     void **args; /* operands, results, scratch */
+    void *multi; /* of the first node of a call of several: for td_multi.run; else NULL */
     const char *why;
     const char *text;
     td_span span; /* of the last profiled run */
@@ -49,10 +53,17 @@ struct td_program {
     int64_t unlimited_bytes;  /* the plan's size without the limit */
     td_call_slot *calls;      /* [graph nodes]; leaves and aliases have no kernel */
     bool *is_setup;
+    int *call_of; /* [graph nodes] the first node of the call that runs it */
     const td_device_memory *memory;
-    void **address; /* [graph values] in the device's memory */
-    char *slab;
-    size_t slab_bytes;
+    void **address;              /* [graph values] in the device's memory */
+    td_activations *activations; /* the slab; shared with other programs or not */
+    bool shares_activations;
+    td_constants *constants; /* parameters and setup results; shared or not */
+    td_constant **constant;  /* [graph values] NULL for others */
+    bool *claims;            /* [graph values] own memory of a constant that was not released */
+    bool *is_read;           /* [plan buffers] by runs, not only by the setup */
+    int64_t changes_at;      /* of the constants, when the setup ran; 0: never */
+    int64_t shared_bytes, released_bytes;
     /* if the device's memory is not the host's: */
     const void **bound; /* [graph values] inputs in host memory; copied in every run */
     const void **sent;  /* [graph values] those that td_program_send_ahead has copied */
@@ -69,7 +80,7 @@ struct td_program {
     int n_segments;
     int64_t n_plain_runs; /* that were not captured */
     bool is_refused;      /* a segment could not be captured */
-    bool needs_setup, is_profiled;
+    bool writes_params, is_profiled;
     void (*observe)(void *ctx, const td_observation *o); /* NULL: not observed */
     void *observe_ctx;
     td_span span;     /* of the last run */
@@ -95,6 +106,35 @@ td_status td_program_no_kernel(const td_node *n, const td_text *why);
 td_status td_program_plan(td_program *p) TD_CHECKED;
 void td_program_unplan(td_program *p);
 
+/**
+ * Memory for parameters and setup results, that of `with` where it has equal ones (NULL: none), and
+ * their addresses.  TD_EARG: `with` cannot share.
+ */
+td_status td_program_place_constants(td_program *p, td_program *with) TD_CHECKED;
+void td_program_free_constants(td_program *p);
+
+/** Were parameters set since this program's setup? */
+bool td_program_needs_setup(const td_program *p);
+
+/** Which nodes the setup has to run: is_needed [graph nodes] is zeroed before. */
+void td_program_mark_needed(const td_program *p, bool *is_needed);
+void td_program_note_computed(td_program *p, const td_node *n); /* it has run */
+
+/** After the setup: release parameters that runs do not read. */
+void td_program_release_sources(td_program *p);
+
+/** The bytes of these parameters. */
+int64_t td_program_releasable_bytes(const td_program *p);
+
+/** Which nodes run as one call, when kernels are chosen; sets call_of. */
+td_status td_program_find_multi(td_program *p) TD_CHECKED;
+int td_program_call_end(const td_program *p, int i); /* the node after the call that runs node i */
+
+/** Prepare calls of several nodes, when all addresses are known; run that of `first`. */
+td_status td_program_prepare_multi(td_program *p) TD_CHECKED;
+td_status td_program_run_multi(const td_program *p, int first) TD_CHECKED;
+void td_program_free_multi(td_program *p); /* before the kernels */
+
 /** The memory of inputs and outputs, if the device's memory is not the host's. */
 td_status td_program_allocate_copies(td_program *p) TD_CHECKED;
 void td_program_free_copies(td_program *p);
@@ -102,6 +142,9 @@ void td_program_free_copies(td_program *p);
 /** Then, in every run: queue the copies of inputs, TD_EARG if one was never bound; of outputs. */
 td_status td_program_copy_inputs(td_program *p) TD_CHECKED;
 td_status td_program_copy_outputs(td_program *p) TD_CHECKED;
+
+/** Set the addresses of reshaped inputs, whose memory may have changed. */
+void td_program_follow_views(td_program *p);
 
 /** Run nodes [first, end), but not those of the setup, by a launch of each kernel. */
 td_status td_program_run_nodes(td_program *p, int first, int end) TD_CHECKED;
@@ -119,5 +162,8 @@ int64_t td_program_planned_bytes(const td_program *p);
  * cannot be replanned).  TD_ENOMEM, with *o->least_bytes set: the limit cannot be met.
  */
 td_status td_program_fit(td_program *p, const td_graph *full, const td_compile_opts *o) TD_CHECKED;
+
+/** Touch the pages that begin in the share of thread t of a new tensor of zeros. */
+void td_touch_share(char *p, size_t bytes, int t, int threads);
 
 #endif

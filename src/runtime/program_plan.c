@@ -70,12 +70,13 @@ td_status td_program_plan(td_program *p)
         st = TD_ENOMEM;
         goto out;
     }
-    td_plan_mark_setup(g, p->is_setup);
+    p->writes_params = !td_plan_mark_setup(g, p->is_setup);
     for (int i = 0; i < g->n_nodes; i++)
         if (td_node_has_kernel(g->nodes[i]))
             TD_OUT(prepare_call(p, g->nodes[i], &scratch[i]));
-    TD_OUT(td_plan_make(&p->plan, g, p->is_setup, scratch));
-    TD_OUT(td_plan_check(&p->plan, g, p->is_setup));
+    TD_OUT(td_program_find_multi(p));
+    TD_OUT(td_plan_make(&p->plan, g, p->is_setup, p->call_of, scratch));
+    TD_OUT(td_plan_check(&p->plan, g, p->is_setup, p->call_of));
 out:
     td_free(scratch);
     return st;
@@ -83,6 +84,7 @@ out:
 
 void td_program_unplan(td_program *p)
 {
+    td_program_free_multi(p);
     for (int i = 0; p->graph && p->calls && i < p->graph->n_nodes; i++) {
         td_prepared *prepared = &p->calls[i].prepared;
         if (prepared->kernel && prepared->kernel->release)
@@ -91,9 +93,11 @@ void td_program_unplan(td_program *p)
     td_plan_release(&p->plan);
     td_free(p->calls);
     td_free(p->is_setup);
+    td_free(p->call_of);
     td_arena_release(&p->arena);
     p->calls = NULL;
     p->is_setup = NULL;
+    p->call_of = NULL;
 }
 
 int64_t td_program_planned_bytes(const td_program *p)

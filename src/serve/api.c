@@ -13,6 +13,7 @@
 void td_work_release(td_work *w)
 {
     td_free(w->images);
+    td_free(w->pixels);
     td_free(w->results);
     td_free(w->is_wanted);
     td_free(w->found);

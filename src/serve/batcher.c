@@ -1,5 +1,8 @@
 /*
  * batcher.c -- batches rows of requests; the queues have room for all jobs, so no push waits
+ *
+ * Where images are decoded to bytes, for a GPU to normalize, a batch of them is run as bytes.  In a
+ * batch with the floats of an infer request they are normalized here: the numbers are the same.
  */
 #include "serve/batcher.h"
 
@@ -30,9 +33,9 @@ struct td_batcher {
 
     /* used by td_batcher_run_batch */
     td_job **jobs; /* [max_rows] */
-    float *images; /* [max_rows, 3, S, S] */
+    char *images;  /* [max_rows] rows of row_values floats or bytes */
     td_row *rows;  /* [max_rows] */
-    size_t row_floats;
+    size_t row_values;
 };
 
 static void finish(td_batcher *b, td_job *job, td_status st)
@@ -97,9 +100,9 @@ static td_status set_up(td_batcher *b)
 {
     size_t rows = (size_t)b->o.max_rows, jobs = (size_t)b->o.max_jobs,
            size = (size_t)td_predictor_transform(b->o.predictor)->size;
-    b->row_floats = 3 * size * size;
+    b->row_values = 3 * size * size;
     TD_TRY(TD_ALLOC(b->jobs, rows));
-    TD_TRY(td_alloc_to(&b->images, rows, b->row_floats * sizeof(float)));
+    TD_TRY(td_alloc_to(&b->images, rows, b->row_values * sizeof(float)));
     TD_TRY(TD_ALLOC(b->rows, rows));
     TD_TRY(td_queue_new(jobs, &b->submitted));
     TD_TRY(td_queue_new(jobs, &b->large));
@@ -216,18 +219,55 @@ static td_status store_results(void *ctx, int from, int n, const float *const re
     return b->o.service->kind->store_results(b->o.service, b->rows + from, n, results);
 }
 
-/* gathers the images of n jobs; a single job's images are used in place */
-static const float *join_images(td_batcher *b, int n)
+/* bytes if all jobs have them */
+static td_dtype dtype_of(const td_batcher *b, int n)
 {
-    const float *from = NULL;
+    for (int i = 0; i < n; i++)
+        if (!b->jobs[i]->work.pixels)
+            return TD_DT_F32;
+    return TD_DT_U8;
+}
+
+/* pixels u8[rows, S, S, 3] -> f32[rows, 3, S, S] */
+static void normalize(const td_batcher *b, const uint8_t *pixels, int rows, float *out)
+{
+    const td_transform *t = td_predictor_transform(b->o.predictor);
+    for (int i = 0; i < rows; i++) {
+        const size_t at = (size_t)i * b->row_values;
+        const td_image image = { .px = (uint8_t *)pixels + at,
+                                 .width = t->size,
+                                 .height = t->size };
+        td_image_normalise_by(&image, td_transform_norm(t), false, out + at);
+    }
+}
+
+/* the next rows of a job, to be copied to `room` unless they can be used in place */
+static const void *rows_in(td_batcher *b, const td_job *job, td_dtype dtype, bool in_place,
+                           char *room)
+{
+    const td_work *w = &job->work;
+    const int rows = rows_of(b, job);
+    const size_t from = (size_t)job->n_computed * b->row_values;
+    const void *own = w->pixels ? (const void *)(w->pixels + from) : w->images + from;
+    if (w->pixels && dtype == TD_DT_F32)
+        normalize(b, own, rows, (float *)(void *)room);
+    else if (in_place)
+        return own;
+    else
+        memcpy(room, own, (size_t)rows * b->row_values * td_dtype_bytes(dtype));
+    return room;
+}
+
+/* gathers the images of n jobs; a single job's images are used in place */
+static const void *join_images(td_batcher *b, int n, td_dtype dtype)
+{
+    const void *from = NULL;
     size_t at = 0;
     for (int i = 0; i < n; i++) {
         td_job *job = b->jobs[i];
         const int rows = rows_of(b, job);
-        from = job->work.images + (size_t)job->n_computed * b->row_floats;
-        if (n > 1)
-            memcpy(b->images + at * b->row_floats, from,
-                   (size_t)rows * b->row_floats * sizeof(float));
+        from =
+            rows_in(b, job, dtype, n == 1, b->images + at * b->row_values * td_dtype_bytes(dtype));
         for (int k = 0; k < rows; k++)
             b->rows[at++] = (td_row){ &job->work, job->n_computed + k };
     }
@@ -261,9 +301,10 @@ void td_batcher_run_batch(td_batcher *b, int64_t wait_ns)
     const int64_t begin_ns = td_now_ns();
     for (int i = 0; i < n; i++)
         b->jobs[i]->spans.queue_ns += begin_ns - b->jobs[i]->since_ns;
-    const float *images = join_images(b, n);
+    const td_dtype dtype = dtype_of(b, n);
+    const void *images = join_images(b, n, dtype);
     td_spans spans = { .input_ns = td_now_ns() - begin_ns };
-    td_status st = td_predictor_each(b->o.predictor, images, rows, store_results, b);
+    td_status st = td_predictor_each(b->o.predictor, images, dtype, rows, store_results, b);
     const int64_t computed_ns = td_now_ns();
     spans.infer_ns = computed_ns - begin_ns - spans.input_ns;
     finish_jobs(b, n, st, spans.infer_ns);

@@ -279,7 +279,8 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
     td_free(e->body);
     e->body = NULL;
     const size_t size = (size_t)h->o.service->transform.size;
-    account_bytes(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * sizeof(float) : 0);
+    const size_t value = job->work.pixels ? 1 : sizeof(float);
+    account_bytes(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * value : 0);
     return e->is_computed ? TD_READ_ROWS : TD_READ_NOTHING;
 }
 

@@ -40,9 +40,9 @@ struct td_kind {
     /* parses the query; TD_EARG: invalid parameters */
     td_status (*options)(const td_service *s, const td_request *rq, td_work *w);
 
-    /* an image file -> w->images [3, S, S] */
+    /* an image file -> row: what the service's transform makes */
     td_status (*read_row)(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
-                          td_work *w);
+                          td_work *w, void *row);
 
     /* allocates room for the results of w->n rows */
     td_status (*make_room)(const td_service *s, td_work *w);

@@ -24,9 +24,10 @@ static td_status options(const td_service *s, const td_request *rq, td_work *w)
 }
 
 static td_status read_row(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
-                          td_work *w)
+                          td_work *w, void *row)
 {
-    return td_transform_image(buffers, &s->transform, bytes, n, 0, 0, w->images);
+    (void)w;
+    return td_transform_image(buffers, &s->transform, bytes, n, 0, 0, row);
 }
 
 static td_status make_room(const td_service *s, td_work *w)

@@ -57,14 +57,14 @@ static td_status options(const td_service *s, const td_request *rq, td_work *w)
 /* --- reading ---------------------------------------------------------------------------------- */
 
 static td_status read_row(const td_service *s, td_transformer *buffers, const void *bytes, size_t n,
-                          td_work *w)
+                          td_work *w, void *row)
 {
     int n_ground_truths;
     td_image_info info;
     const td_object_source from = { .bytes = bytes, .n_bytes = n };
     TD_TRY(td_image_probe(bytes, n, &info));
     td_image_size(&info, s->transform.stored_orientation, &w->width, &w->height);
-    return td_object_row(buffers, &s->transform, &from, w->images, &n_ground_truths);
+    return td_object_row(buffers, &s->transform, &from, row, &n_ground_truths);
 }
 
 static td_status make_room(const td_service *s, td_work *w)

@@ -108,8 +108,9 @@ td_status td_image_read(const td_service *s, const td_request *rq, td_transforme
     TD_TRY(find(rq, &bytes, &n));
     TD_TRY(check_size(s, bytes, n));
     w->n = 1;
-    w->images = td_alloc(3 * size * size, sizeof(float));
-    if (!w->images)
-        return TD_ENOMEM;
-    return s->kind->read_row(s, buffers, bytes, n, w);
+    if (s->transform.as_bytes)
+        TD_TRY(TD_ALLOC(w->pixels, 3 * size * size));
+    else
+        TD_TRY(TD_ALLOC(w->images, 3 * size * size));
+    return s->kind->read_row(s, buffers, bytes, n, w, w->pixels ? (void *)w->pixels : w->images);
 }

@@ -8,6 +8,7 @@
  *     thread
  */
 #include "tandem/serve.h"
+#include "tandem/loader.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -178,6 +179,13 @@ static td_status open_detector(server *s)
     return TD_OK;
 }
 
+static void log_memory(const server *s)
+{
+    const td_predictor_bytes m = td_predictor_memory(s->predictor);
+    td_log(TD_LOG_INFO, "serve", "memory: %.1f MB of weights, %.1f MB of activations",
+           (double)m.params / 1e6, (double)m.activations / 1e6);
+}
+
 static td_status open_predictor(server *s)
 {
     const td_serve_opts *o = s->o;
@@ -189,7 +197,8 @@ static td_status open_predictor(server *s)
                              .interpolation = o->interpolation,
                              .stored_orientation = o->stored_orientation,
                              .device = o->device,
-                             .takes_detectors = true };
+                             .takes_detectors = true,
+                             .takes_floats = true }; /* tensors of infer requests */
     if (!o->weights)
         return td_error(TD_EUSAGE, "serve requires --weights FILE");
     TD_TRY(td_predictor_open(&po, &s->predictor));
@@ -209,9 +218,10 @@ static td_status open_predictor(server *s)
     s->service.transform.by_library = true;
     TD_TRY(check_name(s->service.name));
     TD_TRY(check_kind(o, is_detector));
-    TD_TRY(td_predictor_add_batch(s->predictor, 1));
     TD_TRY(td_predictor_add_batch(s->predictor, o->max_batch));
-    td_predictor_finish(s->predictor);
+    TD_TRY(td_predictor_add_batch(s->predictor, 1));
+    TD_TRY(td_predictor_finish(s->predictor));
+    log_memory(s);
     s->service.n_classes = td_predictor_classes(s->predictor);
     if (is_detector)
         TD_TRY(open_detector(s));
@@ -255,7 +265,8 @@ static td_status log_reach(const td_serve_opts *o)
 static td_status open_server(server *s)
 {
     const td_serve_opts *o = s->o;
-    const int workers = o->workers ? o->workers : td_cpu_count();
+    const int workers =
+        o->workers ? o->workers : td_loader_workers(td_cpu_count(), td_core_count());
     td_batcher_opts bo = { .service = &s->service,
                            .predictor = s->predictor,
                            .metrics = &s->metrics,

@@ -55,6 +55,7 @@ static td_status open_validation(job *j)
     lo.seed = j->s.seed;
     lo.rank = j->ranks.rank;
     lo.world = j->ranks.n;
+    TD_TRY(td_input_as_bytes(j->dev, &lo.as_bytes));
     j->eval.class_ap =
         td_alloc((size_t)td_dataset_classes(j->data.train_set) + 1, sizeof *j->eval.class_ap);
     if (!j->eval.class_ap)
@@ -131,6 +132,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
         .batch = td_train_eval_batch(o),
         .max_batches = o->profile.iterations > 0 ? o->profile.iterations : -1,
         .boxes = &o->boxes,
+        .norm = td_loader_pixel_norm(j->data.val_loader),
         .amp = &o->amp,
         .comm = j->ranks.comm,
         .skip_passes = o->device.skip_passes,

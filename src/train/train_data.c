@@ -62,8 +62,7 @@ static void probe_size(const td_train_job *j, int64_t sample, td_transformer *w,
 
 td_status td_train_bind_images(td_train_job *j, const td_batch *b)
 {
-    const bool is_bytes = td_loader_pixel_norm(j->data.train_loader) != NULL;
-    return td_program_bind(j->program, "images", is_bytes ? (const void *)b->pixels : b->images);
+    return td_program_bind(j->program, "images", td_batch_images(b));
 }
 
 void td_train_note_enlarged(const td_train_job *j)

@@ -278,6 +278,7 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(open_seed(j));
     TD_TRY(open_network(j));
     TD_TRY(td_device_open(j->o.device.name, &j->dev)); /* it decides what loaders give */
+    td_device_winograd(j->dev, j->o.device.winograd);
     TD_TRY(open_data(j));
     TD_TRY(choose_precision(j));
     TD_TRY(open_schedule(j));

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/torch_checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
@@ -244,6 +245,11 @@ td_status td_train_start_open(td_train_job *j)
         return TD_OK;
     TD_TRY(o->start.resume ? td_checkpoint_open(path, &j->start.tensors)
                            : td_weight_file_open(path, &j->start.tensors));
+    if (td_tensors_meta(j->start.tensors, TD_QUANTIZATION_META))
+        return td_error(TD_EUSAGE,
+                        "'%s' has 8-bit weights, for inference only: train from the file that "
+                        "'tandem quantize' read",
+                        path);
     TD_TRY(o->start.resume ? read_checkpoint(j, path) : read_weights(j, path));
     TD_TRY(td_tracked_read(j->start.tensors, j->s.batches_tracked, &j->tracked));
     return td_classes_from_json(td_tensors_meta(j->start.tensors, "tandem.classes"), path,

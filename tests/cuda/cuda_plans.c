@@ -3,17 +3,17 @@
  *
  *   cuda_plans DEVICE.json PRECISION ARCH...    fp16, bf16, tf32 or fp32
  *   cuda_plans DEVICE.json fusions              what might be fused, in f16 and bf16
+ *   cuda_plans DEVICE.json norms PRECISION ARCH...    what pass norms asks, and what it then fuses
  *
- * Takes the convolutions and linear layers of each network's inference graph and training graph,
- * batch 32, after all passes.  One line for each distinct problem, under the first network that has
- * it:
+ * Takes the convolutions of each network's inference graph and training graph, batch 32, after all
+ * passes.  One line for each distinct problem, under the first network that has it:
  *
  *   filter_gradient x=32x64x56x56 w=256x64x1x1: engine 7, workspace 4096
  *
  * CUDA_PLANS_VERBOSE=1 also prints knobs and refused engines.  Float32 results and biases of half
  * problems have kernels that cuDNN compiles for a second each: they are planned for the first
  * network in fp16, otherwise the problem with all tensors of the storage type.  Exits with 1 if
- * such a problem of a network has no plan.
+ * such a problem of a network has no plan, or if a network's norms are all unfused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +58,9 @@ static const struct {
 
 static char json[JSON_BYTES];
 static td_cudnn_conv seen[SEEN_MAX];
+static bool seen_planned[SEEN_MAX];
 static int n_seen, n_problems, n_planned;
-static bool is_verbose;
+static bool is_verbose, without_fallback;
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
@@ -115,7 +116,7 @@ static bool print_plan(const td_cudnn_conv *v)
 {
     static td_cudnn_plan plan;
     char error[TD_CUDNN_TEXT];
-    const td_cudnn_target target = { .json = json };
+    const td_cudnn_target target = { .json = json, .without_fallback = without_fallback };
     const int status = td_cudnn_plan_init(&plan, v, &target, error);
     print_problem(v);
     if (status)
@@ -138,10 +139,13 @@ static bool print_once(const td_cudnn_conv *v)
 {
     for (int i = 0; i < n_seen; i++)
         if (memcmp(&seen[i], v, sizeof *v) == 0)
-            return true;
-    if (n_seen < SEEN_MAX)
-        memcpy(&seen[n_seen++], v, sizeof *v);
-    return print_plan(v);
+            return seen_planned[i];
+    const bool is_planned = print_plan(v);
+    if (n_seen < SEEN_MAX) {
+        memcpy(&seen[n_seen], v, sizeof *v);
+        seen_planned[n_seen++] = is_planned;
+    }
+    return is_planned;
 }
 
 /* --- networks --------------------------------------------------------------------------------- */
@@ -151,15 +155,16 @@ static bool find_roles(const td_node *n, td_cudnn_conv *v, const td_type **x, co
 {
     const td_type *first = &n->in[0]->type, *second = n->n_in > 1 ? &n->in[1]->type : NULL;
     const td_type *result = &n->out[0]->type;
-    if (n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused || n->op == &td_op_linear) {
+    if (n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused ||
+        n->op == &td_op_conv2d_statistics) {
         v->direction = TD_CUDNN_FORWARD;
         *x = first;
         *w = second;
-    } else if (n->op == &td_op_conv2d_grad_x || n->op == &td_op_linear_grad_x) {
+    } else if (n->op == &td_op_conv2d_grad_x) {
         v->direction = TD_CUDNN_DATA_GRADIENT;
         *x = result;
         *w = second;
-    } else if (n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w) {
+    } else if (n->op == &td_op_conv2d_grad_w || n->op == &td_op_conv2d_scale_relu_grad_w) {
         v->direction = TD_CUDNN_FILTER_GRADIENT;
         *x = second;
         *w = result;
@@ -169,10 +174,9 @@ static bool find_roles(const td_node *n, td_cudnn_conv *v, const td_type **x, co
     return true;
 }
 
-static void read_attributes(const td_node *n, td_cudnn_conv *v, const td_type *w, bool may_be_wide)
+static void read_attributes(const td_node *n, td_cudnn_conv *v, bool may_be_wide)
 {
-    static const td_conv_attr of_linear = { .stride = 1, .dilation = 1, .groups = 1 };
-    const td_conv_attr *a = w->rank == 4 ? n->attr : &of_linear;
+    const td_conv_attr *a = n->attr;
     const bool is_forward = v->direction == TD_CUDNN_FORWARD;
     v->groups = a->groups;
     for (int axis = 0; axis < 2; axis++) {
@@ -187,6 +191,21 @@ static void read_attributes(const td_node *n, td_cudnn_conv *v, const td_type *w
     }
     v->fused |= is_forward && n->n_in > 3 ? TD_CUDNN_ADD : 0;
     v->fused |= is_forward && a->relu ? TD_CUDNN_RELU : 0;
+}
+
+static void read_norms(const td_node *n, td_cudnn_conv *v)
+{
+    const int scale = n->op == &td_op_conv2d_statistics ? 2 : 3;
+    v->fused = n->op == &td_op_conv2d_statistics ? TD_CUDNN_STATISTICS : 0;
+    if (n->n_in <= scale)
+        return;
+    v->fused |= TD_CUDNN_SCALE_RELU;
+    v->wide_vectors = n->in[scale]->type.dtype == TD_DT_F32;
+}
+
+static bool is_of_norms(const td_node *n)
+{
+    return n->op == &td_op_conv2d_statistics || n->op == &td_op_conv2d_scale_relu_grad_w;
 }
 
 static bool read_node(const td_node *n, bool allow_tf32, bool is_first, td_cudnn_conv *v)
@@ -204,12 +223,19 @@ static bool read_node(const td_node *n, bool allow_tf32, bool is_first, td_cudnn
     v->wide_filter = may_be_wide && w->dtype == TD_DT_F32;
     v->n = x->dim[0];
     v->c = x->dim[1];
-    v->h = x->rank == 4 ? x->dim[2] : 1;
-    v->w = x->rank == 4 ? x->dim[3] : 1;
+    v->h = x->dim[2];
+    v->w = x->dim[3];
     v->k = w->dim[0];
-    v->r = w->rank == 4 ? w->dim[2] : 1;
-    v->s = w->rank == 4 ? w->dim[3] : 1;
-    read_attributes(n, v, w, may_be_wide);
+    v->r = w->dim[2];
+    v->s = w->dim[3];
+    if (is_of_norms(n)) {
+        td_node conv = *n;
+        conv.n_in = 2;
+        read_attributes(&conv, v, false);
+        read_norms(n, v);
+    } else {
+        read_attributes(n, v, may_be_wide);
+    }
     return true;
 }
 
@@ -229,11 +255,20 @@ static bool never_prefers(void *ctx, const td_node *n, td_node_layouts *out)
     return false;
 }
 
-static td_status make_graph(const char *arch, td_precision precision, bool is_training,
-                            td_graph **out)
+/* asks cuDNN about the convolutions of pass norms */
+static bool supports_norms(void *ctx, const td_node *n)
 {
-    static const td_target target = { .supports = never_supports,
-                                      .preferred_layout = never_prefers };
+    td_cudnn_conv v;
+    (void)ctx;
+    return is_of_norms(n) && read_node(n, false, false, &v) && print_once(&v);
+}
+
+static td_status make_graph(const char *arch, td_precision precision, bool is_training,
+                            bool fuses_norms, td_graph **out)
+{
+    const td_target target = { .supports = fuses_norms ? supports_norms : never_supports,
+                               .preferred_layout = never_prefers,
+                               .fuses_norms = fuses_norms };
     td_graph *g = NULL;
     td_device *dev = NULL;
     td_model_opts model;
@@ -260,7 +295,7 @@ static bool print_network(const char *arch, int precision, bool is_training, boo
     td_graph *g;
     td_cudnn_conv v;
     bool is_planned = true;
-    if (make_graph(arch, precisions[precision].precision, is_training, &g) != TD_OK) {
+    if (make_graph(arch, precisions[precision].precision, is_training, false, &g) != TD_OK) {
         fprintf(stderr, "cuda_plans: %s: %s\n", arch, td_error_message());
         return false;
     }
@@ -272,13 +307,62 @@ static bool print_network(const char *arch, int precision, bool is_training, boo
     return is_planned;
 }
 
+/* the index in `precisions`, or -1 */
+static int find_precision(const char *name)
+{
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++)
+        if (strcmp(precisions[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int count_ops(const td_graph *g, const td_op *op)
+{
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        n += g->nodes[i]->op == op;
+    return n;
+}
+
+/* how the training graph's norms get their statistics, and where their results are stored */
+static bool print_norms(const char *arch, td_precision precision)
+{
+    static const td_op *const ops[] = {
+        &td_op_batch_norm_statistics,     &td_op_batch_norm_relu_infer,   &td_op_batch_norm_infer,
+        &td_op_batch_norm_add_relu_given, &td_op_batch_norm_relu,         &td_op_batch_norm,
+        &td_op_batch_norm_add_relu,       &td_op_conv2d_scale_relu_grad_w
+    };
+    td_graph *g;
+    printf("# %s, norms\n", arch);
+    if (make_graph(arch, precision, true, true, &g) != TD_OK) {
+        fprintf(stderr, "cuda_plans: %s: %s\n", arch, td_error_message());
+        return false;
+    }
+    const bool is_fused = count_ops(g, ops[0]) > 0;
+    printf("#");
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        printf(" %s %d", ops[i]->name, count_ops(g, ops[i]));
+    printf("\n");
+    td_graph_free(g);
+    return is_fused;
+}
+
+static bool print_all_norms(const char *name, int n_archs, char **archs)
+{
+    const int precision = find_precision(name);
+    bool is_fused = precision >= 0;
+    without_fallback = true;
+    for (int i = 0; is_fused && i < n_archs; i++)
+        is_fused &= print_norms(archs[i], precisions[precision].precision);
+    return is_fused;
+}
+
 static bool print_networks(const char *name, int n_archs, char **archs)
 {
     bool is_planned = true;
-    int precision = 0;
-    while (strcmp(precisions[precision].name, name) != 0)
-        if (++precision == sizeof precisions / sizeof *precisions)
-            return false;
+    const int precision = find_precision(name);
+    if (precision < 0)
+        return false;
     for (int i = 0; i < n_archs; i++) {
         is_planned &= print_network(archs[i], precision, false, i == 0);
         is_planned &= print_network(archs[i], precision, true, i == 0);
@@ -353,7 +437,7 @@ int main(int argc, char **argv)
     bool is_planned = true;
     FILE *file = argc > 2 ? fopen(argv[1], "r") : NULL;
     if (!file) {
-        fprintf(stderr, "usage: cuda_plans DEVICE.json PRECISION|fusions ARCH...\n");
+        fprintf(stderr, "usage: cuda_plans DEVICE.json PRECISION|fusions|norms ARCH...\n");
         return 2;
     }
     json[fread(json, 1, sizeof json - 1, file)] = '\0';
@@ -366,6 +450,8 @@ int main(int argc, char **argv)
     printf("# cuDNN %lld\n", (long long)version);
     if (strcmp(argv[2], "fusions") == 0) {
         print_fusions();
+    } else if (strcmp(argv[2], "norms") == 0 && argc > 3) {
+        is_planned = print_all_norms(argv[3], argc - 4, argv + 4);
     } else {
         is_planned = print_networks(argv[2], argc - 3, argv + 3);
     }

@@ -47,6 +47,8 @@ for mode in training inference; do
     grep -Eq "^\| examples/small_cnn.td \| $mode \| fp16 \| 8 \| Tandem \| [0-9.]+ \([0-9.]+–[0-9.]+\) \|  \|\$" page.md ||
         complain "no speed of $mode in the page"
 done
+grep -Eq '^\| examples/small_cnn.td \| training \| fp16 \| 8 \| Tandem, norms apart \| [0-9.]+ \([0-9.]+–[0-9.]+\) \| [0-9.]+ \|$' page.md ||
+    complain "no speed with norms apart in the page"
 
 # --- steps that fail: the others run, the table names them
 TANDEM_STAND_IN_FAIL=9 # in every process: a call of cuDNN

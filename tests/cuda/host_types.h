@@ -297,6 +297,17 @@ inline float __fmul_rn(float a, float b)
     return product;
 }
 
+inline double __dadd_rn(double a, double b)
+{
+    return a + b;
+}
+
+inline double __dmul_rn(double a, double b)
+{
+    volatile double product = a * b;
+    return product;
+}
+
 inline float __fmaf_rn(float a, float b, float c)
 {
     return std::fma(a, b, c);

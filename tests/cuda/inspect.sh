@@ -13,12 +13,19 @@ cd "$WORK" || exit 1
 # float32, whose engines are not compiled at run time
 expect 0 inspect kernels --arch resnet18 -b 32 --device cuda --describe "$TANDEM_GOLDEN/gpu-h200.json"
 prints ' conv2d_fused +cudnn_conv2d_fused cudnn engine [0-9]+.*, [0-9]+ bytes of workspace'
-prints ' linear +cudnn_linear cudnn engine [0-9]+'
+prints ' linear +cublaslt_linear$' # its algorithm is chosen on the GPU
 n=$(grep -c ' cudnn_conv2d_fused cudnn engine ' out)
 [ "$n" = 20 ] || complain "$n of 20 convolutions have an engine"
 expect 0 inspect kernels --arch resnet18 -b 32 --training --device cuda --describe "$TANDEM_GOLDEN/gpu-h200.json" --json
 grep -q '"op": "conv2d_grad_w", "kernel": "cudnn_conv2d_grad_w", "implementation": "cudnn engine [0-9]*' out ||
     complain "no engine of a filter gradient"
+
+# norms in half: fused as cuDNN accepts for this GPU
+expect 0 inspect kernels --arch resnet18 -b 32 --training --precision fp16 --device cuda --describe "$TANDEM_GOLDEN/gpu-h200.json"
+n=$(grep -c ' cudnn_conv2d_statistics cudnn engine ' out)
+[ "$n" = 20 ] || complain "$n of 20 convolutions compute sums"
+n=$(grep -c ' cudnn_conv2d_scale_relu_grad_w cudnn engine ' out)
+[ "$n" = 8 ] || complain "$n of 8 filter gradients compute the norm"
 
 printf '{"deviceVer":' >cut.json
 expect 1 inspect kernels --arch resnet18 --device cuda --describe cut.json

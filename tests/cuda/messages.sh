@@ -38,6 +38,9 @@ TANDEM_STAND_IN_DEVICES=0 missing driver GPU
 TANDEM_STAND_IN_CAPABILITY=7.0 missing 'stand-in 0' 7.0 7.5
 TANDEM_CUDNN="$PWD/none.so" missing cuDNN none.so nvidia-cudnn-cu13 TANDEM_CUDNN
 TANDEM_STAND_IN_CUDNN=90100 missing cuDNN 9.1.0 9.8 nvidia-cudnn-cu13
+TANDEM_CUBLASLT="$PWD/none.so" missing cuBLASLt none.so nvidia-cublas TANDEM_CUBLASLT
+TANDEM_CUBLASLT=libm.so.6 missing cuBLASLt cublasLtGetVersion nvidia-cublas
+TANDEM_STAND_IN_CUBLASLT=111103 missing cuBLASLt 11.11.3 12.0 nvidia-cublas
 expect 2 $run --device gpu
 error_names gpu cpu cuda auto ref
 
@@ -91,18 +94,21 @@ paste detected.cpu detected.cuda | awk '{ d = $1 - $2; if (NF != 2 || d > 0.11 |
 expect 2 benchmark --model small.td --largest-batch --device cuda --precision fp32
 error_names --largest-batch --device cuda
 
-# --- doctor: a row for each of plug-in, driver, GPU, cuDNN and NCCL
+# --- doctor: a row for each of plug-in, driver, GPU, cuDNN, cuBLASLt and NCCL
 export TANDEM_NCCL="$PWD/none.so" TANDEM_STAND_IN_DEVICES=2
 expect 0 doctor
 prints "^cuda_plugin +$stand_in\$"
 prints '^nvidia_driver .*CUDA 13\.0'
 prints '^gpu_1 +stand-in 1, compute capability 9\.0, 1\.0 GB$'
 prints '^cudnn +9\.8\.0$'
+prints '^cublaslt +13\.1\.0$'
 prints '^nccl +.*none\.so'
 TANDEM_STAND_IN_DEVICES=-1 TANDEM_STAND_IN_CUDNN=90100 expect 0 doctor --json
 prints '"nvidia_driver": "none"'
 prints '"gpu": "[^"]*driver[^"]*580'
 prints '"cudnn": "[^"]*9\.1\.0[^"]*nvidia-cudnn-cu13'
+TANDEM_CUBLASLT="$PWD/none.so" expect 0 doctor
+prints '^cublaslt +.*none\.so'
 export TANDEM_STAND_IN_DEVICES=1
 
 # --- options: limits of the GPU's memory, profiles, statistics
@@ -112,9 +118,11 @@ expect 0 $run --no-checkpoints --device cuda --memory-limit 1M
 expect 0 $run --no-checkpoints --device cuda --prof 1 --trace trace.json
 prints '^by op '
 grep -q '"cudnn_conv2d' trace.json || complain "no kernel of cuDNN in the trace"
+grep -q '"cublaslt_linear' trace.json || complain "no kernel of cuBLASLt in the trace"
 expect 0 $run --no-checkpoints --device cuda --amp --amp-stats stats.jsonl
 grep -q '"op": "conv2d_grad_w"' stats.jsonl || complain "no statistics of gradients"
 expect 0 $run --no-checkpoints --device cuda --tune full --tune-cache engines
+grep -q 'cublaslt_linear_3 ' engines || complain "--tune full has not measured cuBLASLt's algorithms: $(head -c 300 engines)"
 grep -q 'cudnn_conv2d_3 ' engines || complain "--tune full has not measured cuDNN's engines: $(head -c 300 engines)"
 cp engines before
 expect 0 $run --no-checkpoints --device cuda --tune cached --tune-cache engines

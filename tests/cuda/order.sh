@@ -73,6 +73,7 @@ for precision in "--precision fp32" --amp; do
     steps_cost cudaGraphLaunch 1 1
     steps_cost launch 0 0
     steps_cost cudnnBackendExecute 0 0
+    steps_cost cublasLtMatmul 0 0
 done
 
 # --- memory of the processor that only kernels and copies may use goes the same way

@@ -1,6 +1,7 @@
 #!/bin/sh
-# plans.sh [LIBRARY_PATH] -- cuDNN plans the convolutions of all networks, and what may be fused, for an H200
-# ctest: timeout 600
+# plans.sh [LIBRARY_PATH] -- cuDNN plans the convolutions of all networks, and what may be fused, for an H200; pass norms
+# asks it which norms convolutions can compute
+# ctest: timeout 900
 #
 # With the cuDNN version of tests/golden/cuda_plans.txt engines and workspaces must be those of this file;
 # TANDEM_GOLDEN_WRITE=1 rewrites it.  With another version every problem of a network must have a plan.
@@ -23,6 +24,9 @@ for precision in fp16 bf16 tf32 fp32; do
     plan "$precision" $networks
 done
 plan fusions
+# shellcheck disable=SC2086
+plan norms fp16 $networks
+plan norms bf16 resnet18 # compiled, a second each
 if [ -n "${TANDEM_GOLDEN_WRITE:-}" ]; then
     cp "$WORK/plans.txt" "$golden"
 elif [ "$(head -n 1 "$WORK/plans.txt")" = "$(head -n 1 "$golden")" ]; then

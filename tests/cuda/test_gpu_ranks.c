@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
-#include "runtime/gpu_plugin.h"
+#include "device/gpu_plugin.h"
 
 enum { COUNT = 1 << 18 };
 

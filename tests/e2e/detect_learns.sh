@@ -15,4 +15,9 @@ expect 0 evaluate set --weights weights.safetensors --amp --require 'AP50>=0.1'
 expect 0 detect --weights weights.safetensors --amp --draw drawn --min-score 0.2 set/val
 [ "$(ls drawn | wc -l)" = 24 ] || complain "not 24 images drawn"
 prints '^  (circle|square): [0-9.]+% at '
+
+# in 8-bit integers it finds the same
+expect 0 quantize weights.safetensors set -o q.safetensors --calibration-images 40 -b 4 --compare --json --log warn
+sed 's/.*"float32": \([-0-9.e]*\), "int8": \([-0-9.e]*\),.*/\1 \2/' out |
+    awk '{ exit !($2 > $1 - 0.02 && $2 < $1 + 0.02) }' || complain "the AP in float32 and int8: $(cut -c1-200 out)"
 finish

@@ -12,15 +12,55 @@ export TANDEM_GPU_PLUGIN="$PWD/no_plugin.so"
 expect 0 inspect kernels --model small.td --device cuda
 warning_names cuda no_plugin.so
 prints ' conv2d_fused +cudnn_conv2d_fused'
-prints ' linear +cudnn_linear'
+prints ' linear +cublaslt_linear'
 ! grep -q 'engine' out || complain "an engine without cuDNN"
 expect 0 inspect kernels --model small.td --device cuda --training
 prints ' conv2d_grad_x +cudnn_conv2d_grad_x'
 prints ' sgd +cuda_sgd'
 
 expect 0 inspect kernels --model small.td --device cuda --json
-"$TANDEM" inspect kernels --model small.td --device cuda --json 2>/dev/null | grep -q '"kernel": "cudnn_linear"' ||
+"$TANDEM" inspect kernels --model small.td --device cuda --json 2>/dev/null | grep -q '"kernel": "cublaslt_linear"' ||
     complain "no kernel in the JSON"
+
+# half precision: all norms of ResNet-50 have the sums of a convolution, and but for the first and those at the ends of
+# blocks they are computed by the next convolution
+# norms_of PRECISION -- counts the ops of the training graph
+norms_of() {
+    expect 0 inspect kernels --arch resnet50 --device cuda --training --precision "$1"
+}
+# has COUNT OP
+has() {
+    n=$(grep -c " $2 " out)
+    [ "$n" = "$1" ] || complain "$n nodes $2, wanted $1"
+}
+norms_of fp16
+prints ' conv2d_statistics +cudnn_conv2d_statistics'
+prints ' conv2d_scale_relu_grad_w +cudnn_conv2d_scale_relu_grad_w'
+has 53 conv2d_statistics
+has 53 batch_norm_statistics
+has 32 conv2d_scale_relu_grad_w
+has 33 batch_norm_scale_relu_grad
+has 16 batch_norm_add_relu_given
+has 4 batch_norm_infer
+has 1 batch_norm_relu_infer
+has 0 batch_norm_relu
+has 0 conv2d
+norms_of bf16 # filter gradients of bfloat16 read the result of a norm
+has 53 conv2d_statistics
+has 0 conv2d_scale_relu_grad_w
+has 33 batch_norm_relu_infer
+norms_of fp32
+has 0 conv2d_statistics
+export TANDEM_CUDA_NORMS=0
+norms_of fp16
+has 0 conv2d_statistics
+has 53 conv2d
+export TANDEM_CUDA_NORMS=maybe
+expect 2 inspect kernels --model small.td --device cuda
+error_names TANDEM_CUDA_NORMS maybe
+unset TANDEM_CUDA_NORMS
+expect 0 inspect kernels --arch resnet18 --training --precision bf16 --device cpu
+has 0 conv2d_statistics
 
 # --- --describe
 expect 2 inspect kernels --model small.td --describe "$gpu"

@@ -1,8 +1,8 @@
 # ctest: timeout 600
 # ctest: processors 2
 # ranks_net.sh -- ranks on two machines, here network namespaces with host names of their own and a link between them:
-# the bytes of one rank, through `launch --hosts`; when the link is cut, all ranks end and one names a rank of the other
-# machine; with --restarts, the run continues without a machine that is lost; skipped where namespaces or MPI cannot be had
+# the bytes of one rank, through `launch --hosts`; when the link is cut, all ranks and mpirun end, and one names a rank of
+# the other machine; with --restarts, the run continues without a machine that is lost; skipped where namespaces or MPI cannot be had
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -121,11 +121,12 @@ for mpi in $mpis; do
             sleep 0.01
         done
     done
-    # mpirun may wait for the machine that it cannot reach
-    kill -KILL $(ip netns pids $a) $(ip netns pids $b) 2>/dev/null
+    # mpirun, which may wait for the machine that it cannot reach, ends too
     wait $pid && complain "exit code 0"
+    kill -KILL $(ip netns pids $a) $(ip netns pids $b) 2>/dev/null
     cp cut.err err
     log_names 'rank' "$b"
+    if ls -d .tandem-launch-* 2>/dev/null >&2; then complain "the launcher's file is left"; fi
     ip -n $a link set net0 up
 done
 finish

@@ -29,6 +29,14 @@ ask 200 GET /
 prints "default-src 'none'"
 prints "fetch\('detect"
 
+# --- memory: two programs have one set of weights ----------------------------------------------
+last="serve, memory"
+planned=$(sed -n 's/.*memory: \([0-9]*\).* MB of weights, \([0-9]*\).* MB of activations.*/\1 + \2/p' talk)
+planned=$((${planned:-0}))
+[ $planned -gt 75 ] && [ $planned -le 300 ] || complain "it plans $planned MB, wanted at most 300"
+kb=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$server/status)
+grep -q __asan_init "$TANDEM" || [ "$kb" -le 341000 ] || complain "it takes $kb kB, wanted at most 350 MB"
+
 # --- images: the same bytes -------------------------------------------------------------------
 ask 200 POST /detect <"$image"
 prints '"images": \[\{"id": 1, "width": 160, "height": 160\}\], "categories": \[\{"id": 1, .*"detections": \[\]\}$'

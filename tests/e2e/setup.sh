@@ -38,6 +38,11 @@ last='fetch_cuda.cmake'
 says checksum
 says a54f205b1db1f2895d99f398754db1369816f0569dd459731f925635cf7b65ec
 [ ! -e clone/build/deps/cuda/lib/libcudnn.so.9 ] || complain "it is unpacked"
+# and one of cuBLAS, which is fetched only where the CUDA toolkit has none
+echo 'no wheel' >clone/build/deps/download/nvidia_cublas-13.1.0.3-py3-none-manylinux_2_27_x86_64.whl
+(cd clone && cmake -DDEST=build/deps '-DNAMES=cublas' -P cmake/fetch_cuda.cmake) >out 2>err </dev/null && complain "exit code 0"
+says checksum
+says ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171
 rm -r clone/build/deps
 
 # nothing is missing, and yet it fails: CMake says why

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/quantization.h"
 #include "checkpoint/weights.h"
 #include "options/field.h"
 
@@ -44,6 +45,20 @@ static void check_metadata(const td_tensors *t)
         td_texts_free(names, (size_t)n);
     else
         TD_CHECK(n == 0 && !names && *td_error_message());
+}
+
+/* ranges of activations are positive numbers of filters in the file */
+static void check_quantization(const td_tensors *t)
+{
+    td_quantization q;
+    if (td_quantization_read(t, "input", &q) != TD_OK)
+        TD_CHECK(*td_error_message());
+    for (int i = 0; i < q.table.n; i++) {
+        const td_activation_range *r = &q.table.ranges[i];
+        TD_CHECK(td_tensors_get(t, r->weight) && r->input > 0 && r->output > 0);
+        TD_CHECK(r->input < 1e31F && r->output < 1e31F);
+    }
+    td_quantization_release(&q);
 }
 
 /* what is taken from a checkpoint sets no path and nothing out of range */
@@ -84,6 +99,7 @@ static void try_texts(const char *text)
         "{\"epoch\": 1, \"iteration\": 2, \"steps\": 3, \"batches_tracked\": 4, \"seed\": 5, "
         "\"best_epoch\": 0, \"best_top1\": 6, \"loss_sum\": 7, \"train_loss\": 8, \"val_loss\": 9, "
         "\"top1\": 10, \"topk\": 11}";
+    static const float one = 1;
     static unsigned n_tried;
     td_tensors *t;
     TD_CHECK(td_tensors_new(&t) == TD_OK);
@@ -91,6 +107,9 @@ static void try_texts(const char *text)
     TD_CHECK(td_tensors_set_meta(t, "tandem.version", "1") == TD_OK);
     if (td_tensors_set_meta(t, "tandem.state", text) == TD_OK) { /* UTF-8 */
         check_state(t);
+        TD_CHECK(td_tensors_set_meta(t, TD_QUANTIZATION_META, text) == TD_OK);
+        TD_CHECK(td_tensors_add(t, "w", TD_DT_F32, 4, (int64_t[]){ 1, 1, 1, 1 }, &one) == TD_OK);
+        check_quantization(t);
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             TD_CHECK(td_tensors_set_meta(t, keys[i], text) == TD_OK);
         check_metadata(t);
@@ -107,6 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (td_tensors_parse(data, n_bytes, "input", &t) == TD_OK) {
         check_state(t);
         check_metadata(t);
+        check_quantization(t);
         td_tensors_free(t);
     }
     char *text = malloc(n_bytes + 1);

@@ -32,8 +32,8 @@ static void check_plan(const td_graph *g)
     td_plan plan;
     bool *is_setup = td_alloc((size_t)g->n_nodes + 1, sizeof *is_setup);
     TD_CHECK(is_setup);
-    TD_CHECK(td_plan_make(&plan, g, is_setup, NULL) == TD_OK);
-    TD_CHECK(td_plan_check(&plan, g, is_setup) == TD_OK);
+    TD_CHECK(td_plan_make(&plan, g, is_setup, NULL, NULL) == TD_OK);
+    TD_CHECK(td_plan_check(&plan, g, is_setup, NULL) == TD_OK);
     td_plan_release(&plan);
     td_free(is_setup);
 }

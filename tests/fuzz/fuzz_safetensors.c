@@ -74,6 +74,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         unlink(path);
     }
     (void)digest_of(t);
+    if (td_tensors_dequantize(t, "input") == TD_OK)
+        (void)digest_of(t);
+    else
+        TD_CHECK(*td_error_message());
     td_tensors_free(c);
     td_tensors_free(t);
     return 0;

@@ -155,12 +155,30 @@ static void huber_of_one_error(const char *device)
     td_tensors_free(t);
 }
 
+/* the divisor is the number of matched anchors, whose class need not have a column */
+static void class_without_a_column(const char *device)
+{
+    static const double hit = 0.0433217, miss = 0.129965; /* of logit 0 */
+    static const int64_t labels[][2] = { { 1, 0 }, { 1, 2 }, { 1, 7 }, { 2, 0 }, { 1, -1 } };
+    static const double wanted[] = { hit + 3 * miss, (hit + 3 * miss) / 2, (hit + 3 * miss) / 2,
+                                     4 * miss, hit + 3 * miss };
+    const float code[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, scores[4] = { 0 }, zero[8] = { 0 };
+    step s = step_open(TD_DETECTOR_SSD320, device, 1, 2, 2);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        step_run(&s, code, scores, zero, labels[i]);
+        expect_near("focal loss", (double)*result(&s, "loss_class"), wanted[i], 0, 2e-5);
+        expect_near("huber", (double)*result(&s, "loss_box"), 0.5, 0, 1e-6); /* errors of 1 */
+    }
+    step_close(&s);
+}
+
 static void single_numbers(void **state)
 {
     (void)state;
     for (int d = 0; d < 2; d++) {
         focal_of_one_logit(devices[d]);
         huber_of_one_error(devices[d]);
+        class_without_a_column(devices[d]);
     }
 }
 

@@ -2,6 +2,7 @@
  * test_golden_passes.c -- graphs through single passes, against tests/golden/passes/ *.txt
  *
  *     # what this shows
+ *     # range WEIGHT INPUT OUTPUT     a row of the table of ranges; "wide": kept in float32
  *     pass NAME               or NAME {precision=bf16, amp_rule=classic}: mixed precision's options
  *     graph                   fused graphs are asked of the made-up device of support/graphs.h
  *     ---
@@ -31,6 +32,9 @@ typedef struct {
     const td_pass *pass;
     td_amp_opts amp;
     td_arena arena; /* behind amp */
+    td_activation_ranges table;
+    td_activation_range ranges[16];
+    char weights[16][64];
 } golden_case;
 
 static const td_pass *find_pass(const char *name, size_t n)
@@ -54,14 +58,27 @@ static void read_options(golden_case *c, const char *line)
     expect_ok(td_fields_parse(td_amp_fields(), &c->amp, text, &c->arena));
 }
 
+/* one comment line */
+static void read_range(golden_case *c, const char *line)
+{
+    const int i = c->table.n;
+    char wide[8] = "";
+    td_activation_range *r = &c->ranges[i];
+    if (i == 16 ||
+        sscanf(line, "# range %63s %f %f %7s", c->weights[i], &r->input, &r->output, wide) < 3)
+        return;
+    r->is_wide = strncmp(wide, "wide", 4) == 0;
+    c->table.n++;
+}
+
 static golden_case read_case(const char *name)
 {
     golden_case c = { 0 };
     size_t n_bytes;
     expect_ok(td_file_read(td_golden_path("passes", name), 1 << 20, &c.file, &n_bytes));
     char *pass = c.file;
-    while (*pass == '#')
-        pass += strcspn(pass, "\n") + 1;
+    for (; *pass == '#'; pass += strcspn(pass, "\n") + 1)
+        read_range(&c, pass);
     char *line = strstr(c.file, "\n---\n");
     if (strncmp(pass, "pass ", 5) != 0 || !line)
         fail_msg("%s: wanted comments, 'pass NAME', a graph and '---'", name);
@@ -80,7 +97,15 @@ static char *run_pass(const golden_case *c, const char *text)
 {
     td_graph *g = td_test_graph(text), *out;
     char *result;
-    if (td_pass_run(c->pass, g, &td_test_target, &c->amp, &out) == TD_OK) {
+    td_activation_range ranges[16];
+    const td_activation_ranges table = { .n = c->table.n, .ranges = ranges };
+    td_amp_opts amp = c->amp;
+    for (int i = 0; i < table.n; i++) {
+        ranges[i] = c->ranges[i];
+        ranges[i].weight = c->weights[i];
+    }
+    amp.ranges = &table;
+    if (td_pass_run(c->pass, g, &td_test_target, &amp, &out) == TD_OK) {
         result = td_test_print(out);
         td_graph_free(out);
     } else {

@@ -44,6 +44,12 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return (double)td_rng_below(r, 6);
     if (strcmp(name, "pixels") == 0)
         return (double)td_rng_below(r, 256);
+    if (td_text_ends(name, "_u8"))
+        return (double)td_rng_below(r, 256);
+    if (td_text_ends(name, "_s8"))
+        return (double)td_rng_below(r, 255) - 127;
+    if (strcmp(name, "scale") == 0)
+        return 0.5 + td_rng_uniform(r);
     if (strcmp(name, "target") == 0)
         return td_rng_uniform(r);
     if (strcmp(name, "gaps") == 0)
@@ -203,6 +209,36 @@ out:
         m->free(all[last], prepared.scratch_bytes);
     if (!m->is_host)
         free_args(n, m, all);
+    return st;
+}
+
+static td_status run_multi(const td_kernel *k, const td_multi_node *nodes, int n_nodes)
+{
+    void *state = NULL;
+    TD_TRY(k->multi->prepare(nodes, n_nodes, &state));
+    td_status st = k->multi->run(state);
+    k->multi->release(state);
+    return st;
+}
+
+td_status td_kernel_run_multi(const td_kernel *k, const td_node *n, const td_device_memory *m,
+                              void *const *const *args, int n_nodes)
+{
+    td_prepared prepared = { .kernel = k, .node = n };
+    void *own[TD_PROBLEM_NODES][TD_IN_MAX + TD_OUT_MAX + 1] = { { NULL } };
+    td_multi_node nodes[TD_PROBLEM_NODES];
+    td_status st = TD_OK;
+    TD_CHECK(n_nodes <= TD_PROBLEM_NODES && !k->prepare);
+    for (int i = 0; i < n_nodes; i++) {
+        TD_OUT(copy_args(n, m, args[i], own[i]));
+        nodes[i] = (td_multi_node){ &prepared, own[i] };
+    }
+    TD_OUT(run_multi(k, nodes, n_nodes));
+    for (int i = 0; i < n_nodes; i++)
+        TD_OUT(return_args(n, m, args[i], own[i]));
+out:
+    for (int i = 0; i < n_nodes; i++)
+        free_args(n, m, own[i]);
     return st;
 }
 

@@ -10,8 +10,8 @@
 #ifndef TD_TEST_PROBLEM_H
 #define TD_TEST_PROBLEM_H
 
+#include "device/device_memory.h"
 #include "ops/ops.h"
-#include "runtime/device_memory.h"
 #include "runtime/kernel.h"
 
 typedef struct {
@@ -38,6 +38,11 @@ void td_problem_args(const td_problem *p, const td_node *n, void **args);
  */
 td_status td_kernel_run_once(const td_kernel *k, const td_node *n, const td_device_memory *m,
                              void *const *args) TD_CHECKED;
+
+/** The same as one call of kernel `k` for `n_nodes` nodes like `n`, args[i] those of the i-th. */
+enum { TD_PROBLEM_NODES = 3 };
+td_status td_kernel_run_multi(const td_kernel *k, const td_node *n, const td_device_memory *m,
+                              void *const *const *args, int n_nodes) TD_CHECKED;
 enum { TD_PROBLEM_FENCE = 64 };
 
 /** The backend of a name, NULL when this build has none. */

@@ -12,6 +12,7 @@
  *     give the same bits again, and, where the kernel is ours, with another number of threads
  *     give the same bits when the first and the last result take over operands, as may_overwrite
  *     and may_overwrite_last permit
+ *     give the same bits when several nodes run as one call, if it has td_multi
  *
  * and the gradients must agree with central finite differences of the reference kernel in float64.
  */
@@ -41,6 +42,7 @@
 
 static td_device *device;           /* NULL: all kernels of the processor */
 static int n_compared[MAX_KERNELS]; /* comparisons of each kernel of the device */
+static int n_multi;                 /* calls of several nodes */
 
 typedef struct {
     const char *file;
@@ -202,7 +204,7 @@ static bool variant_preferred(const td_node *n, layout_query asked, const char *
 {
     td_node_layouts preferred_layout = { 0 };
     variant_start(n, v);
-    if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > 4)
+    if (n->op->layout != TD_LAYOUT_CHOOSES || !asked || n->n_in > TD_NODE_LAYOUTS)
         return false;
     set_layout(&v->value[0], first);
     if (!asked(&v->node, &preferred_layout))
@@ -444,9 +446,40 @@ static void repeat_all(run *r, const variant *v, const td_backend *b, const td_k
     if (strcmp(b->name, "dnnl") != 0) { /* oneDNN promises nothing about that */
         set_threads(2);
         repeat(r, v, k, plain, first, nothing, "on two threads");
+        set_threads(5); /* more than most blocks: divides them differently */
+        repeat(r, v, k, plain, first, nothing, "on five threads");
         set_threads(1);
     }
     repeat_in_place(r, v, k, plain, first);
+}
+
+/* several nodes like v as one call; of chained ones only the last has a result */
+static void repeat_multi(run *r, const variant *v, const td_kernel *k, void *const *plain,
+                         const buffers *first)
+{
+    buffers b[TD_PROBLEM_NODES] = { { { NULL } } };
+    void *const *args[TD_PROBLEM_NODES];
+    td_status st = TD_OK;
+    for (int i = 0; i < TD_PROBLEM_NODES && st == TD_OK; i++) {
+        st = buffers_make(v, plain, &b[i]);
+        args[i] = b[i].at;
+    }
+    if (st == TD_OK)
+        st = td_kernel_run_multi(k, &v->node, device->memory, args, TD_PROBLEM_NODES);
+    if (st != TD_OK)
+        fail(r, "%s (%s), as one call: %s", k->name, v->name, td_error_message());
+    for (int i = 0; i < TD_PROBLEM_NODES && st == TD_OK; i++) {
+        const bool has_result = k->multi->chained < 0 || i == TD_PROBLEM_NODES - 1;
+        for (int t = 0; t < v->n_tensors; t++)
+            if (!fence_is_whole(v, &b[i], t))
+                fail(r, "%s (%s), as one call: tensor %d was written past its end", k->name,
+                     v->name, t);
+        if (has_result && !same_bits(v, first, &b[i]))
+            fail(r, "%s (%s): other bits when several nodes run as one call", k->name, v->name);
+    }
+    for (int i = 0; i < TD_PROBLEM_NODES; i++)
+        buffers_release(&b[i]);
+    n_multi++;
 }
 
 static bool is_big(const td_node *n)
@@ -469,6 +502,8 @@ static void check_kernel(run *r, const variant *v, const td_backend *b, const td
             if (is_result(n, i))
                 compare_result(r, v, k, i, wanted, &got);
         repeat_all(r, v, b, k, plain, &got);
+        if (k->multi)
+            repeat_multi(r, v, k, plain, &got);
         r->n_compared++;
     }
     buffers_release(&got);
@@ -493,7 +528,8 @@ static void check_emulation(run *r, const variant *v, void *const *plain, void *
         check_kernel(r, v, &stand_in, &td_emulate_half, plain, wanted);
 }
 
-/* oneDNN shares work out differently among two threads, and there are kernels for that alone */
+/* oneDNN shares work out differently among two threads, and there are kernels for that alone: with
+   more threads than images they also divide channels */
 static void check_threads(run *r, const variant *v, const td_backend *b, void *const *plain,
                           void *const *wanted)
 {
@@ -501,6 +537,10 @@ static void check_threads(run *r, const variant *v, const td_backend *b, void *c
         return;
     set_threads(2);
     check_backend(r, v, b, plain, wanted);
+    if (v->node.op == &td_op_conv2d_grad_w && td_dtype_is_half(v->value[0].type.dtype)) {
+        set_threads(5);
+        check_backend(r, v, b, plain, wanted);
+    }
     set_threads(1);
 }
 
@@ -631,8 +671,9 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
             check_variant(r, &v, plain, wanted);
     if (variant_copies(n, &v))
         check_variant(r, &v, plain, wanted);
+    const bool is_tiled = n->op == &td_op_conv2d_winograd || n->op == &td_op_conv2d_winograd_scaled;
     for (int j = 0; (b = device ? device_backend(j) : td_backend_at(j)); j++)
-        for (int i = 0; i < (n->op == &td_op_conv2d_winograd ? 2 : 1); i++)
+        for (int i = 0; i < (is_tiled ? 2 : 1); i++)
             if (variant_preferred(n, b->preferred_layout, i ? "acdb" : "", &v))
                 check_variant(r, &v, plain, wanted);
     if (variant_preferred(n, td_emulate_half_preferred_layout, "", &v))
@@ -778,7 +819,7 @@ static int run_file(const char *path)
 /* how often each kernel of the device was compared, so that none is left out unseen */
 static void print_kernels(const td_backend *b)
 {
-    printf("%s:", b->name);
+    printf("%s: %d calls of several nodes;", b->name, n_multi);
     for (int i = 0; i < b->n_kernels && i < MAX_KERNELS; i++)
         printf(" %s %d%s", b->kernels[i]->op->name, n_compared[i], i + 1 < b->n_kernels ? "," : "");
     printf("\n");

@@ -63,7 +63,18 @@ static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
     return true;
 }
 
-const td_target td_test_target = { .supports = supports, .preferred_layout = preferred_layout };
+static const void *multi(void *ctx, const td_node *n, int *chained)
+{
+    (void)ctx;
+    *chained = -1;
+    return n->op == &td_op_sgd || n->op == &td_op_ema ? n->op : NULL;
+}
+
+const td_target td_test_target = { .supports = supports,
+                                   .preferred_layout = preferred_layout,
+                                   .multi = multi,
+                                   .is_reference = true,
+                                   .fuses_norms = true };
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 

@@ -18,7 +18,8 @@ const td_value *td_test_value(const td_graph *g, const char *name);
 
 /**
  * A device without kernels: it wants aBcd16b for convolutions without groups whose channels are
- * multiples of 16, and takes every layout but one with padding.
+ * multiples of 16, and takes every layout but one with padding.  Nodes sgd run as one call, and
+ * nodes ema.
  */
 extern const td_target td_test_target;
 

@@ -5,8 +5,10 @@
 #include "backend/cuda/tensor.cuh"
 #include "backend/cuda/walk.cuh"
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
 /* --- element by element ----------------------------------------------------------------------- */
 
@@ -62,18 +64,6 @@ __global__ void copy_kernel(td_gpu_map m, walk w)
         const places p = places_of(w, i);
         copy_bits(m.y.data, p.at[0], m.x.data, p.at[1], m.y.dtype);
     }
-}
-
-walk walk_of(const td_gpu_map &m)
-{
-    walk w = {};
-    w.count = 1;
-    for (int d = 0; d < RANK; d++) {
-        const int64_t stride[MAX_TENSORS] = { m.y.stride[d], m.x.stride[d], m.z.stride[d] };
-        if (m.y.dim[d] != 1)
-            add_dim(w, m.y.dim[d], stride);
-    }
-    return finished(w);
 }
 
 /* --- sums ------------------------------------------------------------------------------------- */
@@ -153,7 +143,7 @@ reduce_walks walks_of(const td_gpu_reduce &r)
 
 const char *map(const td_gpu_map *m)
 {
-    const walk w = walk_of(*m);
+    const walk w = walk_of(m->y, m->x, m->z);
     const bool is_copy = m->f == TD_GPU_SCALE && m->by == 1 && m->x.dtype == m->y.dtype;
     if (is_copy)
         TD_LAUNCH(copy_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);

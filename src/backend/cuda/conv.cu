@@ -1,10 +1,17 @@
 /*
  * conv.cu -- convolutions by cuDNN: plans, and running them on the plug-in's queue
  *
+ * An engine that cuDNN compiles takes it a second, so nodes with the same problem share a plan, and
+ * a question (made is NULL) is answered once: the plan is kept for the node that follows.
+ * Convolutions with statistics, or of relu(scale x + shift), run on engines of heuristic mode A
+ * only: those of the fallback list are slower than a pass over memory.
+ *
  * TANDEM_CUDNN names the library, instead of libcudnn.so.9.
  */
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <list>
 #include <new>
 
 #include "backend/cuda/plugin.cuh"
@@ -13,11 +20,24 @@ extern "C" {
 #include "backend/cuda/cudnn_graph.h"
 }
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
 char message[TD_CUDNN_TEXT];
 void *handle;
+
+/* a problem with its plan, or with the reason why there is none */
+struct planned {
+    td_cudnn_conv problem; /* compared by memcmp: its padding is 0 */
+    int choice, users;
+    bool is_refused;
+    char why[TD_CUDNN_TEXT];
+    td_cudnn_plan plan;
+};
+
+std::list<planned> plans;
 
 #define INSTALL                                                                                    \
     "install the package nvidia-cudnn-cu13 (pip) and set TANDEM_CUDNN to its file libcudnn.so.9"
@@ -65,14 +85,16 @@ td_cudnn_direction direction_of(td_gpu_direction d)
                                        : TD_CUDNN_FILTER_GRADIENT;
 }
 
-td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
+void read_problem(const td_gpu_conv_plan &a, td_cudnn_conv &v)
 {
-    td_cudnn_conv v = {};
+    memset(&v, 0, sizeof v);
     v.direction = direction_of(a.direction);
     v.dtype = dtype_of(a.dtype);
     v.allow_tf32 = a.allow_tf32;
     v.is_deterministic = true;
-    v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU;
+    v.wide_vectors = a.wide_vectors;
+    v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU |
+              a.has_scale_relu * TD_CUDNN_SCALE_RELU | a.has_statistics * TD_CUDNN_STATISTICS;
     v.n = a.n;
     v.c = a.c;
     v.h = a.h;
@@ -87,7 +109,48 @@ td_cudnn_conv problem_of(const td_gpu_conv_plan &a)
         v.stride[i] = a.stride[i];
         v.dilation[i] = a.dilation[i];
     }
-    return v;
+}
+
+planned *find_planned(const td_cudnn_conv &problem, int choice)
+{
+    for (planned &p : plans)
+        if (p.choice == choice && memcmp(&p.problem, &problem, sizeof problem) == 0)
+            return &p;
+    return nullptr;
+}
+
+const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
+{
+    td_cudnn_target target;
+    if (const char *m = find_target(&target))
+        return m;
+    target.choice = choice;
+    target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);
+    try {
+        plans.emplace_back();
+    } catch (const std::bad_alloc &) {
+        return "out of memory";
+    }
+    planned &p = plans.back();
+    memcpy(&p.problem, &problem, sizeof problem);
+    p.choice = choice;
+    p.users = 0;
+    p.is_refused = td_cudnn_plan_init(&p.plan, &problem, &target, p.why) != 0;
+    *out = &p;
+    return nullptr;
+}
+
+template <typename F> void release_plans(const F &is_released)
+{
+    for (auto p = plans.begin(); p != plans.end();) {
+        if (!is_released(*p)) {
+            ++p;
+            continue;
+        }
+        if (!p->is_refused)
+            td_cudnn_plan_release(&p->plan);
+        p = plans.erase(p);
+    }
 }
 
 } // namespace
@@ -112,28 +175,28 @@ const char *check_description(const char *json)
 {
     if (const char *m = open_cudnn())
         return m;
+    release_plans([](const planned &p) { return p.users == 0; });
     return td_cudnn_check_device(json, message) ? message : nullptr;
 }
 
 const char *conv_plan(const td_gpu_conv_plan *a)
 {
-    td_cudnn_target target;
-    const td_cudnn_conv problem = problem_of(*a);
-    if (const char *m = find_target(&target))
-        return m;
-    target.choice = a->choice;
-    auto *plan = new (std::nothrow) td_cudnn_plan;
-    if (!plan)
-        return "out of memory";
-    if (td_cudnn_plan_init(plan, &problem, &target, message)) {
-        delete plan;
-        return message;
-    }
-    a->made->plan = plan;
-    a->made->scratch_bytes = static_cast<size_t>(plan->workspace_bytes);
+    td_cudnn_conv problem;
+    read_problem(*a, problem);
+    planned *p = find_planned(problem, a->choice);
+    if (!p)
+        if (const char *m = add_plan(problem, a->choice, &p))
+            return m;
+    if (p->is_refused)
+        return p->why;
+    if (!a->made)
+        return nullptr;
+    p->users++;
+    a->made->plan = p;
+    a->made->scratch_bytes = static_cast<size_t>(p->plan.workspace_bytes);
     (void)snprintf(a->made->impl, sizeof a->made->impl, "cudnn engine %lld%s",
-                   static_cast<long long>(plan->engine),
-                   plan->has_tensor_cores ? ", tensor cores" : "");
+                   static_cast<long long>(p->plan.engine),
+                   p->plan.has_tensor_cores ? ", tensor cores" : "");
     return nullptr;
 }
 
@@ -145,16 +208,21 @@ const char *conv_run(const td_gpu_conv_run *a)
     tensors[TD_CUDNN_Y] = a->y;
     tensors[TD_CUDNN_BIAS_OF] = a->bias;
     tensors[TD_CUDNN_Z] = a->residual;
-    const auto *plan = static_cast<const td_cudnn_plan *>(a->plan);
-    return td_cudnn_plan_execute(plan, handle, tensors, a->scratch, message) ? message : nullptr;
+    tensors[TD_CUDNN_SCALE] = a->scale;
+    tensors[TD_CUDNN_SHIFT] = a->shift;
+    tensors[TD_CUDNN_SUM] = a->sum;
+    tensors[TD_CUDNN_SQUARES] = a->squares;
+    const auto *p = static_cast<const planned *>(a->plan);
+    return td_cudnn_plan_execute(&p->plan, handle, tensors, a->scratch, message) ? message
+                                                                                 : nullptr;
 }
 
 const char *conv_free(const td_gpu_conv_free *a)
 {
-    auto *plan = static_cast<td_cudnn_plan *>(a->plan);
-    if (plan)
-        td_cudnn_plan_release(plan);
-    delete plan;
+    auto *freed = static_cast<planned *>(a->plan);
+    if (freed && --freed->users > 0)
+        return nullptr;
+    release_plans([=](const planned &p) { return freed ? &p == freed : p.users == 0; });
     return nullptr;
 }
 

@@ -9,7 +9,7 @@
  * Source: CUDA C++ Programming Guide 13.0, "Asynchronous Concurrent Execution".
  */
 #include "backend/cuda/plugin.cuh"
-#include "runtime/gpu_plugin.h"
+#include "device/gpu_plugin.h"
 
 namespace tandem
 {

@@ -109,6 +109,7 @@ typedef struct {
     const char *json; /* properties of a device that is not here; used without handle */
     int64_t workspace_limit_bytes; /* 0: none */
     int choice;                    /* accepted plans to pass over, to measure the next best */
+    bool without_fallback;         /* only the engines of heuristic mode A */
 } td_cudnn_target;
 
 typedef struct {

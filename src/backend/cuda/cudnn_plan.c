@@ -309,7 +309,7 @@ static int find_plan(search *s, char *error)
     const td_cudnn_plan *plan = s->plan;
     char reason[TD_CUDNN_TEXT];
     try_heuristic(s, CUDNN_HEUR_MODE_A, error);
-    if (!plan->plan)
+    if (!plan->plan && !s->target->without_fallback)
         try_heuristic(s, CUDNN_HEUR_MODE_FALLBACK, error);
     if (plan->plan)
         return 0;

@@ -222,6 +222,77 @@ __device__ inline void masked(const elements<T, N> &dy, const elements<T, N> &dy
         g[k] = bits >> k & 1 ? g[k] + plus[k] : 0;
 }
 
+/* a mask that was not stored: relu's input is scale x + shift.  Channels c to c + N - 1 */
+template <int N> struct sign {
+    float scale[N], shift[N];
+
+    __device__ inline void read(const td_gpu_norm_grad &a, int k, int64_t c)
+    {
+        scale[k] = load(a.scale, a.vectors, c);
+        shift[k] = load(a.shift, a.vectors, c);
+    }
+
+    __device__ inline bool passes(const td_gpu_norm_grad &a, int k, float x) const
+    {
+        const float y = x * scale[k] + shift[k];
+        return (y > 0) & (y < a.cap);
+    }
+};
+
+template <int N> __device__ inline sign<N> sign_of(const td_gpu_norm_grad &a, int64_t c)
+{
+    sign<N> f;
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        f.read(a, k, c + k);
+    return f;
+}
+
+template <int N>
+__device__ inline void apply_sign(const td_gpu_norm_grad &a, const sign<N> &f, const float (&x)[N],
+                                  float (&g)[N])
+{
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        g[k] = f.passes(a, k, x[k]) ? g[k] : 0;
+}
+
+/* sums of g and of g (x - mean), with the sign of scale x + shift as mask */
+template <typename T, int N>
+__device__ inline void add_signed(const td_gpu_norm_grad &a, const share &s, float (&sum)[N],
+                                  float (&dot)[N])
+{
+    float mean[N];
+    const sign<N> f = sign_of<N>(a, s.c);
+    unpack(fetch<float, N>(a.mean, s.c), mean);
+    each_batch<SOME<T>>(s, [&](int64_t p, auto some) {
+        elements<T, N> dy[some.size], x[some.size];
+        fetch_batch(a.dy, a.images, s, p, dy);
+        fetch_batch(a.x, a.images, s, p, x);
+        TD_UNROLL
+        for (int u = 0; u < some.size; u++) {
+            float g[N], v[N];
+            unpack(dy[u], g);
+            unpack(x[u], v);
+            apply_sign(a, f, v, g);
+            TD_UNROLL
+            for (int k = 0; k < N; k++) {
+                sum[k] += g[k];
+                dot[k] += g[k] * (v[k] - mean[k]);
+            }
+        }
+    });
+}
+
+template <typename T, int N> __global__ void signed_sums(td_gpu_norm_grad a, tile t)
+{
+    float sum[N] = {}, dot[N] = {};
+    const share s = share_of<N>(t, a.images.channels);
+    if (s.at < s.end)
+        add_signed<T>(a, s, sum, dot);
+    write_sums(a.work, t, a.images.channels, sum, dot);
+}
+
 /* sums of g and of g (x - mean); writes dz */
 template <typename T, int N>
 __device__ inline void add_backward(const td_gpu_norm_grad &a, const share &s, float (&sum)[N],
@@ -516,6 +587,52 @@ template <typename T> __global__ void backward_wide(td_gpu_norm_grad a, tile t)
     });
 }
 
+template <typename T> __global__ void signed_wide(td_gpu_norm_grad a, tile t)
+{
+    const share s = share_of<WIDE>(t, a.images.channels);
+    if (s.at >= s.end)
+        return;
+    const coefs f = wide_coefs(a, s.c);
+    const sign<WIDE> z = sign_of<WIDE>(a, s.c);
+    each_batch<SOME<T>>(s, [&](int64_t p, auto some) {
+        elements<T, WIDE> dy[some.size], x[some.size];
+        fetch_batch(a.dy, a.images, s, p, dy);
+        fetch_batch(a.x, a.images, s, p, x);
+        TD_UNROLL
+        for (int u = 0; u < some.size; u++) {
+            float g[WIDE], v[WIDE];
+            unpack(dy[u], g);
+            unpack(x[u], v);
+            apply_sign(a, z, v, g);
+            put_backward<T>(a, f, element<WIDE>(a.images, p + u * s.step, s.c), WIDE, g, v);
+        }
+    });
+}
+
+/* the channel of element i in memory order */
+__device__ inline int64_t channel_of(const td_gpu_images &m, int64_t i)
+{
+    return i / (m.is_channels_last ? 1 : m.area) % m.channels;
+}
+
+template <typename T> __global__ void signed_any(td_gpu_norm_grad a)
+{
+    const int64_t count = count_of(a.images);
+    for (int64_t i = thread_index() * WIDE; i < count; i += thread_count() * WIDE) {
+        const int n = length_at(i, count);
+        float g[WIDE], x[WIDE];
+        read_some<T>(a.dy, i, n, g);
+        read_some<T>(a.x, i, n, x);
+        TD_UNROLL
+        for (int k = 0; k < WIDE; k++) {
+            sign<1> z;
+            z.read(a, 0, channel_of(a.images, k < n ? i + k : i));
+            g[k] = z.passes(a, 0, x[k]) ? g[k] : 0;
+        }
+        put_backward<T>(a, any_coefs(a, i, n), i, n, g, x);
+    }
+}
+
 template <typename T> __global__ void backward_any(td_gpu_norm_grad a)
 {
     const int64_t count = count_of(a.images);
@@ -541,18 +658,17 @@ __global__ void scale_kernel(td_gpu_norm_scale a)
         a.scale[c] = static_cast<float>(a.gamma[c] / sqrt(a.var[c] + a.eps));
 }
 
-__device__ inline float moved(float r, double by, double s)
+/* sums of float32 cancel: the variance may come out below 0 */
+template <typename V> __global__ void statistics_kernel(td_gpu_norm_statistics a)
 {
-    return static_cast<float>((1 - by) * r + by * s);
-}
-
-__global__ void update_kernel(td_gpu_norm_update a)
-{
-    if (a.finite && *a.finite == 0)
-        return;
     for (int64_t c = thread_index(); c < a.channels; c += thread_count()) {
-        a.running_mean[c] = moved(a.running_mean[c], a.momentum, a.mean[c]);
-        a.running_var[c] = moved(a.running_var[c], a.momentum, a.unbiased * a.var[c]);
+        const double mean = a.sum[c] / a.count, var = a.squares[c] / a.count - mean * mean;
+        a.mean[c] = static_cast<float>(mean);
+        a.var[c] = static_cast<float>(var < 0 ? 0 : var); /* NaN stays */
+        const double scale = a.gamma[c] / sqrt(a.var[c] + a.eps);
+        static_cast<V *>(a.scale)[c] = from_float<V>(static_cast<float>(scale));
+        static_cast<V *>(a.shift)[c] =
+            from_float<V>(static_cast<float>(a.beta[c] - a.mean[c] * scale));
     }
 }
 
@@ -590,9 +706,26 @@ template <typename T> void start_forward(const td_gpu_norm &a)
         TD_LAUNCH(forward_any<T>, any_blocks(a.images), THREADS, 0, queue(), a);
 }
 
+template <typename T> void start_signed(const td_gpu_norm_grad &a, const tile &t)
+{
+    if (is_wide(a.images))
+        TD_LAUNCH((signed_sums<T, WIDE>), grid_of(t), THREADS, 0, queue(), a, t);
+    else
+        TD_LAUNCH((signed_sums<T, 1>), grid_of(t), THREADS, 0, queue(), a, t);
+    TD_LAUNCH(backward_join, join_blocks(a.images), THREADS, 0, queue(), a);
+    if (is_wide(a.images))
+        TD_LAUNCH(signed_wide<T>, grid_of(t), THREADS, 0, queue(), a, t);
+    else
+        TD_LAUNCH(signed_any<T>, any_blocks(a.images), THREADS, 0, queue(), a);
+}
+
 template <typename T> void start_backward(const td_gpu_norm_grad &a)
 {
     const tile t = tile_of(a.images, a.work.n_parts);
+    if (a.scale) {
+        start_signed<T>(a, t);
+        return;
+    }
     if (is_wide(a.images))
         TD_LAUNCH((backward_sums<T, WIDE>), grid_of(t), THREADS, 0, queue(), a, t);
     else
@@ -626,9 +759,12 @@ const char *norm_scale(const td_gpu_norm_scale *a)
     return started();
 }
 
-const char *norm_update(const td_gpu_norm_update *a)
+const char *norm_statistics(const td_gpu_norm_statistics *a)
 {
-    TD_LAUNCH(update_kernel, blocks_for(a->channels), THREADS, 0, queue(), *a);
+    with_type(a->vectors, [=](auto zero) {
+        TD_LAUNCH(statistics_kernel<decltype(zero)>, blocks_for(a->channels), THREADS, 0, queue(),
+                  *a);
+    });
     return started();
 }
 

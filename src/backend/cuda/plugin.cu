@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "backend/cuda/device.cuh"
-#include "runtime/gpu_plugin.h"
+#include "device/gpu_plugin.h"
 
 namespace tandem
 {
@@ -84,6 +84,8 @@ const char *open(int index, td_gpu_info *out)
         return m;
     if (const char *m = open_cudnn())
         return m;
+    if (const char *m = open_cublaslt())
+        return m;
     CUDA_TRY("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     if (const char *m = open_copies())
         return m;
@@ -116,6 +118,7 @@ void survey(td_gpu_survey *out)
     (void)cudaRuntimeGetVersion(&out->runtime_cuda);
     survey_gpus(out);
     survey_cudnn(out->cudnn, sizeof out->cudnn);
+    survey_cublaslt(out->cublaslt, sizeof out->cublaslt);
     survey_nccl(out->nccl, sizeof out->nccl);
 }
 
@@ -191,6 +194,11 @@ const char *copy_out(void *to_host, const void *from, size_t n)
 }
 
 } // namespace
+
+const char *device_alloc(size_t n, void **out)
+{
+    return alloc(n, out);
+}
 
 const char *explain(const char *what, cudaError_t e)
 {

@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include "runtime/gpu_kernels.h"
+#include "device/gpu_kernels.h"
 
 namespace tandem
 {
@@ -23,6 +23,12 @@ const char *open_cudnn();
 /** The version of cuDNN, "9.28.1", or why it cannot be used. */
 void survey_cudnn(char *text, size_t n);
 
+/** Open cuBLASLt, once: NULL, or why it cannot be used. */
+const char *open_cublaslt();
+
+/** The version of cuBLASLt, "13.1.0", or why it cannot be used. */
+void survey_cublaslt(char *text, size_t n);
+
 /** The version of NCCL, "2.32.3", or why it cannot be used. */
 void survey_nccl(char *text, size_t n);
 
@@ -34,6 +40,9 @@ const char *started();
 
 /** NULL, or what failed, as a message. */
 const char *explain(const char *what, cudaError_t e);
+
+/** Memory of the GPU, zeros, to be freed by cudaFree: NULL, or what failed. */
+const char *device_alloc(size_t n, void **out);
 
 /** Wait for a queue; the check of a group of ranks ends it when a rank is lost. */
 const char *wait_for(cudaStream_t stream);

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "backend/cuda/device.cuh"
-#include "runtime/gpu_kernels.h"
+#include "device/gpu_kernels.h"
 
 namespace tandem {
 

@@ -1,18 +1,54 @@
 /*
- * update.cu -- steps of an optimiser, gradients over several batches, averages
+ * update.cu -- steps of an optimiser, sums over several batches, averages, running statistics and
+ * copies: of one tensor, or of many in one launch
+ *
+ *     parts:   | conv1 0 | fc 0 | fc 1 | fc 2 ...     a block of threads for each
+ *     items:   conv1, fc, ...                         one struct for each tensor
+ *
+ * A network has some hundred tensors, from 64 elements to some millions, and starting a kernel takes
+ * longer than updating a small one.  So the structs of all tensors, and the parts that they are
+ * divided in, are written to the GPU's memory once; a kernel's block looks up its part there.
  *
  * Scalars (learning rate, 1 / loss scale, whether gradients are finite) are on the GPU, so a step
- * that is skipped needs no answer from the host.  A kernel's work is one tensor's struct; v, g and
- * other tensors with w's layout have w's offsets.
+ * that is skipped needs no answer from the host.  Multiplications are rounded before they are added
+ * (no fma), as on CPUs, so that one tensor and many give the same bits.
+ *
+ * Source: apex, multi_tensor_apply.
  */
+#include <cstdint>
+#include <new>
+
 #include "backend/cuda/plugin.cuh"
-#include "backend/cuda/tensor.cuh"
+#include "backend/cuda/vector.cuh"
 #include "backend/cuda/walk.cuh"
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
-/* --- steps ------------------------------------------------------------------------------------ */
+/* f(T()) with the float type of `d`, f32 or a half, in kernels */
+template <typename F> __device__ inline void on_type(td_dtype d, F f)
+{
+    switch (d) {
+    case TD_DT_F16:
+        f(__half());
+        break;
+    case TD_DT_BF16:
+        f(__nv_bfloat16());
+        break;
+    default:
+        f(float());
+    }
+}
+
+/* f(i, n) for this thread's elements i to i + n - 1, n at most WIDE, of [first, end) */
+template <typename F> __device__ inline void for_some(int64_t first, int64_t end, F f)
+{
+    const int64_t stride = static_cast<int64_t>(blockDim.x) * WIDE;
+    for (int64_t i = first + static_cast<int64_t>(threadIdx.x) * WIDE; i < end; i += stride)
+        f(i, end - i < WIDE ? static_cast<int>(end - i) : WIDE);
+}
 
 /* is nothing to be written? */
 __device__ inline bool is_skipped(const float *finite)
@@ -20,74 +56,121 @@ __device__ inline bool is_skipped(const float *finite)
     return finite && *finite == 0;
 }
 
-/* what is subtracted from w, over the learning rate */
-__device__ inline float sgd_at(const td_gpu_step &s, float g, int64_t i)
+/* --- steps ------------------------------------------------------------------------------------ */
+
+/* places: of w and of its copies */
+struct step_item {
+    td_gpu_step s;
+    walk places;
+    bool is_flat; /* the copies have w's layout */
+};
+
+/* lr and 1 / loss scale */
+struct step_scalars {
+    float lr, inverse;
+};
+
+/* the new weight; v and a, the mean square, are updated */
+__device__ inline float step_at(const td_gpu_step &s, const step_scalars &c, float g, float w,
+                                float &v, float &a)
 {
-    const float v = s.momentum * s.v[i] + g;
-    s.v[i] = v;
-    return s.nesterov ? g + s.momentum * v : v;
+    float by = 0;
+    g = __fadd_rn(__fmul_rn(c.inverse, g), __fmul_rn(s.decay, w));
+    by = g;
+    if (s.square) {
+        a = __fadd_rn(__fmul_rn(s.alpha, a), __fmul_rn(__fmul_rn(s.rest, g), g));
+        by = g / (sqrtf(a) + s.eps);
+    }
+    v = __fadd_rn(__fmul_rn(s.momentum, v), by);
+    by = s.nesterov ? __fadd_rn(g, __fmul_rn(s.momentum, v)) : v;
+    return __fadd_rn(w, -__fmul_rn(c.lr, by));
 }
 
-__device__ inline float rmsprop_at(const td_gpu_step &s, float g, int64_t i)
+__device__ inline void step_some(const td_gpu_step &s, const step_scalars &c, int64_t i, int n)
 {
-    const float a = s.alpha * s.square[i] + s.rest * g * g;
-    const float u = s.momentum * s.v[i] + g / (sqrtf(a) + s.eps);
-    s.square[i] = a;
-    s.v[i] = u;
-    return u;
+    float w[WIDE], g[WIDE], v[WIDE], a[WIDE];
+    read_some<float>(s.w.data, i, n, w);
+    read_some<float>(s.g, i, n, g);
+    read_some<float>(s.v, i, n, v);
+    if (s.square)
+        read_some<float>(s.square, i, n, a);
+    TD_UNROLL
+    for (int k = 0; k < WIDE; k++)
+        w[k] = step_at(s, c, g[k], w[k], v[k], a[k]);
+    write_some<float>(s.w.data, i, n, w);
+    write_some<float>(s.v, i, n, v);
+    if (s.square)
+        write_some<float>(s.square, i, n, a);
+    TD_UNROLL
+    for (int k = 0; k < TD_GPU_COPIES; k++)
+        if (k < s.n_copies)
+            on_type(s.copy[k].dtype,
+                    [&](auto type) { write_some<decltype(type)>(s.copy[k].data, i, n, w); });
 }
 
-/* w: the places of w and of its copies */
-__global__ void step_kernel(td_gpu_step s, walk w)
+/* copies in other layouts than w's */
+__device__ inline void step_one(const step_item &t, const step_scalars &c, int64_t n)
 {
-    if (is_skipped(s.finite))
+    const td_gpu_step &s = t.s;
+    const places p = places_of(t.places, n);
+    const int64_t i = p.at[0];
+    float *weight = static_cast<float *>(s.w.data), a = s.square ? s.square[i] : 0;
+    const float x = step_at(s, c, s.g[i], weight[i], s.v[i], a);
+    weight[i] = x;
+    if (s.square)
+        s.square[i] = a;
+    TD_UNROLL
+    for (int k = 0; k < TD_GPU_COPIES; k++)
+        if (k < s.n_copies)
+            store(s.copy[k].data, s.copy[k].dtype, p.at[1 + k], x);
+}
+
+__device__ inline void work(const step_item &t, int64_t first, int64_t end)
+{
+    if (is_skipped(t.s.finite))
         return;
-    float *weight = static_cast<float *>(s.w.data);
-    const float lr = *s.lr, inverse = s.inverse ? *s.inverse : 1;
-    for (int64_t n = thread_index(); n < w.count; n += thread_count()) {
-        const places p = places_of(w, n);
-        const int64_t i = p.at[0];
-        const float g = inverse * s.g[i] + s.decay * weight[i];
-        const float x = weight[i] - lr * (s.square ? rmsprop_at(s, g, i) : sgd_at(s, g, i));
-        weight[i] = x;
-        TD_UNROLL
-        for (int c = 0; c < TD_GPU_COPIES; c++)
-            if (c < s.n_copies)
-                store(s.copy[c].data, s.copy[c].dtype, p.at[1 + c], x);
-    }
+    const step_scalars c = { *t.s.lr, t.s.inverse ? *t.s.inverse : 1 };
+    if (t.is_flat)
+        for_some(first, end, [&](int64_t i, int n) { step_some(t.s, c, i, n); });
+    else
+        for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x)
+            step_one(t, c, i);
 }
 
-walk walk_of(const td_gpu_step &s)
+step_item item_of(const td_gpu_step &s)
 {
-    walk w = {};
-    w.count = 1;
     static_assert(TD_GPU_COPIES == 2, "copies are tensors 1 and 2 of a walk");
-    for (int d = 0; d < RANK; d++) {
-        const int64_t stride[MAX_TENSORS] = { s.w.stride[d], s.copy[0].stride[d],
-                                              s.copy[1].stride[d] };
-        if (s.w.dim[d] != 1)
-            add_dim(w, s.w.dim[d], stride);
-    }
-    return finished(w);
+    const walk places = walk_of(s.w, s.copy[0], s.copy[1]);
+    return { s, places, is_flat(places, 1 + s.n_copies) };
+}
+
+int64_t count_of(const step_item &t)
+{
+    return t.places.count;
 }
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
 
 constexpr int64_t FIRST = 16 * THREADS; /* elements that one block tests */
 
+__device__ inline bool is_finite(float v)
+{
+    return (__float_as_uint(v) & 0x7f800000u) != 0x7f800000u;
+}
+
 __device__ inline bool is_finite_at(const td_gpu_finite_test &t, int64_t i)
 {
-    return (__float_as_uint(load(t.x, t.dtype, i)) & 0x7f800000u) != 0x7f800000u;
+    return is_finite(load(t.x, t.dtype, i));
 }
 
 /* one block: y is of the first elements, and of `before` */
 __global__ void finite_first_kernel(td_gpu_finite_test t)
 {
     const int64_t end = t.count < FIRST ? t.count : FIRST;
-    bool is_finite = !is_skipped(t.before);
+    bool is_all = !is_skipped(t.before);
     for (int64_t i = threadIdx.x; i < end; i += blockDim.x)
-        is_finite = is_finite_at(t, i) && is_finite;
-    const bool is_all = __syncthreads_and(is_finite) != 0;
+        is_all = is_finite_at(t, i) && is_all;
+    is_all = __syncthreads_and(is_all) != 0;
     if (threadIdx.x == 0)
         *t.y = is_all ? 1 : 0;
 }
@@ -95,46 +178,362 @@ __global__ void finite_first_kernel(td_gpu_finite_test t)
 /* the others; whoever finds something writes the same number */
 __global__ void finite_rest_kernel(td_gpu_finite_test t)
 {
-    bool is_finite = true;
+    bool is_all = true;
     for (int64_t i = FIRST + thread_index(); i < t.count; i += thread_count())
-        is_finite = is_finite_at(t, i) && is_finite;
-    if (!is_finite)
+        is_all = is_finite_at(t, i) && is_all;
+    if (!is_all)
         *t.y = 0;
 }
 
-/* --- gradients over several batches, averages ------------------------------------------------- */
-
-__global__ void carry_sum_kernel(td_gpu_carry_sum c)
+/* one thread: y before many tensors are tested */
+__global__ void finite_begin_kernel(const float *before, float *y)
 {
-    const bool is_last = *c.last != 0;
-    for (int64_t i = thread_index(); i < c.count; i += thread_count())
-        if (is_last)
-            store(c.sum, c.dtype, i, 0);
-        else
-            copy_bits(c.sum, i, c.s, i, c.dtype);
+    *y = is_skipped(before) ? 0 : 1;
 }
 
-__global__ void average_kernel(td_gpu_average a)
+/* of many, y is that of the last */
+__device__ inline void work(const td_gpu_finite_test &t, int64_t first, int64_t end)
+{
+    bool is_all = true;
+    for_some(first, end, [&](int64_t i, int n) {
+        float v[WIDE];
+        on_type(t.dtype, [&](auto type) { read_some<decltype(type)>(t.x, i, n, v); });
+        TD_UNROLL
+        for (int k = 0; k < WIDE; k++)
+            is_all = is_finite(v[k]) && is_all;
+    });
+    if (!is_all)
+        *t.y = 0;
+}
+
+/* --- bits ------------------------------------------------------------------------------------- */
+
+__device__ inline int64_t bytes_of(td_dtype d)
+{
+    return d == TD_DT_F32 ? 4 : 2;
+}
+
+/* bytes [first, end) of float tensors, first a multiple of 16; from NULL: zeros */
+__device__ inline void copy_bytes(void *to, const void *from, int64_t first, int64_t end)
+{
+    const uint4 *source = static_cast<const uint4 *>(from);
+    for (int64_t i = first / 16 + threadIdx.x; i < end / 16; i += blockDim.x) {
+        const uint4 v = from ? source[i] : make_uint4(0, 0, 0, 0);
+        write_words(static_cast<uint4 *>(to) + i, v.x, v.y, v.z, v.w);
+    }
+    for (int64_t i = end / 16 * 8 + threadIdx.x; i < end / 2; i += blockDim.x)
+        static_cast<uint16_t *>(to)[i] = from ? static_cast<const uint16_t *>(from)[i] : 0;
+}
+
+__device__ inline void work(const td_gpu_carry_sum &c, int64_t first, int64_t end)
+{
+    const int64_t n = bytes_of(c.dtype);
+    copy_bytes(c.sum, *c.last != 0 ? nullptr : c.s, first * n, end * n);
+}
+
+__device__ inline void work(const td_gpu_commit_step &c, int64_t first, int64_t end)
+{
+    const int64_t n = bytes_of(c.dtype);
+    if (*c.last == 0)
+        return;
+    if (*c.finite != 0)
+        copy_bytes(c.to, c.pending, first * n, end * n);
+    else
+        copy_bytes(c.pending, c.to, first * n, end * n);
+}
+
+/* --- averages, running statistics ------------------------------------------------------------- */
+
+template <typename T>
+__device__ inline void average_some(const td_gpu_average &a, float keep, float share, int64_t i,
+                                    int n)
+{
+    float x[WIDE], y[WIDE];
+    read_some<T>(a.value, i, n, x);
+    read_some<T>(a.average, i, n, y);
+    TD_UNROLL
+    for (int k = 0; k < WIDE; k++)
+        y[k] = __fadd_rn(__fmul_rn(keep, y[k]), __fmul_rn(share, x[k]));
+    write_some<T>(a.average, i, n, y);
+}
+
+__device__ inline void work(const td_gpu_average &a, int64_t first, int64_t end)
 {
     if (is_skipped(a.finite))
         return;
     const float keep = *a.keep, share = *a.share;
-    for (int64_t i = thread_index(); i < a.count; i += thread_count()) {
-        const float kept = __fmul_rn(keep, load(a.average, a.dtype, i)); /* no fma, as on CPUs */
-        const float added = __fmul_rn(share, load(a.value, a.dtype, i));
-        store(a.average, a.dtype, i, __fadd_rn(kept, added));
+    on_type(a.dtype, [&](auto type) {
+        for_some(first, end,
+                 [&](int64_t i, int n) { average_some<decltype(type)>(a, keep, share, i, n); });
+    });
+}
+
+__device__ inline float moved(float r, double by, double s)
+{
+    return static_cast<float>(__dadd_rn(__dmul_rn(1 - by, r), __dmul_rn(by, s)));
+}
+
+__device__ inline void work(const td_gpu_norm_update &a, int64_t first, int64_t end)
+{
+    if (is_skipped(a.finite))
+        return;
+    for (int64_t c = first + threadIdx.x; c < end; c += blockDim.x) {
+        a.running_mean[c] = moved(a.running_mean[c], a.momentum, a.mean[c]);
+        a.running_var[c] = moved(a.running_var[c], a.momentum, a.unbiased * a.var[c]);
     }
 }
 
-__global__ void commit_step_kernel(td_gpu_commit_step c)
+int64_t count_of(const td_gpu_norm_update &a)
 {
-    if (*c.last == 0)
+    return a.channels;
+}
+
+/* --- copies and sums of two ------------------------------------------------------------------- */
+
+/* y = x in another dtype or layout, or x + z */
+struct map_item {
+    td_gpu_map m;
+    walk places;
+    bool is_flat; /* all tensors have one layout */
+    bool is_bits; /* y = x in one dtype */
+};
+
+template <typename X, typename Y>
+__device__ inline void map_some(const td_gpu_map &m, int64_t i, int n)
+{
+    float x[WIDE], z[WIDE];
+    read_some<X>(m.x.data, i, n, x);
+    if (m.z.data) {
+        read_some<X>(m.z.data, i, n, z);
+        TD_UNROLL
+        for (int k = 0; k < WIDE; k++)
+            x[k] += z[k];
+    }
+    write_some<Y>(m.y.data, i, n, x);
+}
+
+__device__ inline void map_one(const map_item &t, int64_t n)
+{
+    const td_gpu_map &m = t.m;
+    const places p = places_of(t.places, n);
+    if (t.is_bits) {
+        copy_bits(m.y.data, p.at[0], m.x.data, p.at[1], m.y.dtype);
         return;
-    const bool is_taken = *c.finite != 0;
-    void *to = is_taken ? c.to : c.pending;
-    const void *from = is_taken ? c.pending : c.to;
-    for (int64_t i = thread_index(); i < c.count; i += thread_count())
-        copy_bits(to, i, from, i, c.dtype);
+    }
+    const float x = load(m.x.data, m.x.dtype, p.at[1]);
+    store(m.y.data, m.y.dtype, p.at[0], m.z.data ? x + load(m.z.data, m.z.dtype, p.at[2]) : x);
+}
+
+__device__ inline void work(const map_item &t, int64_t first, int64_t end)
+{
+    const td_gpu_map &m = t.m;
+    if (!t.is_flat)
+        for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x)
+            map_one(t, i);
+    else if (t.is_bits)
+        copy_bytes(m.y.data, m.x.data, first * bytes_of(m.y.dtype), end * bytes_of(m.y.dtype));
+    else
+        on_type(m.x.dtype, [&](auto x) {
+            on_type(m.y.dtype, [&](auto y) {
+                for_some(first, end,
+                         [&](int64_t i, int n) { map_some<decltype(x), decltype(y)>(m, i, n); });
+            });
+        });
+}
+
+bool is_float(td_dtype d)
+{
+    return d == TD_DT_F32 || d == TD_DT_F16 || d == TD_DT_BF16;
+}
+
+map_item item_of(const td_gpu_map &m)
+{
+    const walk places = walk_of(m.y, m.x, m.z);
+    const bool is_flat_ =
+        is_flat(places, m.z.data ? 3 : 2) && is_float(m.x.dtype) && is_float(m.y.dtype);
+    return { m, places, is_flat_, !m.z.data && m.x.dtype == m.y.dtype };
+}
+
+int64_t count_of(const map_item &t)
+{
+    return t.places.count;
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+template <typename T> int64_t count_of(const T &t)
+{
+    return t.count;
+}
+
+/* 8 elements for each thread */
+constexpr int64_t LEAST = WIDE * THREADS;
+
+/* one tensor, whose parts have LEAST elements */
+template <typename T> __global__ void single_kernel(T t, int64_t count)
+{
+    for (int64_t i = blockIdx.x * LEAST; i < count; i += gridDim.x * LEAST)
+        work(t, i, count - i < LEAST ? count : i + LEAST);
+}
+
+template <typename T> const char *start_single(const T &t)
+{
+    const int64_t n = count_of(t);
+    TD_LAUNCH(single_kernel<T>, blocks_for((n + WIDE - 1) / WIDE), THREADS, 0, queue(), t, n);
+    return started();
+}
+
+/* elements of a part: ResNet-50 has 1,700 parts, of which an H200 runs some 500 at a time */
+constexpr int64_t PART = 8 * LEAST;
+
+struct part {
+    int64_t first; /* element */
+    int item;
+};
+
+template <typename T>
+__global__ void multi_kernel(const T *items, const int64_t *counts, const part *parts)
+{
+    const part p = parts[blockIdx.x];
+    const int64_t count = counts[p.item];
+    work(items[p.item], p.first, count - p.first < PART ? count : p.first + PART);
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+struct multi {
+    td_gpu_multi_kind kind;
+    unsigned n_parts;
+    size_t counts_at, parts_at, bytes; /* items are first */
+    char *table;                       /* on the GPU */
+    const float *before;               /* of tests */
+    float *y;
+};
+
+int64_t parts_of(int64_t count)
+{
+    return (count + PART - 1) / PART;
+}
+
+size_t aligned(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+template <typename T> const T &item_of(const T &each)
+{
+    return each;
+}
+
+td_gpu_finite_test with_result(td_gpu_finite_test t, float *y)
+{
+    t.y = y;
+    return t;
+}
+
+template <typename T> T with_result(const T &t, float *)
+{
+    return t;
+}
+
+/* the table in memory of the host */
+template <typename T, typename E> void fill_table(const multi &m, const E *each, int n, char *table)
+{
+    auto *items = reinterpret_cast<T *>(table);
+    auto *counts = reinterpret_cast<int64_t *>(table + m.counts_at);
+    auto *p = reinterpret_cast<part *>(table + m.parts_at);
+    for (int i = 0; i < n; i++) {
+        items[i] = with_result(item_of(each[i]), m.y);
+        counts[i] = count_of(items[i]);
+        for (int64_t k = 0; k < parts_of(counts[i]); k++)
+            *p++ = { k * PART, i };
+    }
+}
+
+const char *copy_table(multi &m, const char *table)
+{
+    void *to = nullptr;
+    const cudaStream_t stream = queue();
+    const char *e = device_alloc(m.bytes, &to);
+    if (e)
+        return e;
+    e = explain("cudaMemcpyAsync",
+                cudaMemcpyAsync(to, table, m.bytes, cudaMemcpyHostToDevice, stream));
+    if (!e)
+        e = wait_for(stream);
+    if (e)
+        (void)cudaFree(to);
+    m.table = static_cast<char *>(e ? nullptr : to);
+    return e;
+}
+
+constexpr const char *NO_MEMORY = "out of memory";
+
+/* T: the items of structs E */
+template <typename T, typename E> const char *make_table(const td_gpu_multi_new *a, multi &m)
+{
+    const E *each = static_cast<const E *>(a->each);
+    int64_t n_parts = 0;
+    for (int i = 0; i < a->n; i++)
+        n_parts += parts_of(count_of(item_of(each[i])));
+    if (n_parts > INT32_MAX)
+        return "one launch for so many tensors would have more than 2147483647 blocks";
+    m.n_parts = static_cast<unsigned>(n_parts);
+    m.counts_at = aligned(static_cast<size_t>(a->n) * sizeof(T));
+    m.parts_at = aligned(m.counts_at + static_cast<size_t>(a->n) * sizeof(int64_t));
+    m.bytes = m.parts_at + m.n_parts * sizeof(part);
+    char *table = new (std::nothrow) char[m.bytes]();
+    if (!table)
+        return NO_MEMORY;
+    fill_table<T>(m, each, a->n, table);
+    const char *e = copy_table(m, table);
+    delete[] table;
+    return e;
+}
+
+const char *make_tests(const td_gpu_multi_new *a, multi &m)
+{
+    const auto *each = static_cast<const td_gpu_finite_test *>(a->each);
+    m.before = each[0].before;
+    m.y = each[a->n - 1].y;
+    return make_table<td_gpu_finite_test, td_gpu_finite_test>(a, m);
+}
+
+const char *make(const td_gpu_multi_new *a, multi &m)
+{
+    switch (a->kind) {
+    case TD_GPU_MULTI_STEP:
+        return make_table<step_item, td_gpu_step>(a, m);
+    case TD_GPU_MULTI_FINITE:
+        return make_tests(a, m);
+    case TD_GPU_MULTI_CARRY:
+        return make_table<td_gpu_carry_sum, td_gpu_carry_sum>(a, m);
+    case TD_GPU_MULTI_AVERAGE:
+        return make_table<td_gpu_average, td_gpu_average>(a, m);
+    case TD_GPU_MULTI_COMMIT:
+        return make_table<td_gpu_commit_step, td_gpu_commit_step>(a, m);
+    case TD_GPU_MULTI_MAP:
+        return make_table<map_item, td_gpu_map>(a, m);
+    case TD_GPU_MULTI_NORM_UPDATE:
+        return make_table<td_gpu_norm_update, td_gpu_norm_update>(a, m);
+    }
+    return "no such kind of launch for many tensors";
+}
+
+template <typename T> const char *start_multi(const multi &m)
+{
+    const auto *items = reinterpret_cast<const T *>(m.table);
+    const auto *counts = reinterpret_cast<const int64_t *>(m.table + m.counts_at);
+    const auto *parts = reinterpret_cast<const part *>(m.table + m.parts_at);
+    if (m.n_parts > 0)
+        TD_LAUNCH(multi_kernel<T>, m.n_parts, THREADS, 0, queue(), items, counts, parts);
+    return started();
+}
+
+const char *start_tests(const multi &m)
+{
+    TD_LAUNCH(finite_begin_kernel, 1, 1, 0, queue(), m.before, m.y);
+    return start_multi<td_gpu_finite_test>(m);
 }
 
 } // namespace
@@ -143,9 +542,7 @@ __global__ void commit_step_kernel(td_gpu_commit_step c)
 
 const char *step(const td_gpu_step *s)
 {
-    const walk w = walk_of(*s);
-    TD_LAUNCH(step_kernel, blocks_for(w.count), THREADS, 0, queue(), *s, w);
-    return started();
+    return start_single(item_of(*s));
 }
 
 const char *finite_test(const td_gpu_finite_test *t)
@@ -158,20 +555,71 @@ const char *finite_test(const td_gpu_finite_test *t)
 
 const char *carry_sum(const td_gpu_carry_sum *c)
 {
-    TD_LAUNCH(carry_sum_kernel, blocks_for(c->count), THREADS, 0, queue(), *c);
-    return started();
+    return start_single(*c);
 }
 
 const char *average(const td_gpu_average *a)
 {
-    TD_LAUNCH(average_kernel, blocks_for(a->count), THREADS, 0, queue(), *a);
-    return started();
+    return start_single(*a);
 }
 
 const char *commit_step(const td_gpu_commit_step *c)
 {
-    TD_LAUNCH(commit_step_kernel, blocks_for(c->count), THREADS, 0, queue(), *c);
-    return started();
+    return start_single(*c);
+}
+
+const char *norm_update(const td_gpu_norm_update *a)
+{
+    return start_single(*a);
+}
+
+const char *multi_new(const td_gpu_multi_new *a)
+{
+    auto *m = new (std::nothrow) multi();
+    *a->made = nullptr;
+    *a->bytes = 0;
+    if (!m)
+        return NO_MEMORY;
+    m->kind = a->kind;
+    const char *e = make(a, *m);
+    if (e) {
+        delete m;
+    } else {
+        *a->made = m;
+        *a->bytes = m->bytes;
+    }
+    return e;
+}
+
+const char *multi_run(const td_gpu_multi_run *a)
+{
+    const multi &m = *static_cast<const multi *>(a->multi);
+    switch (m.kind) {
+    case TD_GPU_MULTI_STEP:
+        return start_multi<step_item>(m);
+    case TD_GPU_MULTI_FINITE:
+        return start_tests(m);
+    case TD_GPU_MULTI_CARRY:
+        return start_multi<td_gpu_carry_sum>(m);
+    case TD_GPU_MULTI_AVERAGE:
+        return start_multi<td_gpu_average>(m);
+    case TD_GPU_MULTI_COMMIT:
+        return start_multi<td_gpu_commit_step>(m);
+    case TD_GPU_MULTI_MAP:
+        return start_multi<map_item>(m);
+    case TD_GPU_MULTI_NORM_UPDATE:
+        return start_multi<td_gpu_norm_update>(m);
+    }
+    return nullptr;
+}
+
+const char *multi_free(const td_gpu_multi_free *a)
+{
+    auto *m = static_cast<multi *>(a->multi);
+    const char *e = explain("cudaFree", cudaFree(m->table));
+    *a->bytes = m->bytes;
+    delete m;
+    return e;
 }
 
 } // namespace tandem

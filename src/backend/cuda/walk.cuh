@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "backend/cuda/device.cuh"
-#include "runtime/gpu_kernels.h"
+#include "device/gpu_kernels.h"
 
-namespace tandem {
+namespace tandem
+{
 
 enum { RANK = TD_GPU_RANK, MAX_TENSORS = 3 };
 
@@ -107,6 +108,28 @@ inline walk finished(walk w)
     sort_dims(w);
     merge_dims(w);
     return w;
+}
+
+/** Of tensor 0's dimensions; strides of the others are 0 where they are repeated. */
+inline walk walk_of(const td_gpu_tensor &t0, const td_gpu_tensor &t1, const td_gpu_tensor &t2)
+{
+    walk w = {};
+    w.count = 1;
+    for (int d = 0; d < RANK; d++) {
+        const int64_t stride[MAX_TENSORS] = { t0.stride[d], t1.stride[d], t2.stride[d] };
+        if (t0.dim[d] != 1)
+            add_dim(w, t0.dim[d], stride);
+    }
+    return finished(w);
+}
+
+/** Are all elements of the first `n` tensors consecutive, in one order? */
+inline bool is_flat(const walk &w, int n)
+{
+    for (int t = 0; t < n; t++)
+        if (w.rank != 1 || (w.count > 1 && w.stride[t][0] != 1))
+            return false;
+    return true;
 }
 
 } // namespace tandem

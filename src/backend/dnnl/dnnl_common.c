@@ -53,10 +53,8 @@ td_status td_dnnl_engine(dnnl_engine_t *engine, dnnl_stream_t *stream)
 bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out)
 {
     static const dnnl_data_type_t known[TD_N_DTYPE] = {
-        [TD_DT_F32] = dnnl_f32,
-        [TD_DT_BF16] = dnnl_bf16,
-        [TD_DT_U8] = dnnl_u8,
-        [TD_DT_I32] = dnnl_s32,
+        [TD_DT_F32] = dnnl_f32, [TD_DT_BF16] = dnnl_bf16, [TD_DT_U8] = dnnl_u8,
+        [TD_DT_S8] = dnnl_s8,   [TD_DT_I32] = dnnl_s32,
     };
     *out = known[d];
     return known[d] != dnnl_data_type_undef;
@@ -268,11 +266,26 @@ td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_bind
     return st;
 }
 
+td_status td_dnnl_add_arg(td_prepared *p, int arg, const td_type *t, int from, void *constant)
+{
+    td_dnnl_call *c = p->state;
+    dnnl_memory_desc_t md;
+    TD_CHECK(c->n_args < TD_DNNL_ARGS_MAX);
+    TD_TRY(td_dnnl_md(t, 1, false, &md));
+    td_status st = add_memory(c, arg, md, constant ? -1 : from);
+    dnnl_memory_desc_destroy(md);
+    TD_TRY(st);
+    if (constant)
+        DNNL_TRY(dnnl_memory_set_data_handle(c->args[c->n_args - 1].memory, constant));
+    return TD_OK;
+}
+
 td_status td_dnnl_run(const td_prepared *p, void *const *args)
 {
     const td_dnnl_call *c = p->state;
     for (int i = 0; i < c->n_args; i++)
-        DNNL_TRY(dnnl_memory_set_data_handle(c->args[i].memory, args[c->from[i]]));
+        if (c->from[i] >= 0)
+            DNNL_TRY(dnnl_memory_set_data_handle(c->args[i].memory, args[c->from[i]]));
     DNNL_TRY(dnnl_primitive_execute(c->primitive, cpu.stream, c->n_args, c->args));
     return TD_OK;
 }

@@ -42,7 +42,7 @@ bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_
 typedef struct {
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t args[TD_DNNL_ARGS_MAX];
-    int from[TD_DNNL_ARGS_MAX]; /* index into the kernel's args */
+    int from[TD_DNNL_ARGS_MAX]; /* index into the kernel's args; -1: memory that stays */
     int n_args;
 } td_dnnl_call;
 
@@ -62,6 +62,12 @@ typedef struct {
  */
 td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
                           const td_dnnl_bind *binds, td_prepared *out) TD_CHECKED;
+/**
+ * Add argument `arg` of type `t` to a prepared primitive: kernel argument `from`, or, unless NULL,
+ * `constant`, which must live as long as the primitive.
+ */
+td_status td_dnnl_add_arg(td_prepared *p, int arg, const td_type *t, int from,
+                          void *constant) TD_CHECKED;
 td_status td_dnnl_run(const td_prepared *p, void *const *args) TD_CHECKED;
 void td_dnnl_release(td_prepared *p);
 
@@ -72,41 +78,26 @@ td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 td_status td_dnnl_check_primitive(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 
 /** TD_ENOKERNEL if oneDNN has no kernel for n, a convolution or a gradient of one, with this batch
-    size. */
-td_status td_dnnl_conv_accepts(const td_node *n, int64_t images) TD_CHECKED;
+    size and number of output channels; 0 channels: all. */
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t images, int64_t channels) TD_CHECKED;
 
-/** Create the primitive for that batch size; td_dnnl_run runs it with n's arguments. */
-td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out) TD_CHECKED;
+/** Create the primitive for these; td_dnnl_run runs it with n's arguments. */
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, int64_t channels,
+                               td_prepared *out) TD_CHECKED;
 
-/* The part of a convolution that one thread computes: some of the batch's images. */
-typedef struct {
-    td_prepared call;
-    int64_t first, n;  /* images */
-    size_t scratch_at; /* offset in the kernel's scratch */
-} td_dnnl_slice;
-
-/* The state of a kernel that divides the batch among threads. */
-typedef struct {
-    int n;
-    td_dnnl_slice part[];
-} td_dnnl_slices;
-
-/** TD_ENOKERNEL if the batch of x and y cannot be divided by images among all threads. */
-td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y) TD_CHECKED;
-
-/** Operand 0 of `n` holds the images.  The slices' scratch starts at `scratch_from` bytes. */
-td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from,
-                                 td_prepared *out) TD_CHECKED;
-void td_dnnl_slices_release(td_prepared *p);
-
+/** Bytes from one image to the next. */
 int64_t td_dnnl_image_bytes(const td_type *t);
+
+/** Are the values of an image contiguous? */
+bool td_dnnl_is_cut_by_image(const td_type *t);
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,
     td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w,
-    td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad;
+    td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad, td_dnnl_conv_int8;
 
 bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_dnnl_conv_int8_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out);
 
 #endif

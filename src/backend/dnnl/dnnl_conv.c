@@ -206,17 +206,20 @@ static td_status make_pd(const td_node *n, const conv_view *given, free_layouts 
     return st;
 }
 
-/* the node's convolution with another batch size */
-static td_status make_for(const td_node *n, int64_t images, dnnl_primitive_desc_t *pd)
+/* the node's convolution with another batch size, and other output channels unless they are 0 */
+static td_status make_for(const td_node *n, int64_t images, int64_t channels,
+                          dnnl_primitive_desc_t *pd)
 {
     conv_view v = view_of(n);
     v.x.dim[0] = v.y.dim[0] = images;
+    if (channels)
+        v.y.dim[1] = v.w.dim[0] = channels;
     return make_pd(n, &v, (free_layouts){ 0 }, pd);
 }
 
 /* --- queries by the device -------------------------------------------------------------------- */
 
-td_status td_dnnl_conv_accepts(const td_node *n, int64_t images)
+td_status td_dnnl_conv_accepts(const td_node *n, int64_t images, int64_t channels)
 {
     dnnl_primitive_desc_t pd;
     if (td_is_tf32(n))
@@ -224,14 +227,14 @@ td_status td_dnnl_conv_accepts(const td_node *n, int64_t images)
     if (n->op == &td_op_conv2d_fused && n->n_in > 3 &&
         strcmp(td_in_type(n, 3)->layout, n->out[0]->type.layout) != 0)
         return td_error(TD_ENOKERNEL, "the residual has another layout");
-    TD_TRY(make_for(n, images, &pd));
+    TD_TRY(make_for(n, images, channels, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
 }
 
 static td_status conv_accepts(const td_node *n)
 {
-    return td_dnnl_conv_accepts(n, view_of(n).x.dim[0]);
+    return td_dnnl_conv_accepts(n, view_of(n).x.dim[0], 0);
 }
 
 /* false for a matrix product over unfolded images, which does not justify keeping a layout */
@@ -363,7 +366,8 @@ bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static td_status forward_prepare(const td_node *n, int64_t images, td_prepared *out)
+static td_status forward_prepare(const td_node *n, int64_t images, int64_t channels,
+                                 td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     td_dnnl_bind binds[4] = {
@@ -372,11 +376,12 @@ static td_status forward_prepare(const td_node *n, int64_t images, td_prepared *
         { DNNL_ARG_DST, dnnl_query_dst_md, 0, n->n_in },
         { DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2 },
     };
-    TD_TRY(make_for(n, images, &pd));
+    TD_TRY(make_for(n, images, channels, &pd));
     return td_dnnl_prepare(pd, n, n->n_in > 2 ? 4 : 3, binds, out);
 }
 
-static td_status grad_x_prepare(const td_node *n, int64_t images, td_prepared *out)
+static td_status grad_x_prepare(const td_node *n, int64_t images, int64_t channels,
+                                td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -384,11 +389,12 @@ static td_status grad_x_prepare(const td_node *n, int64_t images, td_prepared *o
         { DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1 },
         { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
     };
-    TD_TRY(make_for(n, images, &pd));
+    TD_TRY(make_for(n, images, channels, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-static td_status grad_w_prepare(const td_node *n, int64_t images, td_prepared *out)
+static td_status grad_w_prepare(const td_node *n, int64_t images, int64_t channels,
+                                td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
     static const td_dnnl_bind binds[] = {
@@ -396,22 +402,22 @@ static td_status grad_w_prepare(const td_node *n, int64_t images, td_prepared *o
         { DNNL_ARG_SRC, dnnl_query_src_md, 0, 1 },
         { DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, 3 },
     };
-    TD_TRY(make_for(n, images, &pd));
+    TD_TRY(make_for(n, images, channels, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
 }
 
-td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, td_prepared *out)
+td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, int64_t channels, td_prepared *out)
 {
     if (n->op == &td_op_conv2d_grad_x)
-        return grad_x_prepare(n, images, out);
+        return grad_x_prepare(n, images, channels, out);
     if (n->op == &td_op_conv2d_grad_w)
-        return grad_w_prepare(n, images, out);
-    return forward_prepare(n, images, out);
+        return grad_w_prepare(n, images, channels, out);
+    return forward_prepare(n, images, channels, out);
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
 {
-    return td_dnnl_conv_prepare(n, view_of(n).x.dim[0], out);
+    return td_dnnl_conv_prepare(n, view_of(n).x.dim[0], 0, out);
 }
 
 static td_status fused_run(const td_prepared *p, void *const *args)

@@ -18,6 +18,19 @@
 #include "ops/ops.h"
 #include "tandem/program.h"
 
+/* The part of a convolution that one thread computes: some of the batch's images. */
+typedef struct {
+    td_prepared call;
+    int64_t first, n;  /* images */
+    size_t scratch_at; /* offset in the kernel's scratch */
+} slice;
+
+/* The state of a kernel that divides the batch among threads. */
+typedef struct {
+    int n;
+    slice part[];
+} slices;
+
 /* is operand i of n a batch of images?  The others are filters, biases or shapes. */
 static bool is_images(const td_node *n, int i)
 {
@@ -30,48 +43,43 @@ int64_t td_dnnl_image_bytes(const td_type *t)
 }
 
 /* the number of images in part k of n, as even as possible */
-static int64_t share(int64_t batch, int n, int k)
+static int64_t share_of(int64_t batch, int n, int k)
 {
     return batch * (k + 1) / n - batch * k / n;
 }
 
-static bool is_cut_by_image(const td_type *t)
+bool td_dnnl_is_cut_by_image(const td_type *t)
 {
     return td_type_is_plain(t) || t->layout[0] == 'a';
 }
 
-td_status td_dnnl_slices_accept(const td_node *n, const td_type *x, const td_type *y)
+static td_status accepts(const td_node *n)
 {
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     const int threads = td_threads();
     if (threads < 2 || x->dim[0] < threads)
         return td_error(TD_ENOKERNEL, "%lld images for %d threads", (long long)x->dim[0], threads);
-    if (!is_cut_by_image(x) || !is_cut_by_image(y))
+    if (!td_dnnl_is_cut_by_image(x) || !td_dnnl_is_cut_by_image(y))
         return td_error(TD_ENOKERNEL, "the values of an image are not contiguous");
-    return td_dnnl_conv_accepts(n, share(x->dim[0], threads, threads - 1));
+    return td_dnnl_conv_accepts(n, share_of(x->dim[0], threads, threads - 1), 0);
 }
 
-static td_status accepts(const td_node *n)
+static void release(td_prepared *p)
 {
-    return td_dnnl_slices_accept(n, td_in_type(n, 0), &n->out[0]->type);
-}
-
-void td_dnnl_slices_release(td_prepared *p)
-{
-    td_dnnl_slices *s = p->state;
+    slices *s = p->state;
     for (int k = 0; s && k < s->n; k++)
         td_dnnl_release(&s->part[k].call);
     td_free(s);
     p->state = NULL;
 }
 
-static td_status prepare_parts(const td_node *n, td_dnnl_slices *s, int64_t batch,
-                               size_t *scratch_bytes)
+static td_status prepare_parts(const td_node *n, slices *s, int64_t batch, size_t *scratch_bytes)
 {
     int64_t done = 0;
     for (int k = 0; k < s->n; k++) {
-        td_dnnl_slice *p = &s->part[k];
-        p->n = share(batch, s->n, k);
-        TD_TRY(td_dnnl_conv_prepare(n, p->n, &p->call));
+        slice *p = &s->part[k];
+        p->n = share_of(batch, s->n, k);
+        TD_TRY(td_dnnl_conv_prepare(n, p->n, 0, &p->call));
         p->first = done;
         p->scratch_at = *scratch_bytes;
         *scratch_bytes += td_round_up(p->call.scratch_bytes, TD_HOST_ALIGN);
@@ -80,31 +88,34 @@ static td_status prepare_parts(const td_node *n, td_dnnl_slices *s, int64_t batc
     return TD_OK;
 }
 
-td_status td_dnnl_slices_prepare(const td_node *n, size_t scratch_from, td_prepared *out)
+static td_status prepare(const td_node *n, td_prepared *out)
 {
     const int threads = td_threads();
-    td_dnnl_slices *s = td_alloc(1, sizeof *s + (size_t)threads * sizeof s->part[0]);
+    slices *s = td_alloc(1, sizeof *s + (size_t)threads * sizeof s->part[0]);
     if (!s)
         return TD_ENOMEM;
     s->n = threads;
     out->state = s;
-    out->scratch_bytes = scratch_from;
+    out->scratch_bytes = 0;
     td_set_threads(1); /* create single-threaded primitives */
     td_status st = prepare_parts(n, s, td_in_type(n, 0)->dim[0], &out->scratch_bytes);
     td_set_threads(threads);
     if (st == TD_OK)
         snprintf(out->impl, sizeof out->impl, "%d x %.40s", threads, s->part[0].call.impl);
     else
-        td_dnnl_slices_release(out);
+        release(out);
     return st;
 }
 
-static td_status prepare(const td_node *n, td_prepared *out)
+/* in elements of x */
+static td_work_share share(const td_node *n, int threads)
 {
-    return td_dnnl_slices_prepare(n, 0, out);
+    const int64_t images = td_in_type(n, 0)->dim[0];
+    return td_work_share_of(images, (double)td_type_count(td_in_type(n, 0)) / (double)images,
+                            threads);
 }
 
-static td_status run_slice(const td_node *n, const td_dnnl_slice *p, void *const *args)
+static td_status run_slice(const td_node *n, const slice *p, void *const *args)
 {
     void *own[TD_IN_MAX + 2];
     char *y = (char *)args[n->n_in] + p->first * td_dnnl_image_bytes(&n->out[0]->type);
@@ -121,7 +132,7 @@ static td_status run_slice(const td_node *n, const td_dnnl_slice *p, void *const
 
 static td_status run(const td_prepared *p, void *const *args)
 {
-    const td_dnnl_slices *s = p->state;
+    const slices *s = p->state;
     atomic_int failed = TD_OK;
 #pragma omp parallel for num_threads(s->n) schedule(static, 1)
     for (int k = 0; k < s->n; k++) {
@@ -141,7 +152,8 @@ static td_status run(const td_prepared *p, void *const *args)
         .accepts = accepts,                                                                        \
         .prepare = prepare,                                                                        \
         .run = run,                                                                                \
-        .release = td_dnnl_slices_release,                                                         \
+        .release = release,                                                                        \
+        .share = share,                                                                            \
     }
 
 SLICES(conv_slices, conv2d);

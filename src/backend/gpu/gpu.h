@@ -6,8 +6,8 @@
 #ifndef TD_BACKEND_GPU_H
 #define TD_BACKEND_GPU_H
 
+#include "device/gpu_plugin.h"
 #include "ops/ops.h"
-#include "runtime/gpu_plugin.h"
 #include "runtime/kernel.h"
 
 /** `t` as the plug-in describes it; TD_ENOKERNEL: its layout has inner blocks. */
@@ -34,6 +34,47 @@ TD_CHECKED td_status td_gpu_accepts_any(const td_node *n);
 /** Are all tensors that are read in plain layout? */
 TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
 
+/** Writes operand i of a node, rounded to the dtype of operand 0, to `to`. */
+TD_CHECKED td_status td_gpu_round_operand(const td_prepared *p, int i, void *const *args, void *to);
+
+/* --- a library's choices ---------------------------------------------------------------------- */
+
+/* defines kernels of an op that use what the library ranks first, second and third: --tune full
+   measures all; accepts, prepare, run and release are functions of the file */
+#define TD_GPU_CHOICE(library_, op_, suffix_, choice_)                                             \
+    const td_kernel td_gpu_##op_##suffix_ = { .name = #library_ "_" #op_ #suffix_,                 \
+                                              .op = &td_op_##op_,                                  \
+                                              .variant = (choice_),                                \
+                                              .accepts = accepts,                                  \
+                                              .prepare = prepare,                                  \
+                                              .run = run,                                          \
+                                              .release = release };
+#define TD_GPU_RANKED(library_, op_)                                                               \
+    TD_GPU_CHOICE(library_, op_, , 0)                                                              \
+    TD_GPU_CHOICE(library_, op_, _2, 1) TD_GPU_CHOICE(library_, op_, _3, 2)
+
+/* --- many nodes in one launch ----------------------------------------------------------------- */
+
+/** Fills the plug-in's struct of a node, which is all zeros. */
+typedef void td_gpu_fill(const td_prepared *p, void *const *args, void *out);
+
+/** Members of td_multi; `size`: of a struct. */
+TD_CHECKED td_status td_gpu_multi_prepare(td_gpu_multi_kind kind, size_t size, td_gpu_fill *fill,
+                                          const td_multi_node *nodes, int n, void **state);
+TD_CHECKED td_status td_gpu_multi_start(void *state);
+void td_gpu_multi_release(void *state);
+
+/* defines multi_NAME, by fill_NAME(p, args, struct) */
+#define TD_GPU_MULTI(name_, struct_, kind_, chained_)                                              \
+    static td_status prepare_multi_##name_(const td_multi_node *nodes, int n, void **state)        \
+    {                                                                                              \
+        return td_gpu_multi_prepare(kind_, sizeof(struct_), fill_##name_, nodes, n, state);        \
+    }                                                                                              \
+    static const td_multi multi_##name_ = { .chained = (chained_),                                 \
+                                            .prepare = prepare_multi_##name_,                      \
+                                            .run = td_gpu_multi_start,                             \
+                                            .release = td_gpu_multi_release };
+
 /* clang-format off */
 #define TD_GPU_LIST(K)                                                                             \
     K(add) K(mul) K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)           \
@@ -43,12 +84,15 @@ TD_CHECKED td_status td_gpu_check_plain(const td_node *n);
     K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
     K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \
     K(conv2d_grad_w) K(conv2d_grad_w_2) K(conv2d_grad_w_3)                                         \
+    K(conv2d_statistics) K(conv2d_statistics_2) K(conv2d_statistics_3)                             \
+    K(conv2d_scale_relu_grad_w) K(conv2d_scale_relu_grad_w_2) K(conv2d_scale_relu_grad_w_3)        \
     K(linear) K(linear_2) K(linear_3) K(linear_grad_x) K(linear_grad_x_2) K(linear_grad_x_3)       \
     K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3)                                         \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
-    K(batch_norm_scale) K(batch_norm_update)                                                       \
+    K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \
+    K(batch_norm_add_relu_given) K(batch_norm_scale_relu_grad)                                     \
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
     K(sgd) K(rmsprop) K(accumulate) K(all_finite) K(carry) K(ema) K(commit)                        \

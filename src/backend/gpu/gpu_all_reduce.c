@@ -1,5 +1,5 @@
 /*
- * gpu_all_reduce.c -- sums over ranks by their GPUs (runtime/gpu_ranks.h)
+ * gpu_all_reduce.c -- sums over ranks by their GPUs (device/gpu_ranks.h)
  *
  *     all_reduce_begin   copies its operand to the bucket; the bucket's last part starts the sum
  *     all_reduce_end     follows the sum; copies its part of it to the result
@@ -9,8 +9,8 @@
  * runtime/all_reduce.c are used.
  */
 #include "backend/gpu/gpu.h"
+#include "device/gpu_ranks.h"
 #include "runtime/all_reduce.h"
-#include "runtime/gpu_ranks.h"
 
 static td_status accepts_part(const td_node *n, int update)
 {

@@ -12,12 +12,27 @@ static td_status start_map(const td_gpu_map *m)
     return td_gpu_status(td_gpu()->map(m));
 }
 
+td_status td_gpu_round_operand(const td_prepared *p, int i, void *const *args, void *to)
+{
+    td_gpu_map m = { .f = TD_GPU_SCALE, .by = 1, .x = td_gpu_tensor_at(p, i, args) };
+    m.y = m.x;
+    m.y.dtype = td_in_type(p->node, 0)->dtype;
+    m.y.data = to;
+    return start_map(&m);
+}
+
 /* y = by x in place: tensors `from` and `to` of the node */
-static td_status copy(const td_prepared *p, int from, int to, double by, void *const *args)
+static td_gpu_map copy_of(const td_prepared *p, int from, int to, double by, void *const *args)
 {
     td_gpu_map m = { .f = TD_GPU_SCALE, .by = by, .y = td_gpu_tensor_at(p, to, args) };
     const td_gpu_tensor x = td_gpu_tensor_at(p, from, args);
     m.x = td_gpu_broadcast(x, &m.y);
+    return m;
+}
+
+static td_status copy(const td_prepared *p, int from, int to, double by, void *const *args)
+{
+    const td_gpu_map m = copy_of(p, from, to, by, args);
     return start_map(&m);
 }
 
@@ -28,11 +43,17 @@ static td_status run_unary(const td_prepared *p, td_gpu_function f, void *const 
 }
 
 /* x and z are repeated where they are smaller than y */
-static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const *args)
+static td_gpu_map binary_of(const td_prepared *p, td_gpu_function f, void *const *args)
 {
     td_gpu_map m = { .f = f, .y = td_gpu_tensor_at(p, 2, args) };
     m.x = td_gpu_broadcast(td_gpu_tensor_at(p, 0, args), &m.y);
     m.z = td_gpu_broadcast(td_gpu_tensor_at(p, 1, args), &m.y);
+    return m;
+}
+
+static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const *args)
+{
+    const td_gpu_map m = binary_of(p, f, args);
     return start_map(&m);
 }
 
@@ -53,11 +74,29 @@ RUN(unary, relu6, TD_GPU_RELU6)
 RUN(unary, sigmoid, TD_GPU_SIGMOID)
 RUN(unary, round_tf32, TD_GPU_ROUND_TF32)
 RUN(binary, add, TD_GPU_ADD)
-RUN(binary, accumulate, TD_GPU_ADD)
 RUN(binary, mul, TD_GPU_MUL)
 RUN(binary, relu_grad, TD_GPU_RELU_GRAD)
 RUN(binary, relu6_grad, TD_GPU_RELU6_GRAD)
 RUN(binary, sigmoid_grad, TD_GPU_SIGMOID_GRAD)
+
+#define KERNEL_OF_MANY(op_, accepts_, many_)                                                       \
+    const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
+                                     .op = &td_op_##op_,                                           \
+                                     .accepts = accepts_,                                          \
+                                     .run = run_##op_,                                             \
+                                     .multi = &multi_##many_ };
+
+static void fill_accumulate(const td_prepared *p, void *const *args, void *out)
+{
+    *(td_gpu_map *)out = binary_of(p, TD_GPU_ADD, args);
+}
+TD_GPU_MULTI(accumulate, td_gpu_map, TD_GPU_MULTI_MAP, -1)
+
+static td_status run_accumulate(const td_prepared *p, void *const *args)
+{
+    return run_binary(p, TD_GPU_ADD, args);
+}
+KERNEL_OF_MANY(accumulate, td_gpu_accepts_alike, accumulate)
 
 static double factor(const td_node *n)
 {
@@ -106,23 +145,31 @@ KERNEL(bias_add, td_gpu_accepts_any)
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
+/* assign overwrites its first operand */
+static void fill_copy(const td_prepared *p, void *const *args, void *out)
+{
+    const int to = p->node->op == &td_op_assign ? 0 : 1;
+    *(td_gpu_map *)out = copy_of(p, 1 - to, to, 1, args);
+}
+TD_GPU_MULTI(copy, td_gpu_map, TD_GPU_MULTI_MAP, -1)
+
 static td_status run_cast(const td_prepared *p, void *const *args)
 {
     return copy(p, 0, 1, 1, args);
 }
-KERNEL(cast, td_gpu_accepts_any)
+KERNEL_OF_MANY(cast, td_gpu_accepts_any, copy)
 
 static td_status run_reorder(const td_prepared *p, void *const *args)
 {
     return copy(p, 0, 1, 1, args);
 }
-KERNEL(reorder, td_gpu_accepts_any)
+KERNEL_OF_MANY(reorder, td_gpu_accepts_any, copy)
 
 static td_status run_assign(const td_prepared *p, void *const *args)
 {
     return copy(p, 1, 0, 1, args);
 }
-KERNEL(assign, td_gpu_accepts_any)
+KERNEL_OF_MANY(assign, td_gpu_accepts_any, copy)
 
 static td_status run_concat(const td_prepared *p, void *const *args)
 {

@@ -1,10 +1,13 @@
 /*
- * gpu_conv.c -- convolutions and linear layers, by the plug-in's library (cuDNN)
+ * gpu_conv.c -- convolutions, by the plug-in's library (cuDNN)
  *
- * Tensors are channels last: images [N,H,W,C], filters [K,R,S,C/groups].  A linear layer is a
- * convolution of images of one pixel.  A float32 bias of a half problem is rounded to half first:
- * cuDNN's kernels for it are compiled at run time, which takes a second for each shape.  Float32
- * gradients of half filters take longer or are refused, so they are not accepted.
+ * Tensors are channels last: images [N,H,W,C], filters [K,R,S,C/groups].  A float32 bias of a half
+ * problem is rounded to half first: cuDNN's kernels for it are compiled at run time, which takes a
+ * second for each shape.  Float32 gradients of half filters take longer or are refused, so they are
+ * not accepted.
+ *
+ * What cuDNN fuses depends on the GPU, so accepts asks the plug-in about convolutions with
+ * statistics and those of relu(scale x + shift).
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,34 +16,67 @@
 
 static const char channels_last[] = "acdb";
 
-/* which operand or result of a node is x, w, y; 0 bias and residual: none */
+/* which operand or result of a node is x, w, y; 0: no bias, residual, scale or sums; shift and
+   squares follow scale and sum */
 typedef struct {
     td_gpu_direction direction;
-    int x, w, y, bias, residual;
+    int x, w, y, bias, residual, scale, sum;
 } roles;
-
-static bool is_filter_gradient(const td_node *n)
-{
-    return n->op == &td_op_conv2d_grad_w || n->op == &td_op_linear_grad_w;
-}
-
-static bool is_data_gradient(const td_node *n)
-{
-    return n->op == &td_op_conv2d_grad_x || n->op == &td_op_linear_grad_x;
-}
 
 static roles roles_of(const td_node *n)
 {
-    if (is_data_gradient(n))
+    if (n->op == &td_op_conv2d_grad_x)
         return (roles){ .direction = TD_GPU_DATA_GRADIENT, .y = 0, .w = 1, .x = n->n_in };
-    if (is_filter_gradient(n))
-        return (roles){ .direction = TD_GPU_FILTER_GRADIENT, .y = 0, .x = 1, .w = n->n_in };
+    if (n->op == &td_op_conv2d_grad_w || n->op == &td_op_conv2d_scale_relu_grad_w)
+        return (roles){ .direction = TD_GPU_FILTER_GRADIENT,
+                        .y = 0,
+                        .x = 1,
+                        .w = n->n_in,
+                        .scale = n->n_in > 3 ? 3 : 0 };
+    if (n->op == &td_op_conv2d_statistics)
+        return (roles){ .direction = TD_GPU_FORWARD,
+                        .x = 0,
+                        .w = 1,
+                        .y = n->n_in,
+                        .scale = n->n_in > 2 ? 2 : 0,
+                        .sum = n->n_in + 1 };
     return (roles){ .direction = TD_GPU_FORWARD,
                     .x = 0,
                     .w = 1,
                     .bias = n->n_in > 2 ? 2 : 0,
                     .residual = n->n_in > 3 ? 3 : 0,
                     .y = n->n_in };
+}
+
+/* --- the problem ------------------------------------------------------------------------------ */
+
+static td_gpu_conv_plan problem_of(const td_node *n, const roles *r)
+{
+    const td_type *x = td_gpu_type(n, r->x), *w = td_gpu_type(n, r->w);
+    const td_conv_attr *a = n->attr;
+    return (td_gpu_conv_plan){
+        .direction = r->direction,
+        .dtype = x->dtype,
+        .has_bias = r->bias,
+        .has_residual = r->residual,
+        .relu = a->relu,
+        .has_scale_relu = r->scale,
+        .wide_vectors = r->scale && td_gpu_type(n, r->scale)->dtype != x->dtype,
+        .has_statistics = r->sum,
+        .allow_tf32 = td_is_tf32(n),
+        .n = x->dim[0],
+        .c = x->dim[1],
+        .h = x->dim[2],
+        .w = x->dim[3],
+        .k = w->dim[0],
+        .r = w->dim[2],
+        .s = w->dim[3],
+        .groups = a->groups,
+        .pad_before = { a->pad, a->pad },
+        .pad_after = { a->pad + a->pad_extra, a->pad + a->pad_extra },
+        .stride = { a->stride, a->stride },
+        .dilation = { a->dilation, a->dilation },
+    };
 }
 
 /* --- what is accepted ------------------------------------------------------------------------- */
@@ -68,10 +104,20 @@ static td_status check_dtypes(const td_node *n, const roles *r)
 
 static td_status check_layout(const td_node *n, int i)
 {
-    const td_type *t = td_gpu_type(n, i);
-    if (strcmp(t->layout, t->rank == 4 ? channels_last : "") != 0)
+    if (strcmp(td_gpu_type(n, i)->layout, channels_last) != 0)
         return td_error(TD_ENOKERNEL, "tensor %d is not channels last", i);
     return TD_OK;
+}
+
+/* does cuDNN fuse the statistics, or relu(scale x + shift)? */
+static td_status check_fusion(const td_node *n, const roles *r)
+{
+    const td_dtype d = td_in_type(n, 0)->dtype;
+    const td_gpu_conv_plan asked = problem_of(n, r);
+    if (!td_dtype_is_half(d))
+        return td_error(TD_ENOKERNEL, "dtype is %s, which is not fused", td_dtype_name(d));
+    const char *why = td_gpu()->conv_plan(&asked);
+    return why ? td_error(TD_ENOKERNEL, "%s", why) : TD_OK;
 }
 
 static td_status accepts(const td_node *n)
@@ -83,7 +129,9 @@ static td_status accepts(const td_node *n)
     TD_TRY(check_layout(n, r.x));
     TD_TRY(check_layout(n, r.w));
     TD_TRY(check_layout(n, r.y));
-    return r.residual ? check_layout(n, r.residual) : TD_OK;
+    if (r.residual)
+        TD_TRY(check_layout(n, r.residual));
+    return r.scale || r.sum ? check_fusion(n, &r) : TD_OK;
 }
 
 bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
@@ -94,8 +142,9 @@ bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
         memcpy(out->out, channels_last, sizeof channels_last);
         return true;
     }
-    if (n->op != &td_op_conv2d && !is_fused && n->op != &td_op_conv2d_grad_x &&
-        n->op != &td_op_conv2d_grad_w)
+    if (n->op != &td_op_conv2d && !is_fused && n->op != &td_op_conv2d_statistics &&
+        n->op != &td_op_conv2d_grad_x && n->op != &td_op_conv2d_grad_w &&
+        n->op != &td_op_conv2d_scale_relu_grad_w)
         return false;
     memcpy(out->in[0], channels_last, sizeof channels_last);
     memcpy(out->in[1], channels_last, sizeof channels_last);
@@ -107,11 +156,6 @@ bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
-static int64_t dim(const td_type *t, int d)
-{
-    return d < t->rank ? t->dim[d] : 1;
-}
-
 typedef struct {
     void *plan;
     bool rounds_bias; /* it is float32, and the others half */
@@ -120,30 +164,10 @@ typedef struct {
 
 static td_status plan(const td_node *n, const roles *r, int choice, td_gpu_planned *made)
 {
-    static const td_conv_attr of_linear = { .stride = 1, .dilation = 1, .groups = 1 };
-    const td_type *x = td_gpu_type(n, r->x), *w = td_gpu_type(n, r->w);
-    const td_conv_attr *a = w->rank == 4 ? n->attr : &of_linear;
-    td_status st = td_gpu_status(td_gpu()->conv_plan(
-        &(td_gpu_conv_plan){ .direction = r->direction,
-                             .dtype = x->dtype,
-                             .has_bias = r->bias,
-                             .has_residual = r->residual,
-                             .relu = a->relu,
-                             .allow_tf32 = td_is_tf32(n),
-                             .n = x->dim[0],
-                             .c = x->dim[1],
-                             .h = dim(x, 2),
-                             .w = dim(x, 3),
-                             .k = w->dim[0],
-                             .r = dim(w, 2),
-                             .s = dim(w, 3),
-                             .groups = a->groups,
-                             .pad_before = { a->pad, a->pad },
-                             .pad_after = { a->pad + a->pad_extra, a->pad + a->pad_extra },
-                             .stride = { a->stride, a->stride },
-                             .dilation = { a->dilation, a->dilation },
-                             .choice = choice,
-                             .made = made }));
+    td_gpu_conv_plan p = problem_of(n, r);
+    p.choice = choice;
+    p.made = made;
+    td_status st = td_gpu_status(td_gpu()->conv_plan(&p));
     return st != TD_OK && choice > 0 ? td_error(TD_ENOKERNEL, "cuDNN has no other engine") : st;
 }
 
@@ -171,15 +195,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static td_status round_bias(const td_prepared *p, int bias, void *const *args, void *to)
-{
-    td_gpu_map m = { .f = TD_GPU_SCALE, .by = 1, .x = td_gpu_tensor_at(p, bias, args) };
-    m.y = m.x;
-    m.y.dtype = td_in_type(p->node, 0)->dtype;
-    m.y.data = to;
-    return td_gpu_status(td_gpu()->map(&m));
-}
-
 static td_status run(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
@@ -188,7 +203,7 @@ static td_status run(const td_prepared *p, void *const *args)
     void *scratch = args[n->n_in + n->n_out], *bias = r.bias ? args[r.bias] : NULL;
     if (s->rounds_bias) {
         bias = (char *)scratch + s->bias_at;
-        TD_TRY(round_bias(p, r.bias, args, bias));
+        TD_TRY(td_gpu_round_operand(p, r.bias, args, bias));
     }
     return td_gpu_status(
         td_gpu()->conv_run(&(td_gpu_conv_run){ .plan = s->plan,
@@ -197,6 +212,10 @@ static td_status run(const td_prepared *p, void *const *args)
                                                .y = args[r.y],
                                                .bias = bias,
                                                .residual = r.residual ? args[r.residual] : NULL,
+                                               .scale = r.scale ? args[r.scale] : NULL,
+                                               .shift = r.scale ? args[r.scale + 1] : NULL,
+                                               .sum = r.sum ? args[r.sum] : NULL,
+                                               .squares = r.sum ? args[r.sum + 1] : NULL,
                                                .scratch = scratch }));
 }
 
@@ -209,22 +228,12 @@ static void release(td_prepared *p)
     p->state = NULL;
 }
 
-/* kernel i of an op uses the engine that cuDNN ranks i-th: --tune full measures all */
-#define ENGINE(op_, suffix, choice_)                                                               \
-    const td_kernel td_gpu_##op_##suffix = { .name = "cudnn_" #op_ #suffix,                        \
-                                             .op = &td_op_##op_,                                   \
-                                             .variant = choice_,                                   \
-                                             .accepts = accepts,                                   \
-                                             .prepare = prepare,                                   \
-                                             .run = run,                                           \
-                                             .release = release };
-
-#define ENGINES(op_) ENGINE(op_, , 0) ENGINE(op_, _2, 1) ENGINE(op_, _3, 2)
+/* the engines that cuDNN ranks first to third */
+#define ENGINES(op_) TD_GPU_RANKED(cudnn, op_)
 
 ENGINES(conv2d)
 ENGINES(conv2d_fused)
 ENGINES(conv2d_grad_x)
 ENGINES(conv2d_grad_w)
-ENGINES(linear)
-ENGINES(linear_grad_x)
-ENGINES(linear_grad_w)
+ENGINES(conv2d_statistics)
+ENGINES(conv2d_scale_relu_grad_w)

@@ -79,14 +79,18 @@ static td_status check_images(const td_node *n, int i)
     return TD_OK;
 }
 
-/* images of one type, float32 vectors, masks */
+/* images of one type, float32 vectors, masks; scale and shift may be half */
 static td_status accepts(const td_node *n)
 {
+    const int n_alike = n->op == &td_op_batch_norm_statistics        ? 6
+                        : n->op == &td_op_batch_norm_scale_relu_grad ? 5
+                                                                     : n->n_in + n->n_out;
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = td_gpu_type(n, i);
+        const bool may_be_half = i >= n_alike && td_dtype_is_half(t->dtype);
         if (t->rank == 4)
             TD_TRY(check_images(n, i));
-        else if (t->dtype != TD_DT_F32 && t->dtype != TD_DT_U8)
+        else if (t->dtype != TD_DT_F32 && t->dtype != TD_DT_U8 && !may_be_half)
             return td_error(TD_ENOKERNEL, "tensor %d is %s", i, td_dtype_name(t->dtype));
     }
     return TD_OK;
@@ -148,6 +152,27 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     }));
 }
 
+/* (x, gamma, beta, mean, var, z) -> y, mask */
+static td_status run_given(const td_prepared *p, void *const *args)
+{
+    const td_gpu_images m = images_of(td_in_type(p->node, 0));
+    return td_gpu_status(td_gpu()->norm(&(td_gpu_norm){
+        .images = m,
+        .work = work_of(&m, args[8], false),
+        .eps = attr_of(p)->eps,
+        .cap = cap_of(p),
+        .is_given = true,
+        .x = args[0],
+        .z = args[5],
+        .gamma = args[1],
+        .beta = args[2],
+        .mean = args[3],
+        .var = args[4],
+        .y = args[6],
+        .mask = args[7],
+    }));
+}
+
 /* --- backward --------------------------------------------------------------------------------- */
 
 /* (dy [, mask], x, gamma, mean, var [, dy2]) -> dx, dgamma, dbeta [, dz] */
@@ -177,6 +202,29 @@ static td_status run_backward(const td_prepared *p, void *const *args)
     }));
 }
 
+/* (dy, x, gamma, mean, var, scale, shift) -> dx, dgamma, dbeta */
+static td_status run_scale_relu_grad(const td_prepared *p, void *const *args)
+{
+    const td_gpu_images m = images_of(td_in_type(p->node, 0));
+    return td_gpu_status(td_gpu()->norm_grad(&(td_gpu_norm_grad){
+        .images = m,
+        .work = work_of(&m, args[10], true),
+        .eps = attr_of(p)->eps,
+        .dy = args[0],
+        .x = args[1],
+        .gamma = args[2],
+        .mean = args[3],
+        .var = args[4],
+        .scale = args[5],
+        .shift = args[6],
+        .vectors = td_in_type(p->node, 5)->dtype,
+        .cap = cap_of(p),
+        .dx = args[7],
+        .dgamma = args[8],
+        .dbeta = args[9],
+    }));
+}
+
 /* --- vectors ---------------------------------------------------------------------------------- */
 
 static td_status run_scale(const td_prepared *p, void *const *args)
@@ -189,20 +237,45 @@ static td_status run_scale(const td_prepared *p, void *const *args)
                                                    .scale = args[2] }));
 }
 
-static td_status run_update(const td_prepared *p, void *const *args)
+/* (sum, squares, gamma, beta) -> mean, var, scale, shift */
+static td_status run_statistics(const td_prepared *p, void *const *args)
+{
+    return td_gpu_status(td_gpu()->norm_statistics(&(td_gpu_norm_statistics){
+        .channels = td_in_type(p->node, 0)->dim[0],
+        .eps = attr_of(p)->eps,
+        .count = (double)attr_of(p)->count,
+        .sum = args[0],
+        .squares = args[1],
+        .gamma = args[2],
+        .beta = args[3],
+        .mean = args[4],
+        .var = args[5],
+        .scale = args[6],
+        .shift = args[7],
+        .vectors = p->node->out[2]->type.dtype,
+    }));
+}
+
+static void fill_update(const td_prepared *p, void *const *args, void *out)
 {
     const td_norm_attr *a = attr_of(p);
     const double count = (double)a->count;
-    return td_gpu_status(td_gpu()->norm_update(&(td_gpu_norm_update){
-        .channels = td_in_type(p->node, 0)->dim[0],
-        .momentum = a->momentum,
-        .unbiased = a->count > 1 ? count / (count - 1) : 1,
-        .finite = p->node->n_in > 4 ? args[4] : NULL,
-        .mean = args[2],
-        .var = args[3],
-        .running_mean = args[0],
-        .running_var = args[1],
-    }));
+    *(td_gpu_norm_update *)out =
+        (td_gpu_norm_update){ .channels = td_in_type(p->node, 0)->dim[0],
+                              .momentum = a->momentum,
+                              .unbiased = a->count > 1 ? count / (count - 1) : 1,
+                              .finite = p->node->n_in > 4 ? args[4] : NULL,
+                              .mean = args[2],
+                              .var = args[3],
+                              .running_mean = args[0],
+                              .running_var = args[1] };
+}
+
+static td_status run_update(const td_prepared *p, void *const *args)
+{
+    td_gpu_norm_update u;
+    fill_update(p, args, &u);
+    return td_gpu_status(td_gpu()->norm_update(&u));
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */
@@ -225,4 +298,13 @@ KERNEL(batch_norm_relu_infer, prepare_infer, run_infer)
 KERNEL(batch_norm_add_relu_infer, prepare_infer, run_infer)
 KERNEL(batch_norm_infer_grad, prepare, run_backward)
 KERNEL(batch_norm_scale, NULL, run_scale)
-KERNEL(batch_norm_update, NULL, run_update)
+KERNEL(batch_norm_statistics, NULL, run_statistics)
+KERNEL(batch_norm_add_relu_given, prepare_infer, run_given)
+KERNEL(batch_norm_scale_relu_grad, prepare, run_scale_relu_grad)
+
+TD_GPU_MULTI(update, td_gpu_norm_update, TD_GPU_MULTI_NORM_UPDATE, -1)
+const td_kernel td_gpu_batch_norm_update = { .name = "cuda_batch_norm_update",
+                                             .op = &td_op_batch_norm_update,
+                                             .accepts = accepts,
+                                             .run = run_update,
+                                             .multi = &multi_update };

@@ -1,7 +1,8 @@
 /*
  * gpu_update.c -- steps of an optimiser, gradients over several batches, averages
  *
- * Scalars (lr, inverse, finite ...) stay on the GPU: kernels read them there.
+ * Scalars (lr, inverse, finite ...) stay on the GPU: kernels read them there.  Each kernel runs one
+ * node, or the nodes of all parameters in one launch.
  */
 #include "backend/gpu/gpu.h"
 
@@ -30,10 +31,20 @@ static td_status check_scalars(const td_node *n, int from, int end)
     return TD_OK;
 }
 
-#define KERNEL(op_, accepts_)                                                                      \
-    const td_kernel td_gpu_##op_ = {                                                               \
-        .name = "cuda_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_##op_            \
-    };
+/* function_: of the plug-in; it is given the struct_ that fill_OP fills */
+#define KERNEL(op_, accepts_, struct_, function_, kind_, chained_)                                 \
+    static td_status run_##op_(const td_prepared *p, void *const *args)                            \
+    {                                                                                              \
+        struct_ s = { 0 };                                                                         \
+        fill_##op_(p, args, &s);                                                                   \
+        return td_gpu_status(td_gpu()->function_(&s));                                             \
+    }                                                                                              \
+    TD_GPU_MULTI(op_, struct_, kind_, chained_)                                                    \
+    const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
+                                     .op = &td_op_##op_,                                           \
+                                     .accepts = accepts_,                                          \
+                                     .run = run_##op_,                                             \
+                                     .multi = &multi_##op_ };
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
@@ -64,7 +75,7 @@ static td_status accepts_step(const td_node *n)
     return TD_OK;
 }
 
-static td_status run_step(const td_prepared *p, td_gpu_step *s, void *const *args)
+static void fill_step(const td_prepared *p, void *const *args, td_gpu_step *s)
 {
     const td_node *n = p->node;
     const int copy = td_op_first_copy(n->op), inverse = copy - 2, finite = copy - 1;
@@ -77,31 +88,32 @@ static td_status run_step(const td_prepared *p, td_gpu_step *s, void *const *arg
     s->n_copies = n->n_in > copy ? n->n_in - copy : 0;
     for (int c = 0; c < TD_GPU_COPIES; c++) /* one that is absent is walked like w */
         s->copy[c] = c < s->n_copies ? td_gpu_tensor_at(p, copy + c, args) : s->w;
-    return td_gpu_status(td_gpu()->step(s));
 }
 
-static td_status run_sgd(const td_prepared *p, void *const *args)
+static void fill_sgd(const td_prepared *p, void *const *args, void *out)
 {
     const td_sgd_attr *at = p->node->attr;
-    td_gpu_step s = { .momentum = (float)at->momentum,
-                      .decay = (float)at->decay,
-                      .nesterov = at->nesterov };
-    return run_step(p, &s, args);
+    td_gpu_step *s = out;
+    *s = (td_gpu_step){ .momentum = (float)at->momentum,
+                        .decay = (float)at->decay,
+                        .nesterov = at->nesterov };
+    fill_step(p, args, s);
 }
-KERNEL(sgd, accepts_step)
+KERNEL(sgd, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
 
-static td_status run_rmsprop(const td_prepared *p, void *const *args)
+static void fill_rmsprop(const td_prepared *p, void *const *args, void *out)
 {
     const td_rmsprop_attr *at = p->node->attr;
-    td_gpu_step s = { .square = args[SQUARE],
-                      .momentum = (float)at->momentum,
-                      .decay = (float)at->decay,
-                      .alpha = (float)at->alpha,
-                      .rest = (float)(1 - at->alpha),
-                      .eps = (float)at->eps };
-    return run_step(p, &s, args);
+    td_gpu_step *s = out;
+    *s = (td_gpu_step){ .square = args[SQUARE],
+                        .momentum = (float)at->momentum,
+                        .decay = (float)at->decay,
+                        .alpha = (float)at->alpha,
+                        .rest = (float)(1 - at->alpha),
+                        .eps = (float)at->eps };
+    fill_step(p, args, s);
 }
-KERNEL(rmsprop, accepts_step)
+KERNEL(rmsprop, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
 
@@ -111,18 +123,17 @@ static td_status accepts_all_finite(const td_node *n)
     return check_scalars(n, 1, 2);
 }
 
-static td_status run_all_finite(const td_prepared *p, void *const *args)
+static void fill_all_finite(const td_prepared *p, void *const *args, void *out)
 {
     const td_node *n = p->node;
     const td_type *x = td_in_type(n, 0);
-    return td_gpu_status(
-        td_gpu()->finite_test(&(td_gpu_finite_test){ .x = args[0],
-                                                     .dtype = x->dtype,
-                                                     .count = td_type_count(x),
-                                                     .before = n->n_in > 1 ? args[1] : NULL,
-                                                     .y = args[n->n_in] }));
+    *(td_gpu_finite_test *)out = (td_gpu_finite_test){ .x = args[0],
+                                                       .dtype = x->dtype,
+                                                       .count = td_type_count(x),
+                                                       .before = n->n_in > 1 ? args[1] : NULL,
+                                                       .y = args[n->n_in] };
 }
-KERNEL(all_finite, accepts_all_finite)
+KERNEL(all_finite, accepts_all_finite, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE, 1)
 
 /* --- gradients over several batches, averages ------------------------------------------------- */
 
@@ -132,16 +143,16 @@ static td_status accepts_carry(const td_node *n)
     return check_scalars(n, 3, 4);
 }
 
-static td_status run_carry(const td_prepared *p, void *const *args)
+static void fill_carry(const td_prepared *p, void *const *args, void *out)
 {
     const td_type *sum = td_in_type(p->node, 1);
-    return td_gpu_status(td_gpu()->carry_sum(&(td_gpu_carry_sum){ .sum = args[1],
-                                                                  .s = args[2],
-                                                                  .dtype = sum->dtype,
-                                                                  .count = td_type_count(sum),
-                                                                  .last = args[3] }));
+    *(td_gpu_carry_sum *)out = (td_gpu_carry_sum){ .sum = args[1],
+                                                   .s = args[2],
+                                                   .dtype = sum->dtype,
+                                                   .count = td_type_count(sum),
+                                                   .last = args[3] };
 }
-KERNEL(carry, accepts_carry)
+KERNEL(carry, accepts_carry, td_gpu_carry_sum, carry_sum, TD_GPU_MULTI_CARRY, -1)
 
 static td_status accepts_pair(const td_node *n)
 {
@@ -149,28 +160,27 @@ static td_status accepts_pair(const td_node *n)
     return check_scalars(n, 2, n->n_in);
 }
 
-static td_status run_ema(const td_prepared *p, void *const *args)
+static void fill_ema(const td_prepared *p, void *const *args, void *out)
 {
     const td_type *t = td_in_type(p->node, 0);
-    return td_gpu_status(
-        td_gpu()->average(&(td_gpu_average){ .value = args[0],
-                                             .average = args[1],
-                                             .dtype = t->dtype,
-                                             .count = td_type_count(t),
-                                             .keep = args[2],
-                                             .share = args[3],
-                                             .finite = p->node->n_in > 4 ? args[4] : NULL }));
+    *(td_gpu_average *)out = (td_gpu_average){ .value = args[0],
+                                               .average = args[1],
+                                               .dtype = t->dtype,
+                                               .count = td_type_count(t),
+                                               .keep = args[2],
+                                               .share = args[3],
+                                               .finite = p->node->n_in > 4 ? args[4] : NULL };
 }
-KERNEL(ema, accepts_pair)
+KERNEL(ema, accepts_pair, td_gpu_average, average, TD_GPU_MULTI_AVERAGE, -1)
 
-static td_status run_commit(const td_prepared *p, void *const *args)
+static void fill_commit(const td_prepared *p, void *const *args, void *out)
 {
     const td_type *t = td_in_type(p->node, 0);
-    return td_gpu_status(td_gpu()->commit_step(&(td_gpu_commit_step){ .to = args[0],
-                                                                      .pending = args[1],
-                                                                      .dtype = t->dtype,
-                                                                      .count = td_type_count(t),
-                                                                      .last = args[2],
-                                                                      .finite = args[3] }));
+    *(td_gpu_commit_step *)out = (td_gpu_commit_step){ .to = args[0],
+                                                       .pending = args[1],
+                                                       .dtype = t->dtype,
+                                                       .count = td_type_count(t),
+                                                       .last = args[2],
+                                                       .finite = args[3] };
 }
-KERNEL(commit, accepts_pair)
+KERNEL(commit, accepts_pair, td_gpu_commit_step, commit_step, TD_GPU_MULTI_COMMIT, -1)

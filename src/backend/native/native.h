@@ -18,6 +18,7 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_H
 #define TD_BACKEND_NATIVE_NATIVE_H
 
+#include "backend/native/native_division.h"
 #include "ops/ops.h"
 #include "runtime/kernel.h"
 
@@ -152,6 +153,25 @@ static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int6
     return n * s->image + cb * s->block;
 }
 
+/** All elements of a tensor in pieces of whole cache lines, padding included. */
+td_native_pieces td_native_divide_tensor(const td_type *t, int threads);
+
+/** All planes, in the order of images and blocks, divided among the threads; `grain` in pixels. */
+td_native_planes td_native_planes_of(const td_native_shape *s, int64_t grain, int threads);
+
+/** The same division's share in elements. */
+td_work_share td_native_shape_share(const td_native_shape *s, int64_t grain, int threads);
+
+/* A part of plane (n, cb). */
+typedef struct {
+    int64_t n, cb;
+    int64_t at;            /* offset in elements */
+    td_native_plane plane; /* its pixels */
+} td_native_part;
+
+/** The part that `span` of td_native_planes_of describes. */
+td_native_part td_native_part_of(const td_native_shape *s, const td_native_span *span);
+
 /** Address of plane (n, cb) of `tensor`, or of that block's channels in a tensor [N, C]. */
 static inline const void *td_native_plane_at(const td_native_shape *s, const void *tensor,
                                              int64_t n, int64_t cb)
@@ -201,21 +221,18 @@ td_status td_native_tiles_make(const td_type *from, const td_type *to,
                                td_native_tiles *out) TD_CHECKED;
 void td_native_tiles_release(td_native_tiles *t);
 
+/** Elements of a tile of a type that passed the check. */
+int td_native_tile_of(const td_type *t);
+
+/** The tensor's elements in pieces of whole tiles. */
+td_native_pieces td_native_tiles_divide(int64_t tile, const td_type *t, int threads);
+
 /** Copy n tiles from tile `first` on: `from` points to tile `first`, `to` to the whole other
     tensor. */
 void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, const uint16_t *from,
                          uint16_t *to);
 
-/* Elements in one job: enough to stream, few enough to divide the work evenly. */
-#define TD_NATIVE_PIECE 16384
-
-/** The number of elements in the job that begins at element `from` of `count`. */
-static inline int64_t td_native_piece(int64_t from, int64_t count)
-{
-    return count - from < TD_NATIVE_PIECE ? count - from : TD_NATIVE_PIECE;
-}
-
-/** The preferred layouts of conv2d_winograd; false for other ops. */
+/** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /** The same for the ops of native_grouped.c; false for other ops, and if this machine has no loops
@@ -231,12 +248,13 @@ bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
     K(rmsprop) K(rmsprop_copies)                                                                   \
     K(accumulate) K(carry) K(ema) K(mixup)                                                         \
-    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd)                                \
+    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
+    K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
-    K(join_heads) K(join_heads_grad)
+    K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)
 /* clang-format on */
 
 #define TD_NATIVE_DECLARE(name) extern const td_kernel td_native_##name;
@@ -244,11 +262,12 @@ TD_NATIVE_LIST(TD_NATIVE_DECLARE)
 #undef TD_NATIVE_DECLARE
 
 /* Define the kernel of the op td_op_<op_>. */
-#define TD_NATIVE_KERNEL(op_, accepts_, prepare_, run_)                                            \
+#define TD_NATIVE_KERNEL(op_, accepts_, prepare_, run_, share_)                                    \
     const td_kernel td_native_##op_ = { .name = "native_" #op_,                                    \
                                         .op = &td_op_##op_,                                        \
                                         .accepts = accepts_,                                       \
                                         .prepare = prepare_,                                       \
-                                        .run = run_ }
+                                        .run = run_,                                               \
+                                        .share = share_ }
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "tandem/program.h"
 
 /* --- element by element: any layout, the same for all tensors --------------------------------- */
 
@@ -23,13 +24,20 @@ static td_status accepts_flat(const td_node *n)
 /* arguments of the loops over one flat tensor */
 typedef struct {
     int64_t count, each; /* number of elements, bytes of each */
+    td_native_pieces pieces;
     const td_native_simd *simd;
 } flat;
 
 static flat flat_of(const td_type *t)
 {
     return (flat){ td_type_padded_count(t), (int64_t)td_dtype_bytes(t->dtype),
-                   td_native_simd_for(t->dtype, 16) };
+                   td_native_divide_tensor(t, td_threads()), td_native_simd_for(t->dtype, 16) };
+}
+
+static td_work_share share_flat(const td_node *n, int threads)
+{
+    const td_native_pieces d = td_native_divide_tensor(td_in_type(n, 0), threads);
+    return td_native_pieces_share(&d, threads);
 }
 
 static td_status run_add(const td_prepared *p, void *const *args)
@@ -38,10 +46,10 @@ static td_status run_add(const td_prepared *p, void *const *args)
     const char *x = args[0], *y = args[1];
     char *z = args[2];
     const bool is_streamed = td_native_is_streamed(f.count * f.each) && z != x && z != y;
-#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
-        f.simd->add(td_native_piece(i, f.count), x + i * f.each, y + i * f.each, z + i * f.each,
-                    is_streamed);
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each)
+        f.simd->add(td_native_piece_at(&f.pieces, i), x + i * f.each, y + i * f.each,
+                    z + i * f.each, is_streamed);
     return TD_OK;
 }
 
@@ -51,9 +59,9 @@ static td_status run_relu(const td_prepared *p, void *const *args)
     const char *x = args[0];
     char *y = args[1];
     const bool is_streamed = td_native_is_streamed(f.count * f.each) && y != x;
-#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
-        f.simd->relu(td_native_piece(i, f.count), x + i * f.each, y + i * f.each, is_streamed);
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each)
+        f.simd->relu(td_native_piece_at(&f.pieces, i), x + i * f.each, y + i * f.each, is_streamed);
     return TD_OK;
 }
 
@@ -63,9 +71,9 @@ static td_status run_relu_grad(const td_prepared *p, void *const *args)
     const char *dy = args[0], *y = args[1];
     char *dx = args[2];
     const bool is_streamed = td_native_is_streamed(f.count * f.each) && dx != dy;
-#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
-        f.simd->relu_grad(td_native_piece(i, f.count), dy + i * f.each, y + i * f.each,
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each)
+        f.simd->relu_grad(td_native_piece_at(&f.pieces, i), dy + i * f.each, y + i * f.each,
                           dx + i * f.each, is_streamed);
     return TD_OK;
 }
@@ -89,13 +97,13 @@ static td_status run_cast(const td_prepared *p, void *const *args)
     const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
     const flat f = flat_of(td_dtype_is_half(x->dtype) ? x : y);
     const bool is_streamed = td_native_is_streamed(td_type_bytes(y));
-#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE) {
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each) {
         if (y->dtype == TD_DT_F32)
-            f.simd->widen(td_native_piece(i, f.count), (const uint16_t *)args[0] + i,
+            f.simd->widen(td_native_piece_at(&f.pieces, i), (const uint16_t *)args[0] + i,
                           (float *)args[1] + i, is_streamed);
         else
-            f.simd->narrow(td_native_piece(i, f.count), (const float *)args[0] + i,
+            f.simd->narrow(td_native_piece_at(&f.pieces, i), (const float *)args[0] + i,
                            (uint16_t *)args[1] + i, is_streamed);
     }
     return TD_OK;
@@ -120,10 +128,10 @@ static td_status run_finite(const td_prepared *p, void *const *args)
     float *y = args[p->node->n_in];
     const bool was_finite = p->node->n_in < 2 || *(const float *)args[1] != 0;
     atomic_bool is_finite = was_finite;
-#pragma omp parallel for if (f.count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < f.count; i += TD_NATIVE_PIECE)
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each)
         if (atomic_load_explicit(&is_finite, memory_order_relaxed) &&
-            !f.simd->all_finite(td_native_piece(i, f.count), x + i * f.each))
+            !f.simd->all_finite(td_native_piece_at(&f.pieces, i), x + i * f.each))
             atomic_store_explicit(&is_finite, false, memory_order_relaxed);
     *y = is_finite ? 1 : 0;
     return TD_OK;
@@ -152,13 +160,22 @@ static td_status run_gate(const td_prepared *p, void *const *args)
     TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     s.plane.is_streamed = td_native_is_plane_streamed(&s) && args[2] != args[0];
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
-#pragma omp parallel for collapse(2)
-    for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->mul(&s.plane, td_native_plane_at(&s, args[0], n, cb),
-                      td_native_lanes_at(&s, args[1], n, cb),
-                      td_native_plane_to(&s, args[2], n, cb));
+    const td_native_planes d = td_native_planes_of(&s, TD_NATIVE_GRAIN, td_threads());
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < d.threads; t++)
+        for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);) {
+            const td_native_part q = td_native_part_of(&s, &k);
+            simd->mul(&q.plane, (const char *)args[0] + q.at * s.each,
+                      td_native_lanes_at(&s, args[1], q.n, q.cb), (char *)args[2] + q.at * s.each);
+        }
     return TD_OK;
+}
+
+static td_work_share share_gate(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
 }
 
 static td_status accepts_gate_grad(const td_node *n)
@@ -182,6 +199,13 @@ static td_status run_gate_grad(const td_prepared *p, void *const *args)
                       td_native_plane_at(&s, args[1], n, cb),
                       td_native_lanes_to(&s, args[3], n, cb));
     return TD_OK;
+}
+
+static td_work_share share_gate_grad(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_work_share_of(s.N * s.CB, (double)(s.plane.n_pixels * s.lanes), threads);
 }
 
 /* --- rows times one number each: folding a norm into filters ---------------------------------- */
@@ -214,13 +238,13 @@ static td_status run_rows(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-TD_NATIVE_KERNEL(add, accepts_flat, NULL, run_add);
-TD_NATIVE_KERNEL(relu, accepts_flat, NULL, run_relu);
-TD_NATIVE_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad);
-TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast);
-TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite);
-TD_NATIVE_KERNEL(mul, accepts_gate, NULL, run_gate);
-TD_NATIVE_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad);
+TD_NATIVE_KERNEL(add, accepts_flat, NULL, run_add, share_flat);
+TD_NATIVE_KERNEL(relu, accepts_flat, NULL, run_relu, share_flat);
+TD_NATIVE_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad, share_flat);
+TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast, share_flat);
+TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite, share_flat);
+TD_NATIVE_KERNEL(mul, accepts_gate, NULL, run_gate, share_gate);
+TD_NATIVE_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad, share_gate_grad);
 
 const td_kernel td_native_mul_rows = {
     .name = "native_mul_rows", .op = &td_op_mul, .accepts = accepts_rows, .run = run_rows

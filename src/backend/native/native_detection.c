@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "tandem/program.h"
 
 #define BLOCK        128    /* rows of a block */
 #define MASKED_LOGIT -200.F /* a logit whose loss and slope are 0 */
@@ -44,6 +45,15 @@ static int64_t count_positives(const int64_t *labels, int64_t n)
     int64_t positives = 0;
     for (int64_t i = 0; i < n; i++)
         positives += labels[i] > 0;
+    return positives;
+}
+
+static int64_t count_all_positives(const anchors *s)
+{
+    int64_t positives = 0;
+#pragma omp parallel for reduction(+ : positives) if (s->N * s->A > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < s->N * s->A; i++)
+        positives += s->labels[i] > 0;
     return positives;
 }
 
@@ -147,11 +157,20 @@ static td_status prepare_focal(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
+static td_work_share share_rows(const td_node *n, int threads)
+{
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    const int64_t rows = t->dim[0] * t->dim[1], blocks = n_blocks(rows);
+    td_work_share one = td_work_share_of(blocks, (double)(BLOCK * t->dim[2]), threads);
+    one.mean = (double)(rows * t->dim[2]) / threads;
+    return one;
+}
+
 static td_status run_focal(const td_prepared *p, void *const *args)
 {
     const td_focal_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 0, args[1]);
-    const int64_t rows = s.N * s.A, n = n_blocks(rows);
+    const int64_t n = n_blocks(s.N * s.A);
     const float *x = args[0];
     double *part = args[3], sum = 0;
 #pragma omp parallel for if (n > 1)
@@ -159,7 +178,7 @@ static td_status run_focal(const td_prepared *p, void *const *args)
         part[i] = focal_block(&s, at->alpha, i * BLOCK, x);
     for (int64_t i = 0; i < n; i++)
         sum += part[i];
-    *(float *)args[2] = (float)(sum / at_least_one(count_positives(s.labels, rows)));
+    *(float *)args[2] = (float)(sum / at_least_one(count_all_positives(&s)));
     return TD_OK;
 }
 
@@ -167,9 +186,9 @@ static td_status run_focal_grad(const td_prepared *p, void *const *args)
 {
     const td_focal_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 1, args[2]);
-    const int64_t rows = s.N * s.A, n = n_blocks(rows);
+    const int64_t n = n_blocks(s.N * s.A);
     const double dloss = (double)*(const float *)args[0];
-    const double by = dloss / at_least_one(count_positives(s.labels, rows));
+    const double by = dloss / at_least_one(count_all_positives(&s));
     const float *x = args[1];
     float *dx = args[3];
 #pragma omp parallel for if (n > 1)
@@ -185,32 +204,77 @@ static float error_of(float predicted, float target)
     return isnan(target) ? 0 : predicted - target;
 }
 
-/* the factor of image i's sum; `all`: positives of the batch */
-static double share(const td_huber_attr *at, const anchors *s, int64_t all, int64_t i)
+/*
+ * Few anchors are positive, so reading labels is most of the work.  An image's blocks of anchors
+ * are divided among the threads: they count positives (huber_box_loss) and compute the gradient.
+ * The sum of an image is added by one thread, in the order of the anchors: it reads only the blocks
+ * that have positives.
+ */
+typedef struct {
+    double *part;    /* [N] the sum of each image; the factor of its gradient */
+    int32_t *counts; /* [N, blocks] positives */
+    int64_t blocks;  /* of an image */
+} huber;
+
+static td_status prepare_huber(const td_node *n, td_prepared *out)
 {
-    if (!at->per_image)
-        return 1 / (4 * at_least_one(all));
-    const int64_t positives = count_positives(s->labels + i * s->A, s->A);
-    return positives > 0 ? 1 / ((double)s->N * (double)positives) : 0;
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    out->scratch_bytes =
+        (size_t)t->dim[0] * (sizeof(double) + (size_t)n_blocks(t->dim[1]) * sizeof(int32_t));
+    return TD_OK;
 }
 
-static double huber_image(const anchors *s, double delta, int64_t i, const float *predicted,
-                          const float *target)
+static huber huber_at(const anchors *s, void *scratch)
 {
-    double sum = 0;
-    for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
-        for (int64_t c = 4 * k; s->labels[k] > 0 && c < 4 * k + 4; c++) {
-            const double e = fabs((double)error_of(predicted[c], target[c])),
-                         q = e > delta ? delta : e;
-            sum += q * q / 2 + delta * (e - q);
-        }
+    huber h = { .part = scratch, .blocks = n_blocks(s->A) };
+    h.counts = (int32_t *)(void *)(h.part + s->N);
+#pragma omp parallel for if (s->N * s->A > TD_NATIVE_PIECE)
+    for (int64_t k = 0; k < s->N * h.blocks; k++) {
+        const int64_t from = k % h.blocks * BLOCK, image = k / h.blocks;
+        const int64_t n = smaller(BLOCK, s->A - from);
+        h.counts[k] = (int32_t)count_positives(s->labels + image * s->A + from, n);
+    }
+    return h;
+}
+
+static int64_t positives_of(const huber *h, int64_t from, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t k = 0; k < n; k++)
+        sum += h->counts[from + k];
     return sum;
 }
 
-static void huber_image_grad(const anchors *s, float delta, double by, int64_t i,
+/* the factor of image i's sum; `all`: positives of the batch */
+static double factor_of(const td_huber_attr *at, const anchors *s, const huber *h, int64_t all,
+                        int64_t i)
+{
+    if (!at->per_image)
+        return 1 / (4 * at_least_one(all));
+    const int64_t positives = positives_of(h, i * h->blocks, h->blocks);
+    return positives > 0 ? 1 / ((double)s->N * (double)positives) : 0;
+}
+
+static double huber_image(const anchors *s, const huber *h, double delta, int64_t i,
+                          const float *predicted, const float *target)
+{
+    double sum = 0;
+    for (int64_t b = 0; b < h->blocks; b++) {
+        const int64_t from = i * s->A + b * BLOCK, end = from + smaller(BLOCK, s->A - b * BLOCK);
+        for (int64_t k = from; h->counts[i * h->blocks + b] && k < end; k++)
+            for (int64_t c = 4 * k; s->labels[k] > 0 && c < 4 * k + 4; c++) {
+                const double e = fabs((double)error_of(predicted[c], target[c])),
+                             q = e > delta ? delta : e;
+                sum += q * q / 2 + delta * (e - q);
+            }
+    }
+    return sum;
+}
+
+static void huber_block_grad(const anchors *s, float delta, double by, int64_t from, int64_t n,
                              const float *predicted, const float *target, float *dx)
 {
-    for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
+    for (int64_t k = from; k < from + n; k++)
         for (int64_t c = 4 * k; c < 4 * k + 4; c++) {
             const float e = error_of(predicted[c], target[c]);
             const float slope = e > delta ? delta : e < -delta ? -delta : e;
@@ -218,24 +282,20 @@ static void huber_image_grad(const anchors *s, float delta, double by, int64_t i
         }
 }
 
-static td_status prepare_huber(const td_node *n, td_prepared *out)
-{
-    out->scratch_bytes = (size_t)td_in_type(n, 0)->dim[0] * sizeof(double);
-    return TD_OK;
-}
-
 static td_status run_huber(const td_prepared *p, void *const *args)
 {
     const td_huber_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 0, args[2]);
-    const int64_t all = count_positives(s.labels, s.N * s.A);
+    const huber h = huber_at(&s, args[4]);
+    const int64_t all = positives_of(&h, 0, s.N * h.blocks);
     const float *predicted = args[0], *target = args[1];
-    double *part = args[4], sum = 0;
+    double sum = 0;
 #pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
-        part[i] = huber_image(&s, at->delta, i, predicted, target) * share(at, &s, all, i);
+        h.part[i] =
+            huber_image(&s, &h, at->delta, i, predicted, target) * factor_of(at, &s, &h, all, i);
     for (int64_t i = 0; i < s.N; i++)
-        sum += part[i];
+        sum += h.part[i];
     *(float *)args[3] = (float)sum;
     return TD_OK;
 }
@@ -244,13 +304,27 @@ static td_status run_huber_grad(const td_prepared *p, void *const *args)
 {
     const td_huber_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 1, args[3]);
-    const int64_t all = count_positives(s.labels, s.N * s.A);
+    const huber h = huber_at(&s, args[5]);
+    const int64_t all = positives_of(&h, 0, s.N * h.blocks);
     const double dloss = (double)*(const float *)args[0];
-#pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < s.N; i++)
-        huber_image_grad(&s, (float)at->delta, dloss * share(at, &s, all, i), i, args[1], args[2],
-                         args[4]);
+        h.part[i] = dloss * factor_of(at, &s, &h, all, i);
+#pragma omp parallel for if (s.N * s.A > TD_NATIVE_PIECE)
+    for (int64_t k = 0; k < s.N * h.blocks; k++) {
+        const int64_t from = k % h.blocks * BLOCK, i = k / h.blocks;
+        huber_block_grad(&s, (float)at->delta, h.part[i], i * s.A + from,
+                         smaller(BLOCK, s.A - from), args[1], args[2], args[4]);
+    }
     return TD_OK;
+}
+
+/* the blocks of each image; of the loss, the labels, which are most of what is read */
+static td_work_share share_huber(const td_node *n, int threads)
+{
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    td_work_share one = td_work_share_of(t->dim[0] * n_blocks(t->dim[1]), BLOCK, threads);
+    one.mean = (double)(t->dim[0] * t->dim[1]) / threads;
+    return one;
 }
 
 /* --- multibox_class_loss(scores, labels) ------------------------------------------------------ */
@@ -261,6 +335,7 @@ typedef struct {
     float *largest, *log_sum;
     uint64_t *key;
     uint8_t *is_taken;
+    double *of_image; /* [N] each image's loss; the factor of its gradient */
 } multibox;
 
 static size_t multibox_rows(const td_node *n)
@@ -271,14 +346,18 @@ static size_t multibox_rows(const td_node *n)
 
 static td_status prepare_multibox(const td_node *n, td_prepared *out)
 {
+    const td_type *t = td_in_type(n, n->n_in - 2);
     out->scratch_bytes =
-        multibox_rows(n) * (sizeof(uint64_t) + 2 * sizeof(float) + sizeof(uint8_t));
+        multibox_rows(n) * (sizeof(uint64_t) + 2 * sizeof(float) + sizeof(uint8_t)) +
+        (size_t)t->dim[0] * sizeof(double);
     return TD_OK;
 }
 
-static multibox multibox_at(void *scratch, size_t rows)
+static multibox multibox_at(const td_node *n, void *scratch)
 {
-    multibox m = { .key = scratch };
+    const size_t rows = multibox_rows(n);
+    multibox m = { .of_image = scratch };
+    m.key = (uint64_t *)(void *)(m.of_image + td_in_type(n, n->n_in - 2)->dim[0]);
     m.largest = (float *)(void *)(m.key + rows);
     m.log_sum = m.largest + rows;
     m.is_taken = (uint8_t *)(m.log_sum + rows);
@@ -362,22 +441,30 @@ static void all_log_sums(const multibox *m, const anchors *s, const float *x)
                     m->log_sum + i);
 }
 
+static double multibox_image(const multibox *m, const anchors *s, int ratio, int64_t i,
+                             const float *x)
+{
+    const int64_t positives = select_negatives(m, s, i, ratio, x);
+    double sum = 0;
+    for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
+        if (m->is_taken[k])
+            sum += (double)loss_at(m, s, x, k, column(s->labels[k], s->width));
+    return positives > 0 ? sum / (double)positives : 0;
+}
+
 static td_status run_multibox(const td_prepared *p, void *const *args)
 {
     const td_multibox_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 0, args[1]);
-    const multibox m = multibox_at(args[3], multibox_rows(p->node));
+    const multibox m = multibox_at(p->node, args[3]);
     const float *x = args[0];
     double sum = 0;
     all_log_sums(&m, &s, x);
-    for (int64_t i = 0; i < s.N; i++) {
-        const int64_t positives = select_negatives(&m, &s, i, at->ratio, x);
-        double of_image = 0;
-        for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
-            if (m.is_taken[k])
-                of_image += (double)loss_at(&m, &s, x, k, column(s.labels[k], s.width));
-        sum += positives > 0 ? of_image / (double)positives : 0;
-    }
+#pragma omp parallel for if (s.N * s.A > BLOCK)
+    for (int64_t i = 0; i < s.N; i++)
+        m.of_image[i] = multibox_image(&m, &s, at->ratio, i, x);
+    for (int64_t i = 0; i < s.N; i++)
+        sum += m.of_image[i];
     *(float *)args[2] = (float)(sum / (double)s.N);
     return TD_OK;
 }
@@ -399,7 +486,7 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
 {
     const td_multibox_attr *at = p->node->attr;
     const anchors s = anchors_of(p->node, 1, args[2]);
-    const multibox m = multibox_at(args[4], multibox_rows(p->node));
+    const multibox m = multibox_at(p->node, args[4]);
     const double dloss = (double)*(const float *)args[0];
     const float *x = args[1];
     float *dx = args[3];
@@ -407,18 +494,20 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
 #pragma omp parallel for if (s.N * s.A > BLOCK)
     for (int64_t i = 0; i < s.N; i++) {
         const int64_t positives = select_negatives(&m, &s, i, at->ratio, x);
-        const double by = positives > 0 ? dloss / (double)positives / (double)s.N : 0;
-        for (int64_t k = i * s.A; k < (i + 1) * s.A; k++)
-            multibox_row_grad(&m, &s, k, (float)by, x, dx);
+        m.of_image[i] = positives > 0 ? dloss / (double)positives / (double)s.N : 0;
     }
+#pragma omp parallel for if (s.N * s.A > BLOCK)
+    for (int64_t k = 0; k < s.N * s.A; k++)
+        multibox_row_grad(&m, &s, k, (float)m.of_image[k / s.A], x, dx);
     return TD_OK;
 }
 
 /* --- the kernels ------------------------------------------------------------------------------ */
 
-TD_NATIVE_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal);
-TD_NATIVE_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad);
-TD_NATIVE_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber);
-TD_NATIVE_KERNEL(huber_box_loss_grad, accepts_f32, NULL, run_huber_grad);
-TD_NATIVE_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox);
-TD_NATIVE_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad);
+TD_NATIVE_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal, share_rows);
+TD_NATIVE_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad, share_rows);
+TD_NATIVE_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber, share_huber);
+TD_NATIVE_KERNEL(huber_box_loss_grad, accepts_f32, prepare_huber, run_huber_grad, share_huber);
+TD_NATIVE_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox, share_rows);
+TD_NATIVE_KERNEL(multibox_class_loss_grad, accepts_f32, prepare_multibox, run_multibox_grad,
+                 share_rows);

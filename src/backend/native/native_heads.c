@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "tandem/program.h"
 
 #define L    TD_NATIVE_LANES_MAX
 #define TILE 64 /* pixels */
@@ -29,38 +30,98 @@ static td_status run_bias_add(const td_prepared *p, void *const *args)
     TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
     const float *bias = args[1];
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
-#pragma omp parallel for collapse(2)
-    for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++) {
+    const td_native_planes d = td_native_planes_of(&s, TD_NATIVE_GRAIN, td_threads());
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < d.threads; t++)
+        for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);) {
+            const td_native_part q = td_native_part_of(&s, &k);
             td_native_coefs c = { .mean = { 0 } };
             for (int i = 0; i < s.lanes; i++) {
                 c.scale[i] = 1;
-                c.shift[i] = bias[cb * s.lanes + i];
+                c.shift[i] = bias[q.cb * s.lanes + i];
             }
-            simd->norm_apply(&s.plane, &c, td_native_plane_at(&s, args[0], n, cb), NULL,
-                             td_native_plane_to(&s, args[2], n, cb), 0, NULL);
+            simd->norm_apply(&q.plane, &c, (const char *)args[0] + q.at * s.each, NULL,
+                             (char *)args[2] + q.at * s.each, 0, NULL);
         }
     return TD_OK;
+}
+
+static td_work_share share_bias(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
+}
+
+static int64_t chunks_of(const td_native_shape *s)
+{
+    return (s->plane.n_pixels + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
+}
+
+static td_status prepare_bias_add_grad(const td_node *n, td_prepared *out)
+{
+    td_native_shape s;
+    TD_TRY(td_native_shape_of(td_in_type(n, 0), &s));
+    out->scratch_bytes = (size_t)(s.N * s.CB * chunks_of(&s)) * L * sizeof(double);
+    return TD_OK;
+}
+
+static td_work_share share_bias_grad(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_native_shape_share(&s, TD_NATIVE_CHUNK, threads);
+}
+
+/* sums [planes, chunks, L] of dy over each chunk of a span of one plane */
+static void sum_chunks(const td_native_shape *s, const td_native_span *k, const char *dy,
+                       double *sums)
+{
+    const td_native_simd *simd = td_native_simd_for(s->dtype, s->lanes);
+    const td_native_coefs c = { .mean = { 0 } };
+    td_native_part q = td_native_part_of(s, k);
+    const char *x = dy + q.at * s->each;
+    double dot[L];
+    double *out = sums + (k->plane * chunks_of(s) + k->from / TD_NATIVE_CHUNK) * L;
+    for (int64_t rest = k->n; rest > 0; rest -= TD_NATIVE_CHUNK, out += L) {
+        q.plane.n_pixels = rest < TD_NATIVE_CHUNK ? rest : TD_NATIVE_CHUNK;
+        simd->norm_grad_sums(&q.plane, &c, x, NULL, x, out, dot);
+        x += TD_NATIVE_CHUNK * s->plane.stride * s->each;
+    }
+}
+
+/* adds the chunks of each plane, then the planes */
+static void join_bias(const td_native_shape *s, int64_t cb, const double *sums, float *dbias)
+{
+    const int64_t chunks = chunks_of(s);
+    for (int i = 0; i < s->lanes; i++) {
+        double total = 0;
+        for (int64_t n = 0; n < s->N; n++) {
+            const double *plane = sums + (n * s->CB + cb) * chunks * L;
+            double sum = 0;
+            for (int64_t k = 0; k < chunks; k++)
+                sum += plane[k * L + i];
+            total += sum;
+        }
+        dbias[cb * s->lanes + i] = (float)total;
+    }
 }
 
 static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
 {
     td_native_shape s;
     TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
-    float *dbias = args[1];
-    const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
-#pragma omp parallel for
-    for (int64_t cb = 0; cb < s.CB; cb++) {
-        const td_native_coefs c = { .mean = { 0 } };
-        double total[L] = { 0 }, sum[L], dot[L];
-        for (int64_t n = 0; n < s.N; n++) {
-            const void *dy = td_native_plane_at(&s, args[0], n, cb);
-            simd->norm_grad_sums(&s.plane, &c, dy, NULL, dy, sum, dot);
-            for (int i = 0; i < s.lanes; i++)
-                total[i] += sum[i];
-        }
-        for (int i = 0; i < s.lanes; i++)
-            dbias[cb * s.lanes + i] = (float)total[i];
+    double *sums = args[2];
+    const td_native_planes d = td_native_planes_of(&s, TD_NATIVE_CHUNK, td_threads());
+#pragma omp parallel
+    {
+#pragma omp for schedule(static, 1)
+        for (int t = 0; t < d.threads; t++)
+            for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);)
+                sum_chunks(&s, &k, args[0], sums);
+#pragma omp for
+        for (int64_t cb = 0; cb < s.CB; cb++)
+            join_bias(&s, cb, sums, args[1]);
     }
     return TD_OK;
 }
@@ -147,6 +208,14 @@ static td_status run_resize_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* rows of the result */
+static td_work_share share_resize(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(&n->out[0]->type, &s) == TD_OK);
+    return td_work_share_of(s.N * s.CB * s.H, (double)(s.W * s.lanes), threads);
+}
+
 /* --- heads ------------------------------------------------------------------------------------ */
 
 /* A head, and the position of its rows in the table. */
@@ -184,21 +253,26 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
     return TD_OK;
 }
 
-/* copy a pixel's channels [CB lanes] from or to channel blocks */
+/* one job of the gradient: a tile of an image, blocks [from, to) of the channels */
+typedef struct {
+    int64_t n, tile, from, to;
+} head_part;
+
+/* copy a pixel's channels from channel blocks; or some blocks of them back */
 static void take_pixel(const head *h, const td_native_simd *f, const char *x, int64_t n, int64_t p,
-                       float *to)
+                       float *channels)
 {
-    const char *from = x + n * h->image + p * h->pixel;
+    const char *at = x + n * h->image + p * h->pixel;
     for (int64_t cb = 0; cb < h->CB; cb++)
-        load(f, from + cb * h->block, to + cb * h->lanes);
+        load(f, at + cb * h->block, channels + cb * h->lanes);
 }
 
-static void put_pixel(const head *h, const td_native_simd *f, const float *from, int64_t n,
-                      int64_t p, char *x)
+static void put_pixel(const head *h, const td_native_simd *f, const float *channels,
+                      const head_part *q, int64_t p, char *x)
 {
-    char *to = x + n * h->image + p * h->pixel;
-    for (int64_t cb = 0; cb < h->CB; cb++)
-        store(f, from + cb * h->lanes, to + cb * h->block);
+    char *at = x + q->n * h->image + p * h->pixel;
+    for (int64_t cb = q->from; cb < q->to; cb++)
+        store(f, channels + (cb - q->from) * h->lanes, at + cb * h->block);
 }
 
 /* offset in the table of column 0 of anchor a of pixel p */
@@ -239,6 +313,12 @@ static void permute_channels(const head *h, bool into_rows, const float *from, f
         }
 }
 
+/* is it worth more than one thread? */
+static bool is_shared(const head *h)
+{
+    return h->N * h->area * h->C > TD_NATIVE_PIECE;
+}
+
 static void join_pixel(const head *h, const td_native_simd *f, const char *x, const float *bias,
                        int64_t n, int64_t p, td_dtype dtype, void *table)
 {
@@ -268,7 +348,7 @@ static td_status run_join(const td_prepared *p, void *const *args)
         const float *bias = args[k + 1];
         h.table = y->dim[1];
         h.start = start;
-#pragma omp parallel for collapse(2) if (h.area > TILE)
+#pragma omp parallel for collapse(2) if (is_shared(&h))
         for (int64_t i = 0; i < h.N; i++)
             for (int64_t at = 0; at < h.area; at++)
                 join_pixel(&h, f, x, bias, i, at, y->dtype, args[n->n_in]);
@@ -277,26 +357,91 @@ static td_status run_join(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* heads one after the other */
+static td_work_share share_join(const td_node *n, int threads)
+{
+    td_work_share sum = { 0, 0 };
+    for (int k = 0; k < n->n_in; k += 2) {
+        head h;
+        TD_CHECK(head_of(td_in_type(n, k), n->attr, &h) == TD_OK);
+        const td_work_share one =
+            td_work_share_of(h.N * h.area, (double)h.C, is_shared(&h) ? threads : 1);
+        sum.largest += one.largest;
+        sum.mean += (double)(h.N * h.area * h.C) / threads;
+    }
+    return sum;
+}
+
 static void part_pixel(const head *h, const td_native_simd *f, const void *table, td_dtype dtype,
-                       int64_t n, int64_t p, float *sum, char *x)
+                       const head_part *q, int64_t p, float *sum, char *x)
 {
     float channels[CHANNELS_MAX + L], rows[CHANNELS_MAX];
+    const int64_t from = q->from * h->lanes;
+    const int64_t end = q->to * h->lanes < h->C ? q->to * h->lanes : h->C;
     if (h->by_channel) {
         for (int64_t a = 0; a < h->anchors; a++)
-            read_row(f, dtype, table, row_at(h, n, p, a), h->columns, rows + a * h->columns);
+            read_row(f, dtype, table, row_at(h, q->n, p, a), h->columns, rows + a * h->columns);
         permute_channels(h, false, rows, channels);
     } else {
-        read_row(f, dtype, table, row_at(h, n, p, 0), h->C, channels);
+        read_row(f, dtype, table, row_at(h, q->n, p, 0) + from, end - from, channels);
     }
-    for (int64_t c = 0; c < h->C; c++)
-        sum[c] += channels[c];
-    memset(channels + h->C, 0, (size_t)(h->CB * h->lanes - h->C) * sizeof *channels);
-    put_pixel(h, f, channels, n, p, x);
+    for (int64_t c = from; c < end; c++)
+        sum[c] += channels[c - from];
+    memset(channels + (end - from), 0, (size_t)(q->to * h->lanes - end) * sizeof *channels);
+    put_pixel(h, f, channels, q, p, x);
 }
 
 static int64_t n_tiles(const head *h)
 {
     return (h->area + TILE - 1) / TILE;
+}
+
+/* the gradient's jobs: tiles of images, and for rows in the order of pixels also groups of `blocks`
+   channel blocks */
+typedef struct {
+    int64_t tiles, parts, blocks, jobs;
+} head_jobs;
+
+static head_jobs with_parts(const head *h, int64_t parts)
+{
+    head_jobs d = { .tiles = n_tiles(h), .blocks = (h->CB + parts - 1) / parts };
+    d.parts = (h->CB + d.blocks - 1) / d.blocks;
+    d.jobs = h->N * d.tiles * d.parts;
+    return d;
+}
+
+/* in whole tiles: each job has at most TILE pixels */
+static double largest_of(const head *h, const head_jobs *d, int threads)
+{
+    const double job = (double)d->blocks / (double)h->CB;
+    return td_work_share_of(d->jobs, job, threads).largest;
+}
+
+#define UNEVEN_MAX 1.05 /* a reason to divide again: more parts read a table's rows in pieces */
+
+static head_jobs divide_head(const head *h, int threads)
+{
+    head_jobs best = with_parts(h, 1);
+    for (int64_t parts = 2; parts <= h->CB && !h->by_channel; parts++) {
+        const head_jobs d = with_parts(h, parts);
+        if (largest_of(h, &d, threads) * UNEVEN_MAX < largest_of(h, &best, threads))
+            best = d;
+    }
+    return best;
+}
+
+static head_part part_of(const head *h, const head_jobs *d, int64_t job)
+{
+    const int64_t tile = job / d->parts, from = job % d->parts * d->blocks, to = from + d->blocks;
+    return (head_part){ tile / d->tiles, tile % d->tiles, from, to < h->CB ? to : h->CB };
+}
+
+static void add_tiles(const head *h, int64_t tiles, int64_t c, const float *sums, float *dbias)
+{
+    double total = 0;
+    for (int64_t t = 0; t < tiles; t++)
+        total += (double)sums[t * h->C + c];
+    dbias[c] = (float)total;
 }
 
 static td_status run_join_grad(const td_prepared *p, void *const *args)
@@ -308,25 +453,35 @@ static td_status run_join_grad(const td_prepared *p, void *const *args)
     TD_TRY(head_of(&n->out[0]->type, a, &h));
     const td_native_simd *f = td_native_simd_for(h.dtype, h.lanes);
     float *sums = args[n->n_in + n->n_out], *dbias = args[n->n_in + 1];
-    const int64_t tiles = n_tiles(&h);
+    const head_jobs d = divide_head(&h, td_threads());
     h.table = dy->dim[1];
     h.start = a->start;
-#pragma omp parallel for collapse(2) if (h.area > TILE)
-    for (int64_t i = 0; i < h.N; i++)
-        for (int64_t t = 0; t < tiles; t++) {
-            float *sum = sums + (i * tiles + t) * h.C;
-            const int64_t end = (t + 1) * TILE < h.area ? (t + 1) * TILE : h.area;
-            memset(sum, 0, (size_t)h.C * sizeof *sum);
-            for (int64_t at = t * TILE; at < end; at++)
-                part_pixel(&h, f, args[0], dy->dtype, i, at, sum, args[n->n_in]);
-        }
-    for (int64_t c = 0; c < h.C; c++) {
-        double total = 0;
-        for (int64_t t = 0; t < h.N * tiles; t++)
-            total += (double)sums[t * h.C + c];
-        dbias[c] = (float)total;
+#pragma omp parallel for if (is_shared(&h))
+    for (int64_t k = 0; k < d.jobs; k++) {
+        const head_part q = part_of(&h, &d, k);
+        float *sum = sums + (q.n * d.tiles + q.tile) * h.C;
+        const int64_t first = q.from * h.lanes, rest = h.C - first, of = (q.to - q.from) * h.lanes;
+        const int64_t end = (q.tile + 1) * TILE < h.area ? (q.tile + 1) * TILE : h.area;
+        memset(sum + first, 0, (size_t)(rest < of ? rest : of) * sizeof *sum);
+        for (int64_t at = q.tile * TILE; at < end; at++)
+            part_pixel(&h, f, args[0], dy->dtype, &q, at, sum, args[n->n_in]);
     }
+#pragma omp parallel for if (is_shared(&h))
+    for (int64_t c = 0; c < h.C; c++)
+        add_tiles(&h, h.N * d.tiles, c, sums, dbias);
     return TD_OK;
+}
+
+static td_work_share share_join_grad(const td_node *n, int threads)
+{
+    head h;
+    TD_CHECK(head_of(&n->out[0]->type, n->attr, &h) == TD_OK);
+    const int used = is_shared(&h) ? threads : 1;
+    const head_jobs d = divide_head(&h, threads);
+    const double pixels = (double)(h.N * h.area) / (double)(h.N * d.tiles);
+    td_work_share one = td_work_share_of(d.jobs, pixels * (double)(d.blocks * h.lanes), used);
+    one.mean = (double)(h.N * h.area * h.CB * h.lanes) / threads;
+    return one;
 }
 
 static td_status check_head(const td_type *x, const td_join_attr *a, const td_type *table)
@@ -364,9 +519,11 @@ static td_status prepare_join_grad(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-TD_NATIVE_KERNEL(bias_add, accepts_bias, NULL, run_bias_add);
-TD_NATIVE_KERNEL(bias_add_grad, accepts_bias, NULL, run_bias_add_grad);
-TD_NATIVE_KERNEL(resize_nearest, accepts_resize, NULL, run_resize);
-TD_NATIVE_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad);
-TD_NATIVE_KERNEL(join_heads, accepts_join, NULL, run_join);
-TD_NATIVE_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad);
+TD_NATIVE_KERNEL(bias_add, accepts_bias, NULL, run_bias_add, share_bias);
+TD_NATIVE_KERNEL(bias_add_grad, accepts_bias, prepare_bias_add_grad, run_bias_add_grad,
+                 share_bias_grad);
+TD_NATIVE_KERNEL(resize_nearest, accepts_resize, NULL, run_resize, share_resize);
+TD_NATIVE_KERNEL(resize_nearest_grad, accepts_resize, NULL, run_resize_grad, share_resize);
+TD_NATIVE_KERNEL(join_heads, accepts_join, NULL, run_join, share_join);
+TD_NATIVE_KERNEL(join_heads_grad, accepts_join_grad, prepare_join_grad, run_join_grad,
+                 share_join_grad);

@@ -5,9 +5,13 @@
  *                               each plane again: y (or dx)
  *
  * The second pass finds a small plane in the cache, so a thread finishes one channel block before
- * it takes the next.  If there are fewer blocks than threads, planes are divided instead, in two
- * phases.  Both ways add the planes' sums in the order of the images, in float64: the bits are the
- * same.
+ * it takes the next, as long as there is a block for every thread.  The pixels of the blocks that
+ * remain are divided among all threads, in two phases: 16 blocks on 12 threads are 12 blocks, one
+ * for each thread, and 4 blocks of which each thread has a third.
+ *
+ * Sums are of at most TD_NATIVE_CHUNK pixels of a plane.  They are joined in the order of chunks
+ * and images, in float64, and phases divide planes between chunks only: the bits do not depend on
+ * the division.
  */
 #include <math.h>
 #include <string.h>
@@ -17,10 +21,10 @@
 
 #define L TD_NATIVE_LANES_MAX
 
-/* sums of one plane: mean and m2 in forward, sum and dot in backward */
+/* sums of one chunk of a plane: mean and m2 in forward, sum and dot in backward */
 typedef struct {
     double a[L], b[L];
-} plane_sums;
+} chunk_sums;
 
 typedef struct {
     const td_native_simd *simd;
@@ -33,7 +37,7 @@ typedef struct {
     float *mean, *var, *dgamma, *dbeta;
     float cap; /* upper bound; 0: no relu, INFINITY: relu */
     uint8_t *mask;
-    plane_sums *sums; /* [CB, N] */
+    chunk_sums *sums; /* [CB, N, chunks] */
 } job;
 
 /* like td_native_shape_of, but plain order is accepted too */
@@ -80,48 +84,139 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 
 /* --- dividing the work ------------------------------------------------------------------------ */
 
-/* sum: one plane into *out;  join: a block's planes into its coefficients;  apply: one plane */
+/* sum: one chunk into *out;  join: a block's chunks into its coefficients;  apply: some pixels */
 typedef struct {
-    void (*sum)(const job *j, int64_t n, int64_t cb, plane_sums *out);
+    void (*sum)(const job *j, const td_native_part *p, chunk_sums *out);
     void (*join)(const job *j, int64_t cb, td_native_coefs *c);
-    void (*apply)(const job *j, int64_t n, int64_t cb, const td_native_coefs *c);
+    void (*apply)(const job *j, const td_native_part *p, const td_native_coefs *c);
 } steps;
 
+static int64_t chunks_of(const td_native_shape *s)
+{
+    return (s->plane.n_pixels + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
+}
+
+static chunk_sums *sums_of(const job *j, int64_t cb)
+{
+    return &j->sums[cb * j->s.N * chunks_of(&j->s)];
+}
+
+/* pixels [from, from + n) of plane (image, cb) */
+static td_native_part part_at(const job *j, int64_t image, int64_t cb, int64_t from, int64_t n)
+{
+    const int64_t at = td_native_offset(&j->s, image, cb) + from * j->s.plane.stride;
+    td_native_part p = { image, cb, at, j->s.plane };
+    p.plane.n_pixels = n;
+    return p;
+}
+
+static void sum_pixels(const job *j, const steps *f, int64_t image, int64_t cb, int64_t from,
+                       int64_t n)
+{
+    chunk_sums *out = sums_of(j, cb) + image * chunks_of(&j->s) + from / TD_NATIVE_CHUNK;
+    for (const int64_t end = from + n; from < end; from += TD_NATIVE_CHUNK) {
+        const int64_t rest = end - from;
+        const td_native_part p =
+            part_at(j, image, cb, from, rest < TD_NATIVE_CHUNK ? rest : TD_NATIVE_CHUNK);
+        f->sum(j, &p, out++);
+    }
+}
+
+/* small planes are many, so their part is made once */
 static void run_block(const job *j, const steps *f, int64_t cb)
 {
     td_native_coefs c;
-    for (int64_t n = 0; n < j->s.N; n++)
-        f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
-    f->join(j, cb, &c);
-    for (int64_t n = 0; n < j->s.N; n++)
-        f->apply(j, n, cb, &c);
-}
-
-static void run_in_phases(const job *j, const steps *f)
-{
-#pragma omp parallel for collapse(2)
-    for (int64_t cb = 0; cb < j->s.CB; cb++)
-        for (int64_t n = 0; n < j->s.N; n++)
-            f->sum(j, n, cb, &j->sums[cb * j->s.N + n]);
-#pragma omp parallel for
-    for (int64_t cb = 0; cb < j->s.CB; cb++) {
-        td_native_coefs c;
-        f->join(j, cb, &c);
-        memcpy(&j->sums[cb * j->s.N], &c, sizeof c); /* the sums are no longer needed */
+    td_native_part p = part_at(j, 0, cb, 0, j->s.plane.n_pixels);
+    const bool is_small = j->s.plane.n_pixels <= TD_NATIVE_CHUNK;
+    const int64_t first = p.at;
+    chunk_sums *out = sums_of(j, cb);
+    for (; p.n < j->s.N; p.n++, p.at += j->s.image) {
+        if (is_small)
+            f->sum(j, &p, out++);
+        else
+            sum_pixels(j, f, p.n, cb, 0, j->s.plane.n_pixels);
     }
-#pragma omp parallel for collapse(2)
-    for (int64_t cb = 0; cb < j->s.CB; cb++)
-        for (int64_t n = 0; n < j->s.N; n++)
-            f->apply(j, n, cb, (const td_native_coefs *)&j->sums[cb * j->s.N]);
+    f->join(j, cb, &c);
+    for (p.n = 0, p.at = first; p.n < j->s.N; p.n++, p.at += j->s.image)
+        f->apply(j, &p, &c);
 }
 
-_Static_assert(sizeof(td_native_coefs) <= sizeof(plane_sums),
-               "run_in_phases keeps one in the other");
+/* Blocks [0, whole) are computed by one thread each, as many by every thread; the planes of the
+   other blocks, block after block, are divided. */
+typedef struct {
+    int64_t whole;
+    td_native_planes rest;
+} division;
+
+#define UNEVEN_MAX 1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
+
+static division divide(const td_native_shape *s, int threads)
+{
+    const td_work_share by_block = td_work_share_of(s->CB, 1, threads);
+    const bool is_even = s->CB >= threads && by_block.largest <= by_block.mean * UNEVEN_MAX;
+    const int64_t whole = is_even ? s->CB : s->CB - s->CB % threads;
+    return (division){ whole,
+                       { (s->CB - whole) * s->N, s->plane.n_pixels, TD_NATIVE_CHUNK, threads } };
+}
+
+static td_work_share share_of_shape(const td_native_shape *s, int threads)
+{
+    const division d = divide(s, threads);
+    const double pixel = s->lanes, block = (double)(s->N * s->plane.n_pixels) * pixel;
+    const td_work_share whole = td_work_share_of(d.whole, block, threads);
+    const td_work_share rest = td_native_planes_share(&d.rest);
+    return (td_work_share){ whole.largest + rest.largest * pixel, whole.mean + rest.mean * pixel };
+}
+
+static void sum_share(const job *j, const steps *f, const division *d, int t)
+{
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
+        sum_pixels(j, f, s.plane % j->s.N, d->whole + s.plane / j->s.N, s.from, s.n);
+}
+
+static void apply_share(const job *j, const steps *f, const division *d, int t)
+{
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
+        const int64_t cb = d->whole + s.plane / j->s.N;
+        const td_native_part p = part_at(j, s.plane % j->s.N, cb, s.from, s.n);
+        f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+    }
+}
+
+static void join_in_place(const job *j, const steps *f, int64_t cb)
+{
+    td_native_coefs c;
+    f->join(j, cb, &c);
+    memcpy(sums_of(j, cb), &c, sizeof c); /* the sums are no longer needed */
+}
+
+_Static_assert(sizeof(td_native_coefs) <= sizeof(chunk_sums),
+               "join_in_place keeps one in the other");
+
+static void run_in_phases(const job *j, const steps *f, const division *d)
+{
+#pragma omp parallel
+    {
+#pragma omp for nowait
+        for (int64_t cb = 0; cb < d->whole; cb++)
+            run_block(j, f, cb);
+#pragma omp for schedule(static, 1)
+        for (int t = 0; t < d->rest.threads; t++)
+            sum_share(j, f, d, t);
+#pragma omp for
+        for (int64_t cb = d->whole; cb < j->s.CB; cb++)
+            join_in_place(j, f, cb);
+#pragma omp for schedule(static, 1)
+        for (int t = 0; t < d->rest.threads; t++)
+            apply_share(j, f, d, t);
+    }
+}
 
 static void run_steps(const job *j, const steps *f)
 {
-    if (j->s.CB < td_threads()) {
-        run_in_phases(j, f);
+    const division d = divide(&j->s, td_threads());
+    if (d.whole < j->s.CB) {
+        run_in_phases(j, f, &d);
         return;
     }
 #pragma omp parallel for
@@ -129,26 +224,59 @@ static void run_steps(const job *j, const steps *f)
         run_block(j, f, cb);
 }
 
-/* --- forward ---------------------------------------------------------------------------------- */
-
-static void forward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
+/* an element of `tensor`, which is like x */
+static const void *at(const job *j, const void *tensor, const td_native_part *p)
 {
-    j->simd->norm_stats(&j->s.plane, td_native_plane_at(&j->s, j->x, n, cb), out->a, out->b);
+    return (const char *)tensor + p->at * j->s.each;
 }
 
-/* merges the statistics of planes of equal size: Chan et al. 1983 */
+static void *to(const job *j, void *tensor, const td_native_part *p)
+{
+    return (char *)tensor + p->at * j->s.each;
+}
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+static void forward_sum(const job *j, const td_native_part *p, chunk_sums *out)
+{
+    j->simd->norm_stats(&p->plane, at(j, j->x, p), out->a, out->b);
+}
+
+/* merges the statistics of a plane's chunks into the first: Chan et al. 1983, as in norm_stats */
+static void join_chunks(const td_native_shape *s, chunk_sums *p)
+{
+    for (int64_t from = TD_NATIVE_CHUNK, k = 1; from < s->plane.n_pixels;
+         from += TD_NATIVE_CHUNK, k++) {
+        const int64_t n = s->plane.n_pixels - from;
+        const double before = (double)from,
+                     now = (double)(n < TD_NATIVE_CHUNK ? n : TD_NATIVE_CHUNK),
+                     share = now / (before + now);
+        for (int i = 0; i < s->lanes; i++) {
+            const double gap = p[k].a[i] - p->a[i];
+            p->a[i] += gap * share;
+            p->b[i] += p[k].b[i] + gap * gap * before * share;
+        }
+    }
+}
+
+/* merges the statistics of planes of equal size */
 static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
 {
+    const int64_t chunks = chunks_of(&j->s);
     const double area = (double)j->s.plane.n_pixels;
-    const plane_sums *p = &j->sums[cb * j->s.N];
-    memcpy(mean, p[0].a, sizeof p[0].a);
-    memcpy(m2, p[0].b, sizeof p[0].b);
-    for (int64_t n = 1; n < j->s.N; n++) {
+    for (int64_t n = 0; n < j->s.N; n++) {
+        chunk_sums *p = sums_of(j, cb) + n * chunks;
+        join_chunks(&j->s, p);
+        if (n == 0) {
+            memcpy(mean, p->a, sizeof p->a);
+            memcpy(m2, p->b, sizeof p->b);
+            continue;
+        }
         const double share = 1 / (double)(n + 1), weight = area * (double)n * share;
         for (int i = 0; i < j->s.lanes; i++) {
-            const double gap = p[n].a[i] - mean[i];
+            const double gap = p->a[i] - mean[i];
             mean[i] += gap * share;
-            m2[i] += p[n].b[i] + gap * gap * weight;
+            m2[i] += p->b[i] + gap * gap * weight;
         }
     }
 }
@@ -187,13 +315,10 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
     }
 }
 
-static void forward_apply(const job *j, int64_t n, int64_t cb, const td_native_coefs *c)
+static void forward_apply(const job *j, const td_native_part *p, const td_native_coefs *c)
 {
-    const td_native_shape *s = &j->s;
-    j->simd->norm_apply(&s->plane, c, td_native_plane_at(s, j->x, n, cb),
-                        j->z ? td_native_plane_at(s, j->z, n, cb) : NULL,
-                        td_native_plane_to(s, j->y, n, cb), j->cap,
-                        j->mask ? j->mask + td_native_offset(s, n, cb) / 8 : NULL);
+    j->simd->norm_apply(&p->plane, c, at(j, j->x, p), j->z ? at(j, j->z, p) : NULL, to(j, j->y, p),
+                        j->cap, j->mask ? j->mask + p->at / 8 : NULL);
 }
 
 static float cap_of(const td_node *n)
@@ -220,60 +345,81 @@ static td_status run_forward(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+static void infer_share(const job *j, const float *mean, const float *var,
+                        const td_native_planes *d, int t)
+{
+    for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
+        const td_native_part p = td_native_part_of(&j->s, &s);
+        td_native_coefs c;
+        for (int i = 0; i < j->s.lanes; i++) {
+            const int64_t k = channel_of(&j->s, p.cb, i);
+            c.mean[i] = mean[k];
+            c.scale[i] = (float)((double)j->gamma[k] / sqrt((double)var[k] + j->eps));
+            c.shift[i] = j->beta[k];
+        }
+        forward_apply(j, &p, &c);
+    }
+}
+
 static td_status run_infer(const td_prepared *p, void *const *args)
 {
     job j = job_of(p->node, td_in_type(p->node, 0), NULL);
-    const float *mean = args[3], *var = args[4];
     j.x = args[0];
     j.gamma = args[1];
     j.beta = args[2];
     j.z = p->node->n_in > 5 ? args[5] : NULL;
     j.y = args[p->node->n_in];
     j.cap = p->node->op != &td_op_batch_norm_infer ? cap_of(p->node) : 0;
-#pragma omp parallel for collapse(2)
-    for (int64_t n = 0; n < j.s.N; n++)
-        for (int64_t cb = 0; cb < j.s.CB; cb++) {
-            td_native_coefs c;
-            for (int i = 0; i < j.s.lanes; i++) {
-                const int64_t k = channel_of(&j.s, cb, i);
-                c.mean[i] = mean[k];
-                c.scale[i] = (float)((double)j.gamma[k] / sqrt((double)var[k] + j.eps));
-                c.shift[i] = j.beta[k];
-            }
-            forward_apply(&j, n, cb, &c);
-        }
+    const td_native_planes d = td_native_planes_of(&j.s, TD_NATIVE_GRAIN, td_threads());
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < d.threads; t++)
+        infer_share(&j, args[3], args[4], &d, t);
     return TD_OK;
 }
 
 /* --- backward --------------------------------------------------------------------------------- */
 
-static const uint8_t *mask_at(const job *j, int64_t n, int64_t cb)
+static const uint8_t *mask_at(const job *j, const td_native_part *p)
 {
-    return j->mask_in && !j->dy2 ? j->mask_in + td_native_offset(&j->s, n, cb) / 8 : NULL;
+    return j->mask_in && !j->dy2 ? j->mask_in + p->at / 8 : NULL;
 }
 
 /*
  * With two gradients dz is computed first and is used instead of dy and the mask.  dx is written
  * after a block's dy and dy2 were last read, so dx may overwrite one of them and dz the other.
  */
-static void join_gradients(const job *j, int64_t n, int64_t cb)
+static void join_gradients(const job *j, const td_native_part *p)
 {
-    const td_native_shape *s = &j->s;
-    j->simd->add_masked(
-        &s->plane, td_native_plane_at(s, j->dy, n, cb), td_native_plane_at(s, j->dy2, n, cb),
-        j->mask_in + td_native_offset(s, n, cb) / 8, td_native_plane_to(s, j->dz, n, cb));
+    j->simd->add_masked(&p->plane, at(j, j->dy, p), at(j, j->dy2, p), j->mask_in + p->at / 8,
+                        to(j, j->dz, p));
 }
 
-static void backward_sum(const job *j, int64_t n, int64_t cb, plane_sums *out)
+static void backward_sum(const job *j, const td_native_part *p, chunk_sums *out)
 {
-    const td_native_shape *s = &j->s;
     td_native_coefs c;
     if (j->dy2)
-        join_gradients(j, n, cb);
-    for (int i = 0; i < s->lanes; i++)
-        c.mean[i] = j->mean_in[channel_of(s, cb, i)];
-    j->simd->norm_grad_sums(&s->plane, &c, td_native_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
-                            mask_at(j, n, cb), td_native_plane_at(s, j->x, n, cb), out->a, out->b);
+        join_gradients(j, p);
+    for (int i = 0; i < j->s.lanes; i++)
+        c.mean[i] = j->mean_in[channel_of(&j->s, p->cb, i)];
+    j->simd->norm_grad_sums(&p->plane, &c, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
+                            at(j, j->x, p), out->a, out->b);
+}
+
+/* adds the sums of chunks to planes, and planes to the block */
+static void add_planes(const job *j, int64_t cb, double *sum, double *dot)
+{
+    const int64_t chunks = chunks_of(&j->s);
+    for (int64_t n = 0; n < j->s.N; n++) {
+        chunk_sums *p = sums_of(j, cb) + n * chunks;
+        for (int i = 0; i < j->s.lanes; i++) {
+            for (int64_t k = 1; k < chunks; k++) {
+                p->a[i] += p[k].a[i];
+                p->b[i] += p[k].b[i];
+            }
+            sum[i] += p->a[i];
+            dot[i] += p->b[i];
+        }
+    }
 }
 
 static void add_lanes(const job *j, double *x)
@@ -289,11 +435,7 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
 {
     const double total = (double)(j->s.H * j->s.W * j->s.N);
     double sum[L] = { 0 }, dot[L] = { 0 };
-    for (int64_t n = 0; n < j->s.N; n++)
-        for (int i = 0; i < j->s.lanes; i++) {
-            sum[i] += j->sums[cb * j->s.N + n].a[i];
-            dot[i] += j->sums[cb * j->s.N + n].b[i];
-        }
+    add_planes(j, cb, sum, dot);
     if (j->s.channels == 1) {
         add_lanes(j, sum);
         add_lanes(j, dot);
@@ -310,13 +452,11 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
     }
 }
 
-static void backward_apply(const job *j, int64_t n, int64_t cb, const td_native_coefs *c)
+static void backward_apply(const job *j, const td_native_part *p, const td_native_coefs *c)
 {
-    const td_native_shape *s = &j->s;
-    j->simd->norm_grad_apply(&s->plane, c, td_native_plane_at(s, j->dy2 ? j->dz : j->dy, n, cb),
-                             mask_at(j, n, cb), td_native_plane_at(s, j->x, n, cb),
-                             td_native_plane_to(s, j->dx, n, cb),
-                             j->dz && !j->dy2 ? td_native_plane_to(s, j->dz, n, cb) : NULL);
+    j->simd->norm_grad_apply(&p->plane, c, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
+                             at(j, j->x, p), to(j, j->dx, p),
+                             j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
 }
 
 static const steps backward_steps = { backward_sum, backward_join, backward_apply };
@@ -355,16 +495,30 @@ static td_status prepare(const td_node *n, td_prepared *out)
 {
     td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
-    out->scratch_bytes = (size_t)(s.N * s.CB) * sizeof(plane_sums);
+    out->scratch_bytes = (size_t)(s.N * s.CB * chunks_of(&s)) * sizeof(chunk_sums);
     return TD_OK;
 }
 
-TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward);
-TD_NATIVE_KERNEL(batch_norm_relu, accepts, prepare, run_forward);
-TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward);
-TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward);
-TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward);
-TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward);
-TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare, run_infer);
-TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer);
-TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer);
+static td_work_share share(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return share_of_shape(&s, threads);
+}
+
+static td_work_share share_infer(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
+}
+
+TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward, share);
+TD_NATIVE_KERNEL(batch_norm_relu, accepts, prepare, run_forward, share);
+TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward, share);
+TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward, share);
+TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward, share);
+TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward, share);
+TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare, run_infer, share_infer);
+TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer, share_infer);
+TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer, share_infer);

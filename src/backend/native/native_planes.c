@@ -81,3 +81,32 @@ bool td_native_is_plane_streamed(const td_native_shape *s)
     const bool fills_lines = s->plane.stride == s->lanes || s->lanes * s->each >= 64;
     return fills_lines && td_native_is_streamed(s->N * s->image * s->each);
 }
+
+/* --- dividing --------------------------------------------------------------------------------- */
+
+#define LINE 64 /* elements in whole cache lines, whatever their type is */
+
+td_native_pieces td_native_divide_tensor(const td_type *t, int threads)
+{
+    return td_native_divide(td_type_padded_count(t), LINE, threads);
+}
+
+td_native_planes td_native_planes_of(const td_native_shape *s, int64_t grain, int threads)
+{
+    return (td_native_planes){ s->N * s->CB, s->plane.n_pixels, grain, threads };
+}
+
+td_work_share td_native_shape_share(const td_native_shape *s, int64_t grain, int threads)
+{
+    const td_native_planes d = td_native_planes_of(s, grain, threads);
+    const td_work_share pixels = td_native_planes_share(&d);
+    return (td_work_share){ pixels.largest * s->lanes, pixels.mean * s->lanes };
+}
+
+td_native_part td_native_part_of(const td_native_shape *s, const td_native_span *span)
+{
+    td_native_part p = { span->plane / s->CB, span->plane % s->CB, 0, s->plane };
+    p.at = td_native_offset(s, p.n, p.cb) + span->from * s->plane.stride;
+    p.plane.n_pixels = span->n;
+    return p;
+}

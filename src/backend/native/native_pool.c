@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "tandem/program.h"
 
 /* --- max pooling: blocked layouts, one row at a time ------------------------------------------ */
 
@@ -50,6 +51,19 @@ static td_status run_max(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* rows of the planes of a type */
+static td_work_share share_rows(const td_type *t, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(t, &s) == TD_OK);
+    return td_work_share_of(s.N * s.CB * s.H, (double)(s.W * s.lanes), threads);
+}
+
+static td_work_share share_max(const td_node *n, int threads)
+{
+    return share_rows(&n->out[0]->type, threads);
+}
+
 static td_status run_max_grad(const td_prepared *p, void *const *args)
 {
     td_native_window v = window_of(p->node, &p->node->out[0]->type, td_in_type(p->node, 0));
@@ -92,6 +106,13 @@ static td_status run_global(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+static td_work_share share_global(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    return td_work_share_of(s.N * s.CB, (double)(s.plane.n_pixels * s.lanes), threads);
+}
+
 static td_status accepts_global_grad(const td_node *n)
 {
     td_native_shape s;
@@ -109,15 +130,26 @@ static td_status run_global_grad(const td_prepared *p, void *const *args)
     s.plane.is_streamed = td_native_is_plane_streamed(&s);
     const float by = 1.0f / (float)s.plane.n_pixels;
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
-#pragma omp parallel for collapse(2)
-    for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->fill(&s.plane, td_native_lanes_at(&s, args[0], n, cb), by,
-                       td_native_plane_to(&s, args[2], n, cb));
+    const td_native_planes d = td_native_planes_of(&s, TD_NATIVE_GRAIN, td_threads());
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < d.threads; t++)
+        for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);) {
+            const td_native_part q = td_native_part_of(&s, &k);
+            simd->fill(&q.plane, td_native_lanes_at(&s, args[0], q.n, q.cb), by,
+                       (char *)args[2] + q.at * s.each);
+        }
     return TD_OK;
 }
 
-TD_NATIVE_KERNEL(max_pool2d, accepts_max, NULL, run_max);
-TD_NATIVE_KERNEL(max_pool2d_grad, accepts_max, NULL, run_max_grad);
-TD_NATIVE_KERNEL(global_avg_pool, accepts_global, NULL, run_global);
-TD_NATIVE_KERNEL(global_avg_pool_grad, accepts_global_grad, NULL, run_global_grad);
+static td_work_share share_global_grad(const td_node *n, int threads)
+{
+    td_native_shape s;
+    TD_CHECK(td_native_shape_of(&n->out[0]->type, &s) == TD_OK);
+    return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
+}
+
+TD_NATIVE_KERNEL(max_pool2d, accepts_max, NULL, run_max, share_max);
+TD_NATIVE_KERNEL(max_pool2d_grad, accepts_max, NULL, run_max_grad, share_max);
+TD_NATIVE_KERNEL(global_avg_pool, accepts_global, NULL, run_global, share_global);
+TD_NATIVE_KERNEL(global_avg_pool_grad, accepts_global_grad, NULL, run_global_grad,
+                 share_global_grad);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "tandem/program.h"
+
+#define LINE 16 /* floats in a cache line */
 
 /* operands whose bits are set in `tensors` are f32 of one type; the others are f32 scalars */
 static td_status check_operands(const td_node *n, unsigned tensors)
@@ -27,6 +30,13 @@ static float number(const void *arg)
     return *(const float *)arg;
 }
 
+/* operands 0 and 1 are of one type */
+static td_work_share share(const td_node *n, int threads)
+{
+    const td_native_pieces d = td_native_divide_tensor(td_in_type(n, 1), threads);
+    return td_native_pieces_share(&d, threads);
+}
+
 /* --- accumulate(sum, g) -> s and carry(w, sum, s, last) --------------------------------------- */
 
 static td_status accepts_accumulate(const td_node *n)
@@ -38,13 +48,13 @@ static td_status accepts_accumulate(const td_node *n)
 
 static td_status run_accumulate(const td_prepared *p, void *const *args)
 {
-    const int64_t count = td_type_padded_count(td_in_type(p->node, 0));
+    const td_native_pieces d = td_native_divide_tensor(td_in_type(p->node, 0), td_threads());
     const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float *sum = args[0], *g = args[1];
     float *s = args[2];
-#pragma omp parallel for if (count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
-        simd->add(td_native_piece(i, count), sum + i, g + i, s + i, false);
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each)
+        simd->add(td_native_piece_at(&d, i), sum + i, g + i, s + i, false);
     return TD_OK;
 }
 
@@ -55,13 +65,13 @@ static td_status accepts_carry(const td_node *n)
 
 static td_status run_carry(const td_prepared *p, void *const *args)
 {
-    const int64_t count = td_type_padded_count(td_in_type(p->node, 1));
+    const td_native_pieces d = td_native_divide_tensor(td_in_type(p->node, 1), td_threads());
     const bool is_last = number(args[3]) != 0;
     float *sum = args[1];
     const float *s = args[2];
-#pragma omp parallel for if (count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE) {
-        const size_t bytes = (size_t)td_native_piece(i, count) * sizeof *sum;
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each) {
+        const size_t bytes = (size_t)td_native_piece_at(&d, i) * sizeof *sum;
         if (is_last)
             memset(sum + i, 0, bytes);
         else
@@ -79,15 +89,15 @@ static td_status accepts_ema(const td_node *n)
 
 static td_status run_ema(const td_prepared *p, void *const *args)
 {
-    const int64_t count = td_type_padded_count(td_in_type(p->node, 0));
+    const td_native_pieces d = td_native_divide_tensor(td_in_type(p->node, 0), td_threads());
     const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float keep = number(args[2]), share = number(args[3]), *value = args[0];
     float *average = args[1];
     if (p->node->n_in > 4 && number(args[4]) == 0)
         return TD_OK;
-#pragma omp parallel for if (count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
-        simd->ema(td_native_piece(i, count), keep, share, value + i, average + i);
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each)
+        simd->ema(td_native_piece_at(&d, i), keep, share, value + i, average + i);
     return TD_OK;
 }
 
@@ -101,32 +111,41 @@ static td_status accepts_mixup(const td_node *n)
     return TD_OK;
 }
 
+/* the elements of every row in pieces; threads share the pieces of all rows */
+static td_native_pieces divide_rows(const td_type *t, int threads, int64_t *rows)
+{
+    *rows = t->dim[0];
+    const int64_t each = (threads + *rows - 1) / (*rows ? *rows : 1); /* threads for a row */
+    return td_native_divide(*rows ? td_type_count(t) / *rows : 0, LINE, each > 1 ? (int)each : 1);
+}
+
+static td_work_share share_mixup(const td_node *n, int threads)
+{
+    int64_t rows;
+    const td_native_pieces d = divide_rows(td_in_type(n, 0), threads, &rows);
+    return td_work_share_of(rows * d.n, (double)d.count / (double)(d.n ? d.n : 1), threads);
+}
+
 static td_status run_mixup(const td_prepared *p, void *const *args)
 {
-    const td_type *t = td_in_type(p->node, 0);
-    const int64_t rows = t->dim[0], width = rows ? td_type_count(t) / rows : 0;
-    const int64_t pieces = (width + TD_NATIVE_PIECE - 1) / TD_NATIVE_PIECE;
+    int64_t rows;
+    const td_native_pieces d = divide_rows(td_in_type(p->node, 0), td_threads(), &rows);
     const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float *x = args[0], *lambda = args[1];
     const int64_t *partner = args[2];
     float *y = args[3];
-#pragma omp parallel for collapse(2) if (rows * width > TD_NATIVE_PIECE)
+#pragma omp parallel for collapse(2) if (rows * d.count > TD_NATIVE_PIECE)
     for (int64_t n = 0; n < rows; n++)
-        for (int64_t k = 0; k < pieces; k++) {
+        for (int64_t k = 0; k < d.n; k++) {
             const int64_t other = partner[n] >= 0 && partner[n] < rows ? partner[n] : n;
-            const int64_t i = k * TD_NATIVE_PIECE;
-            simd->blend(td_native_piece(i, width), lambda[n], x + n * width + i,
-                        x + other * width + i, y + n * width + i);
+            const int64_t i = k * d.each;
+            simd->blend(td_native_piece_at(&d, i), lambda[n], x + n * d.count + i,
+                        x + other * d.count + i, y + n * d.count + i);
         }
     return TD_OK;
 }
 
-#define RECIPE(op_)                                                                                \
-    const td_kernel td_native_##op_ = {                                                            \
-        .name = "native_" #op_, .op = &td_op_##op_, .accepts = accepts_##op_, .run = run_##op_     \
-    }
-
-RECIPE(accumulate);
-RECIPE(carry);
-RECIPE(ema);
-RECIPE(mixup);
+TD_NATIVE_KERNEL(accumulate, accepts_accumulate, NULL, run_accumulate, share);
+TD_NATIVE_KERNEL(carry, accepts_carry, NULL, run_carry, share);
+TD_NATIVE_KERNEL(ema, accepts_ema, NULL, run_ema, share);
+TD_NATIVE_KERNEL(mixup, accepts_mixup, NULL, run_mixup, share_mixup);

@@ -12,7 +12,7 @@
 #define HAVE_X86 0
 #endif
 
-#define CHUNK 1024 /* pixels summed in float32 before the sums go to float64 */
+#define CHUNK TD_NATIVE_CHUNK
 
 #define TEXT2(a)           #a
 #define TEXT(a)            TEXT2(a)

@@ -12,6 +12,7 @@
 
 #include "backend/native/native.h"
 #include "base/arena.h"
+#include "tandem/program.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,6 +22,7 @@
 #endif
 
 #define TILE_MAX 4096
+#define LINE     32 /* halves in a cache line */
 
 /* --- do two layouts have the same tiles? ------------------------------------------------------ */
 
@@ -187,6 +189,20 @@ td_status td_native_tiles_make(const td_type *from, const td_type *to, td_native
     return st;
 }
 
+int td_native_tile_of(const td_type *t)
+{
+    td_blocking b;
+    int64_t box[TD_RANK_MAX + 1];
+    TD_CHECK(td_type_blocking(t, &b));
+    return tile_of(&b, box);
+}
+
+td_native_pieces td_native_tiles_divide(int64_t tile, const td_type *t, int threads)
+{
+    const int64_t lines = tile < LINE ? LINE / tile * tile : tile;
+    return td_native_divide(td_type_count(t), lines, threads);
+}
+
 void td_native_tiles_release(td_native_tiles *t)
 {
     td_free(t->place);
@@ -240,12 +256,19 @@ static td_status run_reorder(const td_prepared *p, void *const *args)
     const td_native_tiles *t = p->state;
     const uint16_t *from = args[0];
     uint16_t *to = args[1];
-    const int64_t group = TD_NATIVE_PIECE / t->tile; /* tiles per job */
-#pragma omp parallel for if (t->n_tiles > group)
-    for (int64_t k = 0; k < t->n_tiles; k += group)
-        td_native_tiles_put(t, k, t->n_tiles - k < group ? t->n_tiles - k : group,
-                            from + k * t->tile, to);
+    const td_native_pieces d =
+        td_native_tiles_divide(t->tile, td_in_type(p->node, 0), td_threads());
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each)
+        td_native_tiles_put(t, i / t->tile, td_native_piece_at(&d, i) / t->tile, from + i, to);
     return TD_OK;
+}
+
+static td_work_share share_reorder(const td_node *n, int threads)
+{
+    const td_type *x = td_in_type(n, 0);
+    const td_native_pieces d = td_native_tiles_divide(td_native_tile_of(x), x, threads);
+    return td_native_pieces_share(&d, threads);
 }
 
 static void release_reorder(td_prepared *p)
@@ -261,4 +284,5 @@ const td_kernel td_native_reorder = { .name = "native_reorder",
                                       .accepts = accepts_reorder,
                                       .prepare = prepare_reorder,
                                       .run = run_reorder,
-                                      .release = release_reorder };
+                                      .release = release_reorder,
+                                      .share = share_reorder };

@@ -10,6 +10,7 @@
 
 #include "backend/native/native.h"
 #include "base/arena.h"
+#include "tandem/program.h"
 
 enum { W, V, G, LR, SQUARE }; /* operands; SQUARE only in rmsprop; then inverse, finite, copies */
 
@@ -109,6 +110,17 @@ static td_status accepts_plain(const td_node *n)
     return TD_OK;
 }
 
+static td_native_pieces divide_plain(const td_node *n, int threads)
+{
+    return td_native_divide_tensor(td_in_type(n, W), threads);
+}
+
+static td_work_share share_plain(const td_node *n, int threads)
+{
+    const td_native_pieces d = divide_plain(n, threads);
+    return td_native_pieces_share(&d, threads);
+}
+
 static td_status run_plain(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
@@ -116,19 +128,15 @@ static td_status run_plain(const td_prepared *p, void *const *args)
     if (!begin(n, args, &u))
         return TD_OK;
     uint16_t *copy = n->n_in > copy_of(n) ? args[copy_of(n)] : NULL;
-    const int64_t count = td_type_padded_count(td_in_type(n, W));
-#pragma omp parallel for if (count > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < count; i += TD_NATIVE_PIECE)
-        piece(&u, i, td_native_piece(i, count), copy ? copy + i : NULL);
+    const td_native_pieces d = divide_plain(n, td_threads());
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each)
+        piece(&u, i, td_native_piece_at(&d, i), copy ? copy + i : NULL);
     return TD_OK;
 }
 
-const td_kernel td_native_sgd = {
-    .name = "native_sgd", .op = &td_op_sgd, .accepts = accepts_plain, .run = run_plain
-};
-const td_kernel td_native_rmsprop = {
-    .name = "native_rmsprop", .op = &td_op_rmsprop, .accepts = accepts_plain, .run = run_plain
-};
+TD_NATIVE_KERNEL(sgd, accepts_plain, NULL, run_plain, share_plain);
+TD_NATIVE_KERNEL(rmsprop, accepts_plain, NULL, run_plain, share_plain);
 
 /* --- copies in other layouts ------------------------------------------------------------------ */
 
@@ -177,6 +185,13 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return st;
 }
 
+static td_work_share share_copies(const td_node *n, int threads)
+{
+    const td_type *w = td_in_type(n, W);
+    const td_native_pieces d = td_native_tiles_divide(td_native_tile_of(w), w, threads);
+    return td_native_pieces_share(&d, threads);
+}
+
 static td_status run_copies(const td_prepared *p, void *const *args)
 {
     const copies_state *s = p->state;
@@ -184,15 +199,15 @@ static td_status run_copies(const td_prepared *p, void *const *args)
     update u;
     if (!begin(p->node, args, &u))
         return TD_OK;
-    const int64_t tile = s->to[0].tile, n_tiles = s->to[0].n_tiles;
-    const int64_t group = TD_NATIVE_PIECE / tile; /* tiles per job */
-#pragma omp parallel for if (n_tiles > group)
-    for (int64_t k = 0; k < n_tiles; k += group) {
+    const int64_t tile = s->to[0].tile;
+    const td_native_pieces d = td_native_tiles_divide(tile, td_in_type(p->node, W), td_threads());
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.count; i += d.each) {
         _Alignas(64) uint16_t half[TD_NATIVE_PIECE];
-        const int64_t m = n_tiles - k < group ? n_tiles - k : group;
-        piece(&u, k * tile, m * tile, half);
+        const int64_t n = td_native_piece_at(&d, i);
+        piece(&u, i, n, half);
         for (int c = 0; c < s->n_copies; c++)
-            td_native_tiles_put(&s->to[c], k, m, half, copies[c]);
+            td_native_tiles_put(&s->to[c], i / tile, n / tile, half, copies[c]);
     }
     return TD_OK;
 }
@@ -203,7 +218,8 @@ static td_status run_copies(const td_prepared *p, void *const *args)
                                                  .accepts = accepts_copies,                        \
                                                  .prepare = prepare,                               \
                                                  .run = run_copies,                                \
-                                                 .release = release }
+                                                 .release = release,                               \
+                                                 .share = share_copies }
 
 COPIES(sgd);
 COPIES(rmsprop);

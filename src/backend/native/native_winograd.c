@@ -1,11 +1,11 @@
 /*
- * native_winograd.c -- 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), for inference
+ * native_winograd.c -- 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3)
  *
  *     a job: a run of tiles, and a part of the filters
  *
  *         all channels     B' x B     ->  v, stays in the second-level cache
  *         32 filters:      36 products    v u  ->  m, a hundred kilobytes
- *                          A' m A + bias + residual, relu  ->  y
+ *                          A' m A * scale + bias + residual, relu  ->  y
  *         the next 32 filters: ...
  *
  * Jobs write separate results, so threads take them in order and wait for each other only at the
@@ -15,7 +15,7 @@
  *
  * Compared with a direct convolution it saves three of four multiplications (fewer if tiles extend
  * past the image's edge), and it costs transforms (C + K per tile, compared with C K products) and
- * filters of four times the size.  The filters are transformed once, in float64.
+ * filters of four times the size (native_winograd_filter.c).
  */
 #include "backend/native/native_winograd.h"
 
@@ -30,7 +30,6 @@
 
 #define LANES  TD_WINO_LANES
 #define POINTS TD_WINO_POINTS
-#define SIDE   TD_WINO_SIDE
 
 #define BLOCKED "aBcd16b"
 #define LAST    "acdb"
@@ -38,60 +37,6 @@
 /* tiles per job: enough to amortise reading u once per job */
 #define ROOM       28
 #define ROOM_LARGE 56 /* if u exceeds one core's share of a cache */
-
-/* --- filters ---------------------------------------------------------------------------------- */
-
-static td_status accepts_filter(const td_node *n)
-{
-    const td_type *w = td_in_type(n, 0), *u = &n->out[0]->type;
-    if (w->dtype != TD_DT_F32)
-        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(w->dtype));
-    if (!td_type_is_plain(w) || !td_type_is_plain(u))
-        return td_error(TD_ENOKERNEL, "layout is not plain");
-    return TD_OK;
-}
-
-/* u = G g G' for 16 filters and one channel; consecutive filters in w are `step` elements apart */
-static void transform_filters(const td_winograd *m, const float *w, int64_t step, float *u,
-                              int64_t u_step)
-{
-    for (int l = 0; l < LANES; l++) {
-        double half[SIDE][3];
-        const float *g = w + l * step;
-        for (int i = 0; i < SIDE; i++)
-            for (int s = 0; s < 3; s++)
-                half[i][s] = m->g[i][0] * (double)g[s] + m->g[i][1] * (double)g[3 + s] +
-                             m->g[i][2] * (double)g[6 + s];
-        for (int i = 0; i < SIDE; i++)
-            for (int j = 0; j < SIDE; j++)
-                u[(i * SIDE + j) * u_step + l] =
-                    (float)(m->g[j][0] * half[i][0] + m->g[j][1] * half[i][1] +
-                            m->g[j][2] * half[i][2]);
-    }
-}
-
-static td_status run_filter(const td_prepared *p, void *const *args)
-{
-    const td_type *type = td_in_type(p->node, 0);
-    const int64_t K = type->dim[0], C = type->dim[1];
-    const float *w = args[0];
-    float *u = args[1];
-    td_winograd m;
-    td_winograd_matrices(&m);
-#pragma omp parallel for collapse(2)
-    for (int64_t k = 0; k < K; k += LANES)
-        for (int64_t c = 0; c < C; c++)
-            transform_filters(&m, w + (k * C + c) * 9, C * 9, u + (k * POINTS * C + c * LANES),
-                              C * LANES);
-    return TD_OK;
-}
-
-const td_kernel td_native_winograd_filter = {
-    .name = "native_winograd_filter",
-    .op = &td_op_winograd_filter,
-    .accepts = accepts_filter,
-    .run = run_filter,
-};
 
 /* --- convolution: division into jobs ---------------------------------------------------------- */
 
@@ -110,11 +55,16 @@ static bool is_image(const td_type *t, const char *layout)
            (strcmp(layout, BLOCKED) == 0 || strcmp(layout, LAST) == 0);
 }
 
+static bool is_residual(const td_node *n, int i)
+{
+    return n->op == &td_op_conv2d_winograd && i == 3 && n->n_in > 3;
+}
+
 static td_status accepts_conv(const td_node *n)
 {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[0]->type;
-        const bool must_be_image = i == 0 || i >= 3 || i == n->n_in;
+        const bool must_be_image = i == 0 || i == n->n_in || is_residual(n, i);
         if (t->dtype != TD_DT_F32)
             return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
         if (!must_be_image && !td_type_is_plain(t))
@@ -203,7 +153,7 @@ static void release_conv(td_prepared *p)
 /* --- convolution: one job --------------------------------------------------------------------- */
 
 typedef struct {
-    const float *x, *u, *bias, *residual;
+    const float *x, *u, *scale, *bias, *residual;
     float *y;
 } tensors;
 
@@ -240,29 +190,47 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
         const int blocks = (int)(to - kb < s->simd->blocks ? to - kb : s->simd->blocks);
         multiply(s, n, kb, blocks, v, t, m);
         for (int b = 0; b < blocks; b++) {
-            const td_native_wino_end out = { t->bias ? t->bias + (kb + b) * LANES : NULL,
-                                             t->residual, t->y, kb + b };
+            const int64_t k = (kb + b) * LANES;
+            const td_native_wino_end out = { .scale = t->scale ? t->scale + k : NULL,
+                                             .bias = t->bias ? t->bias + k : NULL,
+                                             .residual = t->residual,
+                                             .y = t->y,
+                                             .block = kb + b };
             s->simd->output(w, first, n, m + b * w->room * LANES, blocks * w->room * LANES, &out);
         }
     }
 }
 
-static td_status run_conv(const td_prepared *p, void *const *args)
+static td_status run_tensors(const state *s, const tensors *t, char *scratch)
 {
-    const state *s = p->state;
-    const int n_in = p->node->n_in;
-    const tensors t = { args[0], args[1], n_in > 2 ? args[2] : NULL, n_in > 3 ? args[3] : NULL,
-                        args[n_in] };
-    char *scratch = args[n_in + 1];
     const int64_t jobs = s->runs * s->shares;
     atomic_llong next = 0;
 #pragma omp parallel for num_threads(s->threads) schedule(static, 1)
     for (int i = 0; i < s->threads; i++) {
         char *own = scratch + s->job_bytes * (size_t)i;
         for (int64_t job; (job = atomic_fetch_add(&next, 1)) < jobs;)
-            run_job(s, job, &t, own);
+            run_job(s, job, t, own);
     }
     return TD_OK;
+}
+
+static td_status run_conv(const td_prepared *p, void *const *args)
+{
+    const int n_in = p->node->n_in;
+    const tensors t = { .x = args[0],
+                        .u = args[1],
+                        .bias = n_in > 2 ? args[2] : NULL,
+                        .residual = n_in > 3 ? args[3] : NULL,
+                        .y = args[n_in] };
+    return run_tensors(p->state, &t, args[n_in + 1]);
+}
+
+static td_status run_scaled(const td_prepared *p, void *const *args)
+{
+    const tensors t = {
+        .x = args[0], .u = args[1], .scale = args[2], .bias = args[3], .y = args[4]
+    };
+    return run_tensors(p->state, &t, args[5]);
 }
 
 const td_kernel td_native_conv2d_winograd = {
@@ -274,15 +242,34 @@ const td_kernel td_native_conv2d_winograd = {
     .release = release_conv,
 };
 
+const td_kernel td_native_conv2d_winograd_scaled = {
+    .name = "native_conv2d_winograd",
+    .op = &td_op_conv2d_winograd_scaled,
+    .accepts = accepts_conv,
+    .prepare = prepare_conv,
+    .run = run_scaled,
+    .release = release_conv,
+};
+
 /* prefers the layout that the images have */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
+    static const td_node_layouts plain[2] = {
+        { .in = { BLOCKED, "", "", BLOCKED }, .out = BLOCKED },
+        { .in = { LAST, "", "", LAST }, .out = LAST },
+    };
+    static const td_node_layouts scaled[2] = {
+        { .in = { BLOCKED, "", "", "" }, .out = BLOCKED },
+        { .in = { LAST, "", "", "" }, .out = LAST },
+    };
+    if (n->op == &td_op_conv2d_winograd_grad_w)
+        return td_native_winograd_grad_w_preferred_layout(n, out);
+    if (n->op == &td_op_winograd_filter)
+        return td_native_winograd_filter_preferred_layout(n, out);
     const td_type *x = td_in_type(n, 0);
-    if (n->op != &td_op_conv2d_winograd || x->dtype != TD_DT_F32)
+    const bool is_scaled = n->op == &td_op_conv2d_winograd_scaled;
+    if ((n->op != &td_op_conv2d_winograd && !is_scaled) || x->dtype != TD_DT_F32)
         return false;
-    if (strcmp(x->layout, LAST) == 0)
-        *out = (td_node_layouts){ .in = { LAST, "", "", LAST }, .out = LAST };
-    else
-        *out = (td_node_layouts){ .in = { BLOCKED, "", "", BLOCKED }, .out = BLOCKED };
+    *out = (is_scaled ? scaled : plain)[strcmp(x->layout, LAST) == 0];
     return true;
 }

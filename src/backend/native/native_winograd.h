@@ -6,13 +6,22 @@
  *
  *     input     x, aBcd16b or acdb         ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
- *     output    m, bias, residual          ->  y, in x's layout
+ *     output    m, scale, bias, residual   ->  y, in x's layout
  *
- * `room` is the number of tiles that v and m have room for.
+ *
+ * The gradient of the filters is a sum over tiles:
+ *
+ *     input     x                          ->  v
+ *     gradient  dy, in x's layout          ->  d [36][K/16][room][16]
+ *     product   v, d                       ->  m [K/16][C/16][36][16][16]    36 matrix products
+ *     end       m                          ->  dw, ABcd16b16a
+ *
+ * `room` is the number of tiles that v, m and d have room for.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
 #define TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
 
+#include "ir/target.h"
 #include "ops/ops.h"
 
 /* The strides of an image, in elements: from one pixel, one block of 16 channels to the next. */
@@ -31,6 +40,7 @@ typedef struct {
 
 /* The destination of the results of one block of 16 channels. */
 typedef struct {
+    const float *scale;    /* [16], or NULL */
     const float *bias;     /* [16], or NULL */
     const float *residual; /* as y, or NULL */
     float *y;
@@ -43,6 +53,9 @@ typedef struct {
     int tiles;  /* maximum tiles per product */
     int blocks; /* maximum blocks of 16 filters */
 
+    /* G g G' of 16 filters: their taps are g_step elements apart, the 36 results u_step */
+    void (*filter)(const td_winograd *m, const float *g, int64_t g_step, float *u, int64_t u_step);
+
     /* transforms `n` tiles from tile `first` on, all channels */
     void (*input)(const td_native_wino *w, int64_t first, int64_t n, const float *x, float *v);
 
@@ -54,7 +67,23 @@ typedef struct {
     /* transforms m of one block to results; points in m are m_step elements apart */
     void (*output)(const td_native_wino *w, int64_t first, int64_t n, const float *m,
                    int64_t m_step, const td_native_wino_end *end);
+
+    /* filter gradients: transforms `n` tiles of dy, all filters */
+    void (*gradient)(const td_native_wino *w, int64_t first, int64_t n, const float *dy, float *d);
+
+    /* m [16 channels][16 filters] = sum over n tiles, for one point, a block of channels, and one
+       or two blocks of filters, whose d and m are d_step and m_step elements apart; or added to
+       m */
+    void (*gradient_product)(int64_t n, int blocks, const float *v, const float *d, int64_t d_step,
+                             float *m, int64_t m_step, bool add);
+
+    /* dw [9][16][16] of m [36][16][16] */
+    void (*gradient_end)(const td_winograd *w, const float *m, float *dw);
 } td_native_wino_simd;
+
+/** The preferred layouts of conv2d_winograd_grad_w, and of winograd_filter. */
+bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_native_winograd_filter_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /** Number i of the loops that this machine can run, the best first; NULL past the end. */
 const td_native_wino_simd *td_native_wino_simd_at(int i);

@@ -36,7 +36,9 @@
 #define LANES    16
 #define TILES    14
 #define BLOCKS   2
+#define ROWS     8
 #include "backend/native/native_winograd.inc"
+#undef ROWS
 #undef BLOCKS
 #undef TILES
 #undef LANES
@@ -50,7 +52,9 @@
 #define LANES    8
 #define TILES    6
 #define BLOCKS   1
+#define ROWS     4
 #include "backend/native/native_winograd.inc"
+#undef ROWS
 #undef BLOCKS
 #undef TILES
 #undef LANES
@@ -65,6 +69,7 @@
 #define LANES  4
 #define TILES  2
 #define BLOCKS 1
+#define ROWS   4
 #include "backend/native/native_winograd.inc"
 
 /* best first; base/half.c detects the instruction sets, except FMA, which simd_avx2 needs too */

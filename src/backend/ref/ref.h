@@ -84,12 +84,16 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
 /* clang-format off */
 #define TD_REF_LIST(K)                                                                             \
     K(constant) K(conv2d) K(conv2d_grad_x) K(conv2d_grad_w) K(conv2d_fused)                        \
-    K(winograd_filter) K(conv2d_winograd)                                                          \
+    K(conv2d_statistics) K(conv2d_scale_relu_grad_w) K(winograd_filter) K(conv2d_winograd)         \
+    K(conv2d_winograd_scaled)                                                                      \
+    K(conv2d_winograd_grad_w)                                                                      \
+    K(quantize) K(dequantize) K(quantize_weights) K(conv2d_int8)                                   \
     K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
-    K(batch_norm_scale) K(batch_norm_update)                                                       \
+    K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \
+    K(batch_norm_add_relu_given) K(batch_norm_scale_relu_grad)                                     \
     K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)                         \
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \

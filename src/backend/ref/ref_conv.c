@@ -258,6 +258,81 @@ static void conv2d_grad_w(const td_node *n, void *const *given)
         for_w(&v, dy + i * y_size, x + i * x_size, dw, a[4]);
 }
 
+/* --- with statistics, of relu(scale x + shift) ----------------------------------------------- */
+
+/* image i of x, or relu(scale x + shift) in `to` */
+static double *prologue(const conv_shape *v, double *x, int64_t i, const double *scale,
+                        const double *shift, double *to)
+{
+    const int64_t area = v->H * v->W;
+    double *from = x + i * v->C * area;
+    if (!scale)
+        return from;
+#pragma omp parallel for
+    for (int64_t c = 0; c < v->C; c++)
+        for (int64_t j = c * area; j < (c + 1) * area; j++) {
+            const double y = scale[c] * from[j] + shift[c];
+            to[j] = y < 0 ? 0 : y;
+        }
+    return to;
+}
+
+/* sum and squares of channel k of all results */
+static void add_channel(const conv_shape *v, const double *y, int64_t k, double *sum,
+                        double *squares)
+{
+    const int64_t pq = v->P * v->Q;
+    *sum = *squares = 0;
+    for (int64_t i = 0; i < v->N; i++)
+        for (int64_t j = (i * v->K + k) * pq; j < (i * v->K + k + 1) * pq; j++) {
+            *sum += y[j];
+            *squares += y[j] * y[j];
+        }
+}
+
+static void conv2d_statistics(const td_node *n, void *const *a)
+{
+    const conv_shape v = forward_shape(n);
+    const int64_t y_size = v.K * v.P * v.Q;
+    const bool is_scaled = n->n_in > 2;
+    double *y = a[n->n_in], *sum = a[n->n_in + 1], *squares = a[n->n_in + 2];
+    double *work = a[n->n_in + 3], *image = work + work_of(&v);
+    memset(y, 0, (size_t)(v.N * y_size) * sizeof *y);
+    for (int64_t i = 0; i < v.N; i++) {
+        double *x = prologue(&v, a[0], i, is_scaled ? a[2] : NULL, is_scaled ? a[3] : NULL, image);
+        forward(&v, x, a[1], y + i * y_size, work);
+    }
+#pragma omp parallel for
+    for (int64_t k = 0; k < v.K; k++)
+        add_channel(&v, y, k, &sum[k], &squares[k]);
+}
+
+static int64_t statistics_work(const td_node *n)
+{
+    const conv_shape v = forward_shape(n);
+    return work_of(&v) + v.C * v.H * v.W;
+}
+
+static void conv2d_scale_relu_grad_w(const td_node *n, void *const *a)
+{
+    const conv_shape v = grad_w_shape(n);
+    const int64_t y_size = v.K * v.P * v.Q;
+    double *dy = a[0], *dw = a[5], *work = a[6], *image = work + work_of(&v);
+    memset(dw, 0, (size_t)td_type_count(&n->out[0]->type) * sizeof *dw);
+    for (int64_t i = 0; i < v.N; i++)
+        for_w(&v, dy + i * y_size, prologue(&v, a[1], i, a[3], a[4], image), dw, work);
+}
+
+static int64_t scale_relu_grad_w_work(const td_node *n)
+{
+    const conv_shape v = grad_w_shape(n);
+    return work_of(&v) + v.C * v.H * v.W;
+}
+
+const td_ref_kernel td_ref_conv2d_statistics =
+    TD_REF_WORK(conv2d_statistics, conv2d_statistics, statistics_work);
+const td_ref_kernel td_ref_conv2d_scale_relu_grad_w =
+    TD_REF_WORK(conv2d_scale_relu_grad_w, conv2d_scale_relu_grad_w, scale_relu_grad_w_work);
 const td_ref_kernel td_ref_conv2d = TD_REF_WORK(conv2d, conv2d, forward_work);
 const td_ref_kernel td_ref_conv2d_fused = TD_REF_WORK(conv2d_fused, conv2d_fused, forward_work);
 const td_ref_kernel td_ref_conv2d_grad_x = TD_REF_WORK(conv2d_grad_x, conv2d_grad_x, grad_x_work);

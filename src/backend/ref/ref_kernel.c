@@ -54,6 +54,7 @@ void td_ref_load(td_dtype d, const void *src, int64_t n, double *dst)
         LOAD(I64, int64_t, v)
         LOAD(I32, int32_t, v)
         LOAD(U8, uint8_t, v)
+        LOAD(S8, int8_t, v)
     default:
         TD_CHECK(false && "no such dtype");
     }
@@ -78,6 +79,7 @@ void td_ref_store(td_dtype d, const double *src, int64_t n, void *dst)
         STORE(I64, int64_t, saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX))
         STORE(I32, int32_t, saturate(v, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX))
         STORE(U8, uint8_t, saturate(v, 0, UINT8_MAX, 0, UINT8_MAX))
+        STORE(S8, int8_t, saturate(v, INT8_MIN, INT8_MAX, INT8_MIN, INT8_MAX))
     default:
         TD_CHECK(false && "no such dtype");
     }

@@ -192,6 +192,22 @@ static int64_t masked_work(const td_node *n)
     return td_type_count(td_in_type(n, 0));
 }
 
+/* the mask is scale x + shift between 0 and the cap; work: the masked gradient */
+static void batch_norm_scale_relu_grad(const td_node *n, void *const *a)
+{
+    const norm_shape v = shape_of(n, td_in_type(n, 1));
+    const double *dy = a[0], *x = a[1], *scale = a[5], *shift = a[6], cap = cap_of(n);
+    void *const *out = a + n->n_in;
+    double *masked = out[3];
+#pragma omp parallel for
+    for (int64_t i = 0; i < v.N * v.C; i++)
+        for (int64_t j = i * v.area; j < (i + 1) * v.area; j++) {
+            const double y = scale[i % v.C] * x[j] + shift[i % v.C];
+            masked[j] = y > 0 && y < cap ? dy[j] : 0;
+        }
+    norm_grad(&v, &(grad_args){ masked, x, a[2], a[3], a[4], out[0], out[1], out[2] }, true);
+}
+
 /* --- small ops -------------------------------------------------------------------------------- */
 
 static void batch_norm_scale(const td_node *n, void *const *a)
@@ -200,6 +216,28 @@ static void batch_norm_scale(const td_node *n, void *const *a)
     double *s = a[2];
     for (int64_t c = 0; c < td_in_type(n, 0)->dim[0]; c++)
         s[c] = gamma[c] / sqrt(var[c] + eps);
+}
+
+/* scale and shift follow from the stored statistics, as those of ops that are given them */
+static void batch_norm_statistics(const td_node *n, int64_t n_channels, double *const *a)
+{
+    const td_norm_attr *at = n->attr;
+    const td_dtype kept = n->out[0]->type.dtype;
+    double *mean = a[4], *var = a[5], *scale = a[6], *shift = a[7];
+    for (int64_t c = 0; c < n_channels; c++) {
+        const double m = a[0][c] / (double)at->count;
+        const double v = a[1][c] / (double)at->count - m * m;
+        mean[c] = round_to_storage(m, kept);
+        var[c] = round_to_storage(v < 0 ? 0 : v, kept);
+        scale[c] = a[2][c] / sqrt(var[c] + at->eps);
+        shift[c] = a[3][c] - mean[c] * scale[c];
+    }
+}
+
+static void batch_norm_add_relu_given(const td_node *n, void *const *a)
+{
+    batch_norm_infer(n, a);
+    clip(a[n->n_in], cap_of(n), a[n->n_in + 1], n->out[1]->type.dim[0]);
 }
 
 static void batch_norm_update(const td_node *n, int64_t count, double *const *a)
@@ -232,3 +270,9 @@ const td_ref_kernel td_ref_batch_norm_infer_grad =
     TD_REF(batch_norm_infer_grad, batch_norm_infer_grad);
 const td_ref_kernel td_ref_batch_norm_scale = TD_REF(batch_norm_scale, batch_norm_scale);
 const td_ref_kernel td_ref_batch_norm_update = TD_REF_EACH(batch_norm_update, batch_norm_update);
+const td_ref_kernel td_ref_batch_norm_statistics =
+    TD_REF_EACH(batch_norm_statistics, batch_norm_statistics);
+const td_ref_kernel td_ref_batch_norm_add_relu_given =
+    TD_REF(batch_norm_add_relu_given, batch_norm_add_relu_given);
+const td_ref_kernel td_ref_batch_norm_scale_relu_grad =
+    TD_REF_WORK(batch_norm_scale_relu_grad, batch_norm_scale_relu_grad, masked_work);

@@ -1,5 +1,5 @@
 /*
- * ref_winograd.c -- winograd_filter and conv2d_winograd by their definition, an image at a time
+ * ref_winograd.c -- winograd_filter and conv2d_winograd[_scaled] by definition, image by image
  *
  *     v [36, C, tiles]  =  B' x B        every tile of every channel
  *     m [36, K, tiles]  =  u v           36 matrix products
@@ -33,16 +33,21 @@ static void transform_filter(const td_winograd *m, const double *g, double *u, i
 static void winograd_filter(const td_node *n, void *const *a)
 {
     const td_type *type = td_in_type(n, 0);
-    const int64_t K = type->dim[0], C = type->dim[1];
+    const bool grad_x = ((const td_winograd_filter_attr *)n->attr)->grad_x;
+    const int64_t K = type->dim[grad_x ? 1 : 0], C = type->dim[grad_x ? 0 : 1];
     const double *w = a[0];
     double *u = a[1];
     td_winograd m;
     td_winograd_matrices(&m);
 #pragma omp parallel for
     for (int64_t k = 0; k < K; k++)
-        for (int64_t c = 0; c < C; c++)
-            transform_filter(&m, w + (k * C + c) * 9,
-                             u + (k / LANES * POINTS * C + c) * LANES + k % LANES, C * LANES);
+        for (int64_t c = 0; c < C; c++) {
+            double g[9];
+            for (int t = 0; t < 9; t++)
+                g[t] = grad_x ? w[(c * K + k) * 9 + 8 - t] : w[(k * C + c) * 9 + t];
+            transform_filter(&m, g, u + (k / LANES * POINTS * C + c) * LANES + k % LANES,
+                             C * LANES);
+        }
 }
 
 /* --- convolution ------------------------------------------------------------------------------ */
@@ -52,15 +57,19 @@ typedef struct {
     int64_t rows, cols, tiles; /* of one image */
 } shape;
 
-static shape shape_of(const td_node *n)
+static shape shape_between(const td_node *n, const td_type *x, const td_type *y)
 {
-    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     shape v = { x->dim[1], x->dim[2], x->dim[3], y->dim[1], y->dim[2], y->dim[3], 0, 0, 0, 0 };
     v.pad = ((const td_winograd_attr *)n->attr)->pad;
     v.rows = (v.P + TILE - 1) / TILE;
     v.cols = (v.Q + TILE - 1) / TILE;
     v.tiles = v.rows * v.cols;
     return v;
+}
+
+static shape shape_of(const td_node *n)
+{
+    return shape_between(n, td_in_type(n, 0), &n->out[0]->type);
 }
 
 static int64_t conv_work(const td_node *n)
@@ -127,25 +136,109 @@ static void convolve(const td_winograd *m, const shape *v, const double *x, doub
             transform_output(m, v, out + k * v->tiles + t, t, y + k * v->P * v->Q);
 }
 
+/* adds the convolution of a[0] and a[1] to y */
+static void add_images(const td_node *n, const shape *v, void *const *a, double *y)
+{
+    td_winograd m;
+    td_winograd_matrices(&m);
+    for (int64_t i = 0; i < td_in_type(n, 0)->dim[0]; i++)
+        convolve(&m, v, (const double *)a[0] + i * v->C * v->H * v->W, a[1],
+                 y + i * v->K * v->P * v->Q, a[n->n_in + 1]);
+}
+
+static void clip(const td_node *n, double *y)
+{
+    const td_winograd_attr *attr = n->attr;
+    const double cap = attr->relu6 ? 6 : INFINITY;
+    const int64_t count = td_type_count(&n->out[0]->type);
+    for (int64_t i = 0; i < count && attr->relu; i++)
+        y[i] = y[i] < 0 ? 0 : y[i] > cap ? cap : y[i];
+}
+
 static void conv2d_winograd(const td_node *n, void *const *a)
 {
     const shape v = shape_of(n);
     const int64_t batch = td_in_type(n, 0)->dim[0], area = v.P * v.Q;
-    const double *x = a[0], *bias = n->n_in > 2 ? a[2] : NULL, *z = n->n_in > 3 ? a[3] : NULL;
+    const double *bias = n->n_in > 2 ? a[2] : NULL, *z = n->n_in > 3 ? a[3] : NULL;
     double *y = a[n->n_in];
-    td_winograd m;
-    td_winograd_matrices(&m);
     for (int64_t nk = 0; nk < batch * v.K; nk++)
         for (int64_t i = nk * area; i < (nk + 1) * area; i++)
             y[i] = (z ? z[i] : 0) + (bias ? bias[nk % v.K] : 0);
-    for (int64_t i = 0; i < batch; i++)
-        convolve(&m, &v, x + i * v.C * v.H * v.W, a[1], y + i * v.K * area, a[n->n_in + 1]);
-    const td_winograd_attr *attr = n->attr;
-    const double cap = attr->relu6 ? 6 : INFINITY;
-    for (int64_t i = 0; i < batch * v.K * area && attr->relu; i++)
-        y[i] = y[i] < 0 ? 0 : y[i] > cap ? cap : y[i];
+    add_images(n, &v, a, y);
+    clip(n, y);
 }
 
+static void conv2d_winograd_scaled(const td_node *n, void *const *a)
+{
+    const shape v = shape_of(n);
+    const int64_t batch = td_in_type(n, 0)->dim[0], area = v.P * v.Q;
+    const double *scale = a[2], *bias = a[3];
+    double *y = a[n->n_in];
+    memset(y, 0, (size_t)(batch * v.K * area) * sizeof *y);
+    add_images(n, &v, a, y);
+    for (int64_t nk = 0; nk < batch * v.K; nk++)
+        for (int64_t i = nk * area; i < (nk + 1) * area; i++)
+            y[i] = y[i] * scale[nk % v.K] + bias[nk % v.K];
+    clip(n, y);
+}
+
+/* --- filter gradient -------------------------------------------------------------------------- */
+
+/* sum[36] += (A dy A') . (B' x B) for one tile, image planes dy and x */
+static void add_tile(const td_winograd *m, const shape *v, const double *dy, const double *x,
+                     int64_t tile, double *sum)
+{
+    const int64_t p = tile / v->cols * TILE, q = tile % v->cols * TILE;
+    double d[POINTS];
+    shape one = *v;
+    one.C = one.tiles = 1; /* the points of the result are contiguous */
+    transform_input(m, &one, x, tile, d);
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            double g = 0;
+            for (int r = 0; r < TILE && p + r < v->P; r++)
+                for (int s = 0; s < TILE && q + s < v->Q; s++)
+                    g += m->at[r][i] * dy[(p + r) * v->Q + q + s] * m->at[s][j];
+            sum[i * SIDE + j] += g * d[i * SIDE + j];
+        }
+}
+
+/* dw[9] = G' sum G */
+static void transform_sum(const td_winograd *m, const double *sum, double *dw)
+{
+    for (int r = 0; r < 3; r++)
+        for (int s = 0; s < 3; s++) {
+            dw[r * 3 + s] = 0;
+            for (int i = 0; i < SIDE; i++)
+                for (int j = 0; j < SIDE; j++)
+                    dw[r * 3 + s] += m->g[i][r] * sum[i * SIDE + j] * m->g[j][s];
+        }
+}
+
+static void conv2d_winograd_grad_w(const td_node *n, void *const *a)
+{
+    const shape v = shape_between(n, td_in_type(n, 1), td_in_type(n, 0));
+    const int64_t batch = td_in_type(n, 0)->dim[0];
+    const double *dy = a[0], *x = a[1];
+    double *dw = a[3];
+    td_winograd m;
+    td_winograd_matrices(&m);
+#pragma omp parallel for
+    for (int64_t k = 0; k < v.K; k++)
+        for (int64_t c = 0; c < v.C; c++) {
+            double sum[POINTS] = { 0 };
+            for (int64_t i = 0; i < batch; i++)
+                for (int64_t t = 0; t < v.tiles; t++)
+                    add_tile(&m, &v, dy + (i * v.K + k) * v.P * v.Q, x + (i * v.C + c) * v.H * v.W,
+                             t, sum);
+            transform_sum(&m, sum, dw + (k * v.C + c) * 9);
+        }
+}
+
+const td_ref_kernel td_ref_conv2d_winograd_grad_w =
+    TD_REF(conv2d_winograd_grad_w, conv2d_winograd_grad_w);
 const td_ref_kernel td_ref_winograd_filter = TD_REF(winograd_filter, winograd_filter);
 const td_ref_kernel td_ref_conv2d_winograd =
     TD_REF_WORK(conv2d_winograd, conv2d_winograd, conv_work);
+const td_ref_kernel td_ref_conv2d_winograd_scaled =
+    TD_REF_WORK(conv2d_winograd_scaled, conv2d_winograd_scaled, conv_work);

@@ -91,6 +91,17 @@ void note_copy(size_t n, cudaMemcpyKind kind)
     }
 }
 
+/* appends the name of a kernel that is launched to the file TANDEM_STAND_IN_KERNELS */
+void note_kernel(const char *name)
+{
+    static const char *path = getenv("TANDEM_STAND_IN_KERNELS");
+    static FILE *list = path ? fopen(path, "a") : nullptr;
+    if (list) {
+        fprintf(list, "%s\n", name);
+        fflush(list);
+    }
+}
+
 struct end {
     ~end()
     {
@@ -409,7 +420,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
     FAIL_IF(is_due(), cudaErrorMemoryAllocation);
     td_grid::around_launch = use_memory;
-    td_grid::launch_fails = [](const char *) { return is_due("launch"); };
+    td_grid::launch_fails = [](const char *name) {
+        note_kernel(name);
+        return is_due("launch");
+    };
     td_grid::on_stream = on_stream;
     *out = new stand_in_stream();
     (*out)->device = device;
@@ -506,11 +520,17 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
     return cudaSuccess;
 }
 
+/* by this process and by others */
+static size_t used()
+{
+    return n_bytes + static_cast<size_t>(setting("TANDEM_STAND_IN_OTHERS", 0));
+}
+
 cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 {
     FAIL_IF(is_due(), cudaErrorInvalidValue);
     *n_total = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
-    *n_free = *n_total - n_bytes;
+    *n_free = *n_total - used();
     return cudaSuccess;
 }
 
@@ -520,7 +540,7 @@ cudaError_t cudaMalloc(void **out, size_t n)
     FAIL_IF(n == 0, cudaErrorInvalidValue);
     FAIL_IF(spoils_capture(), cudaErrorStreamCaptureUnsupported);
     const auto room = static_cast<size_t>(setting("TANDEM_STAND_IN_BYTES", 1e9));
-    FAIL_IF(is_due() || n > room - n_bytes, cudaErrorMemoryAllocation);
+    FAIL_IF(is_due() || n > room - used(), cudaErrorMemoryAllocation);
     void *p = map_pages(whole_pages(n));
     FAIL_IF(p == MAP_FAILED, cudaErrorMemoryAllocation);
     memset(p, 0xff, n); /* memory of a GPU is not cleared */

@@ -16,8 +16,10 @@
  *                                 when what it waits for has run
  *   TANDEM_STAND_IN_DEVICES=-1    no driver; 0: no GPU; else the number of GPUs, 1 by default
  *   TANDEM_STAND_IN_BYTES=1e6     memory of each, 1e9 by default
+ *   TANDEM_STAND_IN_OTHERS=3e6    of it in use by other processes
  *   TANDEM_STAND_IN_CAPABILITY=7.0  compute capability, 9.0 by default
  *   TANDEM_STAND_IN_CUDNN=90100   version of cuDNN, 90800 by default
+ *   TANDEM_STAND_IN_CUBLASLT=120804  version of cuBLASLt, 130100 by default
  *   TANDEM_STAND_IN_FAIL=7        the 7th call that can fail does, launches of kernels included
  *   TANDEM_STAND_IN_CALL=ncclSend of this function only
  *   TANDEM_STAND_IN_RANK=1        of this rank of `tandem launch` only; rank 0 by default

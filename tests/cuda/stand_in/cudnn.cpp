@@ -310,12 +310,36 @@ namespace
 
 /* --- what may be asked ------------------------------------------------------------------------ */
 
+/* what cuDNN 9 refuses (golden/cuda_plans.txt): an operation on the images that a filter gradient
+   of bfloat16 reads; in mode A, with groups, such an operation and statistics */
+bool is_refused(const descriptor &heuristic)
+{
+    const bool is_mode_a = get<int>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+    bool has_statistics = false, has_groups = false, reads_virtual = false, is_bfloat = false;
+    for (const descriptor *d :
+         get_all<descriptor *>(*part(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH),
+                               CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+        has_statistics |= d->type == STATISTICS;
+        if (d->type != FORWARD && d->type != FILTER_GRADIENT)
+            continue;
+        const operands o = operands_of(*d);
+        has_groups = dims_of(o.x)[1] != dims_of(o.w)[1];
+        reads_virtual = get<unsigned char>(*o.x, CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0;
+        is_bfloat = d->type == FILTER_GRADIENT &&
+                    get<int>(*o.x, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
+    }
+    return (reads_virtual && is_bfloat) ||
+           (is_mode_a && has_groups && (reads_virtual || has_statistics));
+}
+
 /* fills descriptors that the caller has made */
 cudnnStatus_t get_engines(const descriptor &from, kind wanted, int64_t n_max, int64_t *n,
                           void *values)
 {
     auto **out = static_cast<descriptor **>(values);
-    const int64_t n_engines = from.type == HEURISTIC ? int64_t(N_ENGINES) : 1;
+    const int64_t n_engines = from.type != HEURISTIC ? 1
+                              : is_refused(from)     ? 0
+                                                     : int64_t(N_ENGINES);
     *n = n_max == 0 ? n_engines : std::min(n_max, n_engines);
     for (int64_t i = 0; i < std::min(n_max, n_engines); i++) {
         FAIL_IF(!descriptors.count(out[i]) || out[i]->type != wanted || out[i]->is_final,

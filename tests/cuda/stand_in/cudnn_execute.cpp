@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "cuda/host_types.h"
+#include "elements.h"
 #include "stand_in.h"
 
 namespace
@@ -26,28 +26,11 @@ struct array {
     }
 };
 
-size_t element_bytes(cudnnDataType_t t)
+element element_of(cudnnDataType_t t)
 {
-    return t == CUDNN_DATA_FLOAT ? 4 : 2;
-}
-
-float read(const void *p, cudnnDataType_t t, int64_t i)
-{
-    if (t == CUDNN_DATA_HALF)
-        return __half2float(static_cast<const __half *>(p)[i]);
-    if (t == CUDNN_DATA_BFLOAT16)
-        return __bfloat162float(static_cast<const __nv_bfloat16 *>(p)[i]);
-    return static_cast<const float *>(p)[i];
-}
-
-void write(void *p, cudnnDataType_t t, int64_t i, float v)
-{
-    if (t == CUDNN_DATA_HALF)
-        static_cast<__half *>(p)[i] = __float2half_rn(v);
-    else if (t == CUDNN_DATA_BFLOAT16)
-        static_cast<__nv_bfloat16 *>(p)[i] = __float2bfloat16_rn(v);
-    else
-        static_cast<float *>(p)[i] = v;
+    return t == CUDNN_DATA_HALF       ? element::f16
+           : t == CUDNN_DATA_BFLOAT16 ? element::bf16
+                                      : element::f32;
 }
 
 /* calls f(place in memory, place in an array) for each element */
@@ -61,17 +44,6 @@ template <typename F> void for_elements(const descriptor &tensor, F f)
             for (int64_t w = 0; w < d[3]; w++)
                 for (int64_t c = 0; c < d[1]; c++)
                     f(n * s[0] + c * s[1] + h * s[2] + w * s[3], i++);
-}
-
-float to_tf32(float v)
-{
-    uint32_t u;
-    memcpy(&u, &v, sizeof u);
-    if ((u & 0x7f800000u) == 0x7f800000u)
-        return v;
-    u = (u + 0xfffu + (u >> 13 & 1)) & ~0x1fffu;
-    memcpy(&v, &u, sizeof v);
-    return v;
 }
 
 /* one execution: its pointers, and the tensors that no kernel would write to memory */
@@ -91,9 +63,9 @@ bool is_virtual(const descriptor *tensor)
     return get<unsigned char>(*tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0;
 }
 
-cudnnDataType_t type_of(const descriptor *tensor)
+element type_of(const descriptor *tensor)
 {
-    return get<cudnnDataType_t>(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    return element_of(get<cudnnDataType_t>(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE));
 }
 
 array zeros_like(const descriptor *tensor)
@@ -108,7 +80,7 @@ array load(const execution &e, const descriptor *tensor)
         return e.virtuals.at(id_of(tensor));
     array a = zeros_like(tensor);
     const void *p = e.pointers.at(id_of(tensor));
-    const cudnnDataType_t t = type_of(tensor);
+    const element t = type_of(tensor);
     for_elements(*tensor, [&](int64_t from, int64_t to) {
         a.v[static_cast<size_t>(to)] = read(p, t, from);
     });
@@ -118,7 +90,7 @@ array load(const execution &e, const descriptor *tensor)
 /* virtual tensors are rounded to their type, too */
 void store(execution &e, const descriptor *tensor, array a)
 {
-    const cudnnDataType_t t = type_of(tensor);
+    const element t = type_of(tensor);
     if (is_virtual(tensor)) {
         for (float &v : a.v) {
             unsigned char bits[4];
@@ -132,27 +104,6 @@ void store(execution &e, const descriptor *tensor, array a)
     for_elements(*tensor, [&](int64_t to, int64_t from) {
         write(p, t, to, a.v[static_cast<size_t>(from)]);
     });
-}
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FAST __attribute__((optimize("O3"), target_clones("avx2", "default")))
-#else
-#define FAST
-#endif
-
-inline __attribute__((always_inline)) float dot(const float *a, const float *b, int64_t n)
-{
-    enum { LANES = 16 };
-    float sum[LANES] = { 0 }, total = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            sum[l] += a[i + l] * b[i + l];
-    for (; i < n; i++)
-        total += a[i] * b[i];
-    for (float s : sum)
-        total += s;
-    return total;
 }
 
 inline __attribute__((always_inline)) void add_scaled(float *to, const float *from, float by,
@@ -298,7 +249,7 @@ size_t extent_of(const descriptor &tensor)
     int64_t last = 0;
     for (int i = 0; i < RANK; i++)
         last += (d[i] - 1) * s[i];
-    return static_cast<size_t>(last + 1) * element_bytes(type_of(&tensor));
+    return static_cast<size_t>(last + 1) * bytes_of(type_of(&tensor));
 }
 
 /* every tensor of an operation that is in memory has a pointer to that much */
@@ -318,13 +269,6 @@ cudnnStatus_t check_pointers(const execution &e, const descriptor &operation)
                 "tensor %lld is not in device memory", id);
     }
     return CUDNN_STATUS_SUCCESS;
-}
-
-/* a kernel may leave anything in its workspace */
-void spoil(void *workspace, size_t n)
-{
-    if (n > 0)
-        memset(workspace, 0xff, n);
 }
 
 } // namespace

@@ -26,8 +26,8 @@ bool is_device(const void *p, size_t n);
 bool is_stream(const stand_in_stream *s);
 
 /*
- * Copies, kernels and executions of cuDNN: done at once, or as TANDEM_STAND_IN_ORDER says
- * (cuda_runtime.h); while the stream is captured, when the graph is launched, each time.
+ * Copies, kernels and what cuDNN and cuBLASLt execute: done at once, or as TANDEM_STAND_IN_ORDER
+ * says (cuda_runtime.h); while the stream is captured, when the graph is launched, each time.
  */
 void do_work(stand_in_stream *s, std::function<bool()> work);
 

@@ -34,6 +34,14 @@ static void one_rank_per_machine_sends_two_shares(void **state)
     close_to(td_sum_seconds(&c, &slow, 1000000), 6e-3 + 6.0);
 }
 
+static void gpus_of_a_machine_share_its_link(void **state)
+{
+    const td_cluster c = { .n_ranks = 4, .per_machine = 2, .by_gpus = true };
+    (void)state;
+    /* as four machines, but each link carries the bytes of two ranks */
+    close_to(td_sum_seconds(&c, &slow, 1000), 2e-3 + 2 * 6000e-6);
+}
+
 static void every_further_rank_costs_a_message(void **state)
 {
     td_link l = slow;
@@ -237,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_per_machine_sends_two_shares),
+        cmocka_unit_test(gpus_of_a_machine_share_its_link),
         cmocka_unit_test(every_further_rank_costs_a_message),
         cmocka_unit_test(one_machine_uses_its_memory),
         cmocka_unit_test(halves_are_half_the_bytes),

@@ -50,18 +50,19 @@ static void every_cut_gives_the_same(void **state)
     for (size_t i = 0; i < sizeof images / sizeof *images; i++)
         images[i] = (float)td_rng_normal(&r);
     td_predictor *p = open_one(make_weights());
-    expect_error(td_predictor_run(p, images, 1, NULL, one), TD_EARG, "no program is compiled");
+    expect_error(td_predictor_run(p, images, TD_DT_F32, 1, NULL, one), TD_EARG,
+                 "no program is compiled");
     expect_ok(td_predictor_add_batch(p, 1));
     assert_int_equal(td_predictor_classes(p), CLASSES);
     assert_int_equal(td_predictor_transform(p)->size, SIZE);
-    expect_ok(td_predictor_run(p, images, ROWS, logits, one));
+    expect_ok(td_predictor_run(p, images, TD_DT_F32, ROWS, logits, one));
     expect_ok(td_predictor_add_batch(p, 4));
     expect_ok(td_predictor_add_batch(p, 4)); /* is there */
-    td_predictor_finish(p);
+    expect_ok(td_predictor_finish(p));
     expect_error(td_predictor_add_batch(p, 2), TD_EARG, "the predictor has released its weights");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
-        expect_ok(td_predictor_run(p, images, n, NULL, cut));
+        expect_ok(td_predictor_run(p, images, TD_DT_F32, n, NULL, cut));
         for (int i = 0; i < n * CLASSES; i++)
             assert_true(fabsf(cut[i] - one[i]) < 1e-5f);
         if (n == ROWS / 2)
@@ -153,16 +154,16 @@ static void a_detector_hands_out_its_results(void **state)
     make_room(&cut, anchors->n);
 
     expect_ok(td_predictor_add_batch(p, 1));
-    expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &one));
+    expect_ok(td_predictor_each(p, images, TD_DT_F32, IMAGES, keep_results, &one));
     assert_int_equal(one.n_runs, IMAGES);
     expect_ok(td_predictor_add_batch(p, 2));
-    td_predictor_finish(p);
-    expect_ok(td_predictor_each(p, images, IMAGES, keep_results, &cut));
+    expect_ok(td_predictor_finish(p));
+    expect_ok(td_predictor_each(p, images, TD_DT_F32, IMAGES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < IMAGES * one.floats[k]; i++)
             assert_true(fabsf(one.kept[k][i] - cut.kept[k][i]) < 1e-3f);
-    expect_error(td_predictor_each(p, images, IMAGES, stop, NULL), TD_EIO, "enough");
+    expect_error(td_predictor_each(p, images, TD_DT_F32, IMAGES, stop, NULL), TD_EIO, "enough");
 
     /* rows of one batch that ask for different things; one is broken */
     static td_detection found[IMAGES][5];

@@ -334,7 +334,7 @@ static const bad_case bad_cases[] = {
     { "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, TD_EFORMAT,
       "wanted a string" },
     { "{\"a\":" E("BOOL", "2", "0,2") "}", 2, TD_EUNSUPPORTED, "'a' is BOOL" },
-    { "{\"a\":" E("I8", "2", "0,2") "}", 2, TD_EUNSUPPORTED, "'a' is I8" },
+    { "{\"a\":" E("I16", "1", "0,2") "}", 2, TD_EUNSUPPORTED, "'a' is I16" },
     { "{\"a\":" E("U64", "2", "0,16") "}", 16, TD_EUNSUPPORTED, "'a' is U64" },
     { "{\"a\":" E("F8_E4M3", "2", "0,2") "}", 2, TD_EUNSUPPORTED, "'a' is F8_E4M3" },
     /* entries */

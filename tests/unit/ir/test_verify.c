@@ -35,6 +35,31 @@ static void expect_refused(const row *rows, size_t n)
     }
 }
 
+#define INT8 "%a:u8[2,16,4,4] = input\n%q, %t = quantize_weights %f\n%y = conv2d_int8 "
+
+static void int8_ops_check_their_operands(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        { "%y = quantize %i", "operand 0 is i64" },
+        { "%y = dequantize %x", "operand 0 is f32, wanted u8 or s8" },
+        { "%q:f64[4,3,1,1] = param\n%y, %t = quantize_weights %q", "operand 0 is f64, wanted f32" },
+        { "%y, %t = quantize_weights %w", "2 dimensions, wanted 4" },
+        { INT8 "%x, %q, %t, %c {pad=1}", "input is f32, filter is s8" },
+        { INT8 "%a, %f, %t, %c {pad=1}", "input is u8, filter is f32" },
+        { INT8 "%a, %q, %c64, %c {pad=1}", "operand 2 is f64, wanted f32" },
+        { INT8 "%a, %q, %t, %c64 {pad=1}", "operand 3 is f64, wanted f32" },
+        { INT8 "%a, %q, %c3, %c {pad=1}", "operand 2 has 3 elements, wanted 16" },
+        { INT8 "%a, %q, %t, %c3 {pad=1}", "operand 3 has 3 elements, wanted 16" },
+        { INT8 "%a, %q, %t, %c, %x {pad=1}", "the residual is f32, wanted u8 or s8" },
+        { INT8 "%a, %q, %t, %c, %a {pad=1, to=f32}", "the residual is u8, wanted f32" },
+        { INT8 "%a, %q, %t, %c, %a", "the residual does not have the result's shape" },
+        { INT8 "%a, %q, %t, %c {groups=2, pad=1}", "16 channels, 16 filters need 16 x 2 groups" },
+        { INT8 "%a, %q, %t, %c {dilation=2}", "the filter is larger than the padded image" },
+    };
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
+}
+
 static void ops_check_their_operands(void **state)
 {
     (void)state;
@@ -52,6 +77,8 @@ static void ops_check_their_operands(void **state)
         { "%q:f32[16,16,3,1] = param\n%y = winograd_filter %q", "the filter is 3x1, wanted 3x3" },
         { "%q:f32[17,16,3,3] = param\n%y = winograd_filter %q",
           "17 filters are not a multiple of 16" },
+        { "%q:f32[16,17,3,3] = param\n%y = winograd_filter %q {grad_x=true}",
+          "17 channels are not a multiple of 16" },
         { "%y = conv2d_winograd %x, %f", "1 is not the result of winograd_filter" },
         { "%q:f32[1,36,8,16] = param\n%y = conv2d_winograd %x, %q", "16 channels, filter needs 8" },
         { "%q:f32[1,16,2,9] = input\n%u2:f32[1,36,16,16] = param\n%y = conv2d_winograd %q, %u2",
@@ -63,6 +90,17 @@ static void ops_check_their_operands(void **state)
           "conv2d_winograd: operand 2 is f64, wanted f32" },
         { "%q = winograd_filter %f\n%y = conv2d_winograd %d, %q",
           "conv2d_winograd: operand 1 is f32, wanted f64" },
+        { "%q:f32[16,16,3,1] = param\n%y = conv2d_winograd_grad_w %x, %x, %q {pad=1}",
+          "the filter is 16x16x3x1, wanted 3x3 and multiples of 16" },
+        { "%y = conv2d_winograd_grad_w %x, %x, %f", "dy does not have the convolution's type" },
+        { "%y = conv2d_winograd_grad_w %d, %x, %f {pad=1}",
+          "dy does not have the convolution's type" },
+        { "%q = winograd_filter %f\n%y = conv2d_winograd_scaled %x, %q, %c3, %c",
+          "conv2d_winograd_scaled: scale has 3 elements, wanted 16" },
+        { "%q = winograd_filter %f\n%y = conv2d_winograd_scaled %x, %q, %c, %c3",
+          "conv2d_winograd_scaled: bias has 3 elements, wanted 16" },
+        { "%q = winograd_filter %f\n%y = conv2d_winograd_scaled %x, %q, %c64, %c",
+          "conv2d_winograd_scaled: operand 2 is f64, wanted f32" },
         { "%y = conv2d_grad_x %x, %f, %x", "dy does not have the convolution's type" },
         { "%y = conv2d_grad_x %d, %f, %x {pad=1}",
           "input is f64, filter is f32, wanted one float type" },
@@ -91,6 +129,29 @@ static void ops_check_their_operands(void **state)
           "the mask does not have one bit an element" },
         { "%y = batch_norm_infer %x, %c, %c, %c, %c3", "operand 4 has 3 elements" },
         { "%y = batch_norm_scale %c, %c3", "operands 0 and 1 differ in shape" },
+        { "%q:f32[4,16,3,3] = param\n%y, %a, %b = conv2d_statistics %x, %q, %c",
+          "conv2d_statistics: operand 2, scale, has no shift" },
+        { "%q:f32[4,16,3,3] = param\n%y, %a, %b = conv2d_statistics %x, %q, %c, %c3",
+          "operand 3 has 3 elements, input has 16 channels" },
+        { "%q:f32[4,16,3,3] = param\n%y, %a, %b = conv2d_statistics %x, %q, %c64, %c64",
+          "operand 2 is f64, wanted f32 or f32, both alike" },
+        { "%q:f32[4,5,3,3] = param\n%y, %a, %b = conv2d_statistics %x, %q",
+          "conv2d_statistics: input has 16 channels, filter needs 5 x 1 groups" },
+        { "%dy:f32[2,4,2,2] = input\n%q:f32[4,16,3,3] = param\n"
+          "%y = conv2d_scale_relu_grad_w %dy, %x, %q, %c, %c3",
+          "operand 4 has 3 elements, input has 16 channels" },
+        { "%y, %a, %b, %e = batch_norm_statistics %c, %c, %c, %c3",
+          "operands 0 and 3 differ in shape" },
+        { "%q:bf16[16] = input\n%y, %a, %b, %e = batch_norm_statistics %q, %q, %q, %q",
+          "sums are bf16, wanted f32 or f64" },
+        { "%z:f32[1,16,4,4] = input\n%y, %a = batch_norm_add_relu_given %x, %c, %c, %c, %c, %z",
+          "operands 0 and 5 differ in shape" },
+        { "%y, %a = batch_norm_add_relu_given %x, %c, %c, %c, %c3, %x",
+          "operand 4 has 3 elements" },
+        { "%y, %a, %b = batch_norm_scale_relu_grad %x, %x, %c, %c, %c, %c, %c3",
+          "scale and shift do not have 16 elements" },
+        { "%y, %a, %b = batch_norm_scale_relu_grad %x, %x, %c, %c, %c, %c, %c64",
+          "operands 5 and 6 differ in dtype" },
         { "batch_norm_update %c, %c, %c, %c", "operand 0 is overwritten and must be a parameter" },
         { "%p:f32[16] = param\n%q:f32[16] = param\nbatch_norm_update %p, %q, %c, %c3",
           "operands 0 and 3 differ in shape" },
@@ -278,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_check_their_operands),
+        cmocka_unit_test(int8_ops_check_their_operands),
         cmocka_unit_test(overwritten_parameters_are_not_read),
         cmocka_unit_test(layouts_must_agree),
         cmocka_unit_test(damaged_graphs_are_refused),

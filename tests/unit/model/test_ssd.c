@@ -226,7 +226,7 @@ static void open_step(step *s, const char *arch, td_step_opts sgd, td_compile_op
     expect_ok(td_compile(g, s->dev, &c, &s->p));
     td_graph_free(g);
     expect_ok(td_program_init(s->p, 3));
-    expect_ok(td_synthetic_make(&s->model, 2, &s->inputs));
+    expect_ok(td_synthetic_make(&s->model, 2, false, &s->inputs));
     expect_ok(td_synthetic_bind(&s->inputs, s->p));
     expect_ok(td_program_bind(s->p, "lr", &s->lr));
     if (sgd.is_scaled)
@@ -469,7 +469,7 @@ static td_status make_synthetic(void)
 {
     const td_model_opts o = opts_of("ssd320", "resnet18", 3, 160);
     td_synthetic s;
-    TD_TRY(td_synthetic_make(&o, 1, &s));
+    TD_TRY(td_synthetic_make(&o, 1, false, &s));
     td_synthetic_release(&s);
     return TD_OK;
 }

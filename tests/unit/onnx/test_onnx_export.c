@@ -32,8 +32,8 @@ static td_status open_sample(sample *s, const td_onnx_opts *o)
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     TD_TRY(td_model_resolve(&s->model));
     TD_TRY(td_device_open("cpu", &s->dev));
-    TD_TRY(td_inference_graph(&s->model, 2, 0, false, &s->graph));
-    TD_TRY(td_inference_graph(&s->model, 3, 0, false, &s->other));
+    TD_TRY(td_inference_graph(&s->model, 2, NULL, &s->graph));
+    TD_TRY(td_inference_graph(&s->model, 3, NULL, &s->other));
     TD_TRY(td_compile(s->graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &s->program));
     TD_TRY(td_program_init(s->program, 3));
     TD_TRY(td_onnx_new(&s->onnx));

@@ -50,6 +50,8 @@ static const row rows[] = {
       "%y = batch_norm_relu_infer %x, %g, %b, %m, %v {relu6=true}", NULL },
     { "f32",  32, 8, NORM STATS,
       "%y = batch_norm_add_relu_infer %x, %g, %b, %m, %v, %x", NULL },
+    { "f32",  32, 8, NORM STATS,
+      "%y, %1 = batch_norm_add_relu_given %x, %g, %b, %m, %v, %x", NULL },
     /* inference: convolutions of 1x1 and 3x3, with a residual, strided, small, in half */
     { "f32",  64, 8, SMALL,  "%y = conv2d_fused %x, %w, %b {relu=true}", NULL },
     { "f32",  64, 8, SMALL,  "%y = conv2d_fused %x, %w, %b, %x {relu=true}", NULL },

@@ -22,16 +22,16 @@ static planned plan_of(const char *text)
     p.scratch = td_alloc((size_t)p.g->n_nodes, sizeof *p.scratch);
     assert_non_null(p.is_setup);
     assert_non_null(p.scratch);
-    expect_ok(td_plan_make(&p.plan, p.g, p.is_setup, p.scratch));
-    expect_ok(td_plan_check(&p.plan, p.g, p.is_setup));
+    expect_ok(td_plan_make(&p.plan, p.g, p.is_setup, NULL, p.scratch));
+    expect_ok(td_plan_check(&p.plan, p.g, p.is_setup, NULL));
     return p;
 }
 
 static void again(planned *p)
 {
     td_plan_release(&p->plan);
-    expect_ok(td_plan_make(&p->plan, p->g, p->is_setup, p->scratch));
-    expect_ok(td_plan_check(&p->plan, p->g, p->is_setup));
+    expect_ok(td_plan_make(&p->plan, p->g, p->is_setup, NULL, p->scratch));
+    expect_ok(td_plan_check(&p->plan, p->g, p->is_setup, NULL));
 }
 
 static void release(planned *p)
@@ -50,6 +50,65 @@ static int buffer_of(const planned *p, const char *name)
 static bool share(const planned *p, const char *a, const char *b)
 {
     return buffer_of(p, a) == buffer_of(p, b);
+}
+
+/* --- nodes that run as one call --------------------------------------------------------------- */
+
+/* the plan of nodes [first, end) as one call */
+static td_status plan_together(planned *p, int first, int end, bool is_checked)
+{
+    int *calls = td_alloc((size_t)p->g->n_nodes, sizeof *calls);
+    assert_non_null(calls);
+    for (int i = 0; i < p->g->n_nodes; i++)
+        calls[i] = i >= first && i < end ? first : i;
+    td_status st = TD_OK;
+    if (!is_checked) {
+        td_plan_release(&p->plan);
+        st = td_plan_make(&p->plan, p->g, p->is_setup, calls, p->scratch);
+    }
+    if (st == TD_OK)
+        st = td_plan_check(&p->plan, p->g, p->is_setup, calls);
+    td_free(calls);
+    return st;
+}
+
+static bool overlap(const planned *p, const char *a, const char *b)
+{
+    const td_buffer *x = &p->plan.buffers[buffer_of(p, a)], *y = &p->plan.buffers[buffer_of(p, b)];
+    return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+}
+
+static void operands_of_a_call_stay_until_its_end(void **state)
+{
+    (void)state;
+    planned p = plan_of("%x:f32[64] = input\n%a = relu %x\n%b = sigmoid %x\n"
+                        "%c = cast %a {to=f16}\n%d = cast %b {to=f16}\n"
+                        "output c = %c\noutput d = %d\n");
+    assert_true(overlap(&p, "a", "d")); /* one by one: a is read no more */
+    expect_error(plan_together(&p, 3, 5, true), TD_EARG, "share memory");
+    expect_ok(plan_together(&p, 3, 5, false));
+    assert_false(overlap(&p, "a", "d"));
+    assert_false(overlap(&p, "b", "c"));
+    release(&p);
+}
+
+static void a_result_in_a_call_takes_what_no_other_reads(void **state)
+{
+    (void)state;
+    planned p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%b = scale %x {by=3}\n"
+                        "%c = sigmoid %a\n%d = sigmoid %b\n%e = add %c, %d\noutput e = %e\n");
+    expect_ok(plan_together(&p, 3, 5, false));
+    assert_true(share(&p, "a", "c"));
+    assert_true(share(&p, "b", "d"));
+    release(&p);
+    p = plan_of("%x:f32[64] = input\n%a = scale %x {by=2}\n%c = sigmoid %a\n%d = relu %a\n"
+                "%e = add %c, %d\noutput e = %e\n");
+    assert_true(share(&p, "a", "d"));
+    expect_error(plan_together(&p, 2, 4, true), TD_EARG, "share memory");
+    expect_ok(plan_together(&p, 2, 4, false));
+    assert_false(overlap(&p, "a", "d"));
+    assert_false(overlap(&p, "a", "c"));
+    release(&p);
 }
 
 /* --- in place --------------------------------------------------------------------------------- */
@@ -172,7 +231,7 @@ static void the_last_result_takes_a_place_too(void **state)
         /* the checker notices both in one place */
         td_slot *s = p.plan.slots;
         s[td_test_value(p.g, "ds")->id].buffer = buffer_of(&p, "dx");
-        expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "share memory");
+        expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG, "share memory");
         release(&p);
     }
 }
@@ -371,14 +430,14 @@ static void the_checker_catches_each_pair_that_must_not_meet(void **state)
                 p.plan.buffers[td_test_value(p.g, "b")->id].offset;
             p.plan.persistent_bytes = 0;
             p.plan.transient_bytes = 4096 * (p.g->n_values + 1);
-            expect_ok(td_plan_check(&p.plan, p.g, p.is_setup));
+            expect_ok(td_plan_check(&p.plan, p.g, p.is_setup, NULL));
             int iv = td_test_value(p.g, names[v])->id, iw = td_test_value(p.g, names[w])->id;
             int64_t to = p.plan.buffers[iv].offset;
             p.plan.buffers[iw].offset = to;
             if (strcmp(names[w], "b") == 0 || strcmp(names[v], "b") == 0)
                 p.plan.buffers[td_test_value(p.g, "r")->id].offset =
                     p.plan.buffers[td_test_value(p.g, "b")->id].offset;
-            td_status st = td_plan_check(&p.plan, p.g, p.is_setup);
+            td_status st = td_plan_check(&p.plan, p.g, p.is_setup, NULL);
             if ((st == TD_OK) != may_meet(names[v], names[w]))
                 fail_msg("'%s' on '%s': %s", names[w], names[v],
                          st == TD_OK ? "taken" : td_error_message());
@@ -391,7 +450,8 @@ static void the_checker_catches_each_pair_that_must_not_meet(void **state)
             if (strcmp(names[w], "b") != 0 && may_meet(names[v], names[w]) &&
                 td_test_value(p.g, names[w])->producer->n_in == 1 &&
                 td_test_value(p.g, names[w])->producer->in[0] == td_test_value(p.g, names[v]))
-                expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "share memory");
+                expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
+                             "share memory");
             release(&p);
         }
     assert_in_range(n_caught, 8, N * (N - 1) / 2);
@@ -404,21 +464,23 @@ static void the_checker_catches_a_place_taken_too_early(void **state)
                         "output c = %c\n");
     /* relu may overwrite its operand, but a is read once more */
     p.plan.slots[td_test_value(p.g, "b")->id] = p.plan.slots[td_test_value(p.g, "a")->id];
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG,
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
                  "'%a' and '%b' share memory while both live");
     release(&p);
 
     p = plan_of("%x:f32[1,4,8,8] = input\n%w:f32[4,4,3,3] = param\n%c:f32[4] = param\n"
                 "%a = scale %x {by=2}\n%b = conv2d_fused %a, %w, %c, %a {pad=1}\noutput b = %b\n");
     p.plan.slots[td_test_value(p.g, "b")->id] = p.plan.slots[td_test_value(p.g, "a")->id];
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "'%a' and '%b' share memory");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
+                 "'%a' and '%b' share memory");
     release(&p);
 
     p = plan_of(
         "%x:f32[64] = input\n%a = scale %x {by=2}\n%r = reshape %a {shape=8:8}\n%b = relu %a\n"
         "output r = %r\noutput b = %b\n");
     p.plan.slots[td_test_value(p.g, "b")->id] = p.plan.slots[td_test_value(p.g, "a")->id];
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "'%a' and '%b' share memory");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
+                 "'%a' and '%b' share memory");
     release(&p);
 }
 
@@ -428,7 +490,7 @@ static void the_checker_catches_a_lost_reshape(void **state)
     planned p = plan_of(chain);
     int r = td_test_value(p.g, "r")->id;
     p.plan.slots[r].buffer = buffer_of(&p, "s");
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG,
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
                  "'%r' is not at the address of '%b'");
     release(&p);
 }
@@ -438,13 +500,13 @@ static void the_checker_catches_what_lies_outside(void **state)
     (void)state;
     planned p = plan_of(chain);
     p.plan.transient_bytes -= 64;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG, "is outside the slab");
     p.plan.transient_bytes += 64;
     td_buffer *b = &p.plan.buffers[buffer_of(&p, "o")];
     b->offset = -64;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG, "is outside the slab");
     b->offset = 4;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "is outside the slab");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG, "is outside the slab");
     release(&p);
 }
 
@@ -456,7 +518,7 @@ static void the_checker_catches_scratch_on_a_living_value(void **state)
     p.scratch[2] = 100;
     again(&p);
     p.plan.buffers[p.plan.scratch[2]].offset = p.plan.buffers[buffer_of(&p, "b")].offset;
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG,
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
                  "the scratch of node 2 and '%a' share memory");
     release(&p);
 }
@@ -470,9 +532,10 @@ static void the_checker_catches_a_lost_setup_result(void **state)
     /* planned as if a were made in every run: c takes a's place */
     bool none[8] = { false };
     td_plan_release(&p.plan);
-    expect_ok(td_plan_make(&p.plan, p.g, none, p.scratch));
+    expect_ok(td_plan_make(&p.plan, p.g, none, NULL, p.scratch));
     assert_true(share(&p, "a", "c"));
-    expect_error(td_plan_check(&p.plan, p.g, p.is_setup), TD_EARG, "'%a' and '%c' share memory");
+    expect_error(td_plan_check(&p.plan, p.g, p.is_setup, NULL), TD_EARG,
+                 "'%a' and '%c' share memory");
     release(&p);
 }
 
@@ -486,9 +549,9 @@ static void memory_may_fail_at_every_call(void **state)
     for (;; n++) {
         td_plan plan;
         td_alloc_fail_at(n);
-        td_status st = td_plan_make(&plan, g, is_setup, NULL);
+        td_status st = td_plan_make(&plan, g, is_setup, NULL, NULL);
         if (st == TD_OK)
-            st = td_plan_check(&plan, g, is_setup);
+            st = td_plan_check(&plan, g, is_setup, NULL);
         td_alloc_fail_at(0);
         td_plan_release(&plan);
         assert_int_equal(td_alloc_live(), live);
@@ -504,6 +567,8 @@ static void memory_may_fail_at_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operands_of_a_call_stay_until_its_end),
+        cmocka_unit_test(a_result_in_a_call_takes_what_no_other_reads),
         cmocka_unit_test(a_result_takes_its_dead_operands_place),
         cmocka_unit_test(what_is_read_later_is_not_overwritten),
         cmocka_unit_test(a_reshape_keeps_its_memory_alive),

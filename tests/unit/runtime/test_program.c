@@ -355,13 +355,14 @@ static void a_program_tells_about_its_nodes(void **state)
 
 typedef struct {
     int n;
-    char names[16][16];
+    char names[32][16];
 } dumps;
 
 static void note(void *ctx, const char *pass, const char *text)
 {
     dumps *d = ctx;
     td_graph *g;
+    assert_true(d->n < (int)(sizeof d->names / sizeof d->names[0]));
     snprintf(d->names[d->n++], sizeof d->names[0], "%s", pass);
     expect_ok(td_graph_parse(text, pass, &g)); /* a dump is a graph again */
     td_graph_free(g);

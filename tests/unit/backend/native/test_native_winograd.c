@@ -51,7 +51,10 @@ static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t pie
                                v + p * v_step + i * TD_WINO_LANES,
                                u + (kb * TD_WINO_POINTS + p) * CHANNELS * TD_WINO_LANES, 0,
                                m + p * m_step + i * TD_WINO_LANES);
-            const td_native_wino_end end = { bias + kb * TD_WINO_LANES, z, y, kb };
+            const float *norm = bias + kb * TD_WINO_LANES; /* scale and bias */
+            const td_native_wino_end end = {
+                .scale = norm, .bias = norm, .residual = z, .y = y, .block = kb
+            };
             f->output(&w, first, n, m, m_step, &end);
         }
     }
@@ -103,6 +106,59 @@ static void instruction_sets_agree(void **state)
     td_free(bias);
     td_free(u);
     td_free(y);
+    td_free(best);
+}
+
+/* the filter's gradient, in two groups of tiles */
+static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, const float *x,
+                         const float *dy, float *dw)
+{
+    enum { BLOCK = TD_WINO_LANES * TD_WINO_LANES, BLOCKS = CHANNELS / TD_WINO_LANES };
+    static float v[TD_WINO_POINTS * CHANNELS * TILES], d[TD_WINO_POINTS * CHANNELS * TILES];
+    static float m[BLOCKS * BLOCKS * TD_WINO_POINTS * BLOCK];
+    const int64_t line = w->room * TD_WINO_LANES, m_step = BLOCKS * TD_WINO_POINTS * BLOCK;
+    td_winograd matrices;
+    td_winograd_matrices(&matrices);
+    for (int64_t first = 0, n = TILES / 3; first < TILES; first += n, n = TILES - first) {
+        f->input(w, first, n, x, v);
+        f->gradient(w, first, n, dy, d);
+        for (int64_t kb = 0; kb < BLOCKS; kb += 2)
+            for (int64_t cb = 0; cb < BLOCKS; cb++)
+                for (int64_t p = 0; p < TD_WINO_POINTS; p++)
+                    f->gradient_product(n, BLOCKS - kb < 2 ? 1 : 2, v + (p * BLOCKS + cb) * line,
+                                        d + (p * BLOCKS + kb) * line, line,
+                                        m + kb * m_step + (cb * TD_WINO_POINTS + p) * BLOCK, m_step,
+                                        first > 0);
+    }
+    for (int64_t i = 0; i < BLOCKS * BLOCKS; i++)
+        f->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, dw + i * 9 * BLOCK);
+}
+
+static void instruction_sets_agree_on_filter_gradients(void **state)
+{
+    (void)state;
+    const int64_t n_w = 9 * CHANNELS * CHANNELS;
+    const td_native_wino_simd *f;
+    float *x = normal(COUNT, 1, 1), *dy = normal(COUNT, 2, 1);
+    float *dw = normal(n_w, 3, 1), *best = normal(n_w, 4, 1);
+    td_native_wino w = { .N = IMAGES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
+    w.P = w.Q = SIDE;
+    w.pad = 1;
+    w.rows = w.cols = 3;
+    w.room = TILES;
+    w.x = w.y = (td_native_wino_image){ TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE };
+    sum_gradient(td_native_wino_simd_at(0), &w, x, dy, best);
+    for (int i = 0; (f = td_native_wino_simd_at(i)); i++) {
+        memset(dw, 0xff, (size_t)n_w * sizeof *dw);
+        sum_gradient(f, &w, x, dy, dw);
+        if (strcmp(f->isa, "plain") == 0)
+            assert_true(largest_gap(best, dw, n_w) < 1e-5);
+        else
+            assert_memory_equal(best, dw, (size_t)n_w * sizeof *dw);
+    }
+    td_free(x);
+    td_free(dy);
+    td_free(dw);
     td_free(best);
 }
 
@@ -264,6 +320,166 @@ static void what_is_not_finite_shows(void **state)
     }
 }
 
+/* --- training --------------------------------------------------------------------------------- */
+
+enum { FORWARD, GRAD_X, GRAD_W, N_PARTS };
+static const char *const parts[N_PARTS] = { "y", "dx", "dw" };
+
+typedef struct {
+    int batch, in, out, side, pad;
+} shape;
+
+/* a convolution and its gradients, with a filter that changes in every run */
+static td_graph *step(const shape *s, const char *dtype)
+{
+    char text[1024];
+    const int p = s->side + 2 * s->pad - 2;
+    snprintf(text, sizeof text,
+             "%%x:%s[%d,%d,%d,%d] = input\n%%dy:%s[%d,%d,%d,%d] = input\n"
+             "%%w:%s[%d,%d,3,3] = param\n%%m:%s[%d,%d,3,3] = param {role=momentum}\n"
+             "%%y = conv2d %%x, %%w {pad=%d}\n%%dw = conv2d_grad_w %%dy, %%x, %%w {pad=%d}\n"
+             "%%dx = conv2d_grad_x %%dy, %%w, %%x {pad=%d}\n%%lr:f32[] = input\n"
+             "sgd %%w, %%m, %%dw, %%lr {momentum=0.9}\n"
+             "output y = %%y\noutput dx = %%dx\noutput dw = %%dw\n",
+             dtype, s->batch, s->in, s->side, s->side, dtype, s->batch, s->out, p, p, dtype, s->out,
+             s->in, dtype, s->out, s->in, s->pad, s->pad, s->pad);
+    return td_test_graph(text);
+}
+
+static int count_ops(const td_program *p, const char *op)
+{
+    int n = 0;
+    for (int i = 0; i < td_program_node_count(p); i++)
+        n += strcmp(td_program_node(p, i).op, op) == 0;
+    return n;
+}
+
+/* copies of the results */
+static void run_step(const char *device, td_winograd_mode mode, const shape *s, const char *dtype,
+                     const void *x, const void *w, const void *dy, void *result[N_PARTS])
+{
+    const bool in_tiles = mode == TD_WINOGRAD_AUTO && strcmp(device, "cpu") == 0;
+    td_device *dev;
+    td_program *p;
+    td_type t;
+    const float lr = 0;
+    td_graph *g = step(s, dtype);
+    expect_ok(td_device_open(device, &dev));
+    td_device_winograd(dev, mode);
+    expect_ok(td_compile(g, dev, NULL, &p));
+    assert_int_equal(count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
+    assert_int_equal(count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
+    /* with pad 2 oneDNN prefers other layouts for the direct gradient */
+    assert_int_equal(count_ops(p, "conv2d_winograd_grad_w"), in_tiles && s->pad < 2);
+    expect_ok(td_program_set(p, "w", w));
+    expect_ok(td_program_bind(p, "lr", &lr));
+    expect_ok(td_program_bind(p, "x", x));
+    expect_ok(td_program_bind(p, "dy", dy));
+    expect_ok(td_program_run(p));
+    for (int i = 0; i < N_PARTS; i++) {
+        const void *y = td_program_output(p, parts[i], &t);
+        const size_t n_bytes = (size_t)td_type_bytes(&t);
+        result[i] = td_alloc(n_bytes, 1);
+        assert_non_null(result[i]);
+        memcpy(result[i], y, n_bytes);
+    }
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+}
+
+static void free_results(void *result[N_PARTS])
+{
+    for (int i = 0; i < N_PARTS; i++)
+        td_free(result[i]);
+}
+
+static int64_t result_count(const shape *s, int part)
+{
+    const int64_t p = s->side + 2 * s->pad - 2;
+    return part == FORWARD  ? s->batch * s->out * p * p
+           : part == GRAD_X ? (int64_t)s->batch * s->in * s->side * s->side
+                            : (int64_t)9 * s->out * s->in;
+}
+
+/* what docs/numerics.md states of training */
+static void gradients_are_as_accurate_as_stated(void **state)
+{
+    (void)state;
+    static const shape layers[] = {
+        { 1, 64, 64, 56, 1 },   { 2, 128, 128, 28, 1 }, { 4, 256, 256, 14, 1 },
+        { 12, 512, 512, 7, 1 }, { 12, 64, 48, 18, 0 },  { 12, 32, 64, 18, 2 },
+    };
+    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
+        const shape *s = &layers[l];
+        const int64_t n_x = result_count(s, GRAD_X), n_y = result_count(s, FORWARD);
+        const int64_t n_w = result_count(s, GRAD_W);
+        float *x = normal(n_x, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
+        float *dy = normal(n_y, 3, 1);
+        for (int64_t i = 0; i < n_x; i++)
+            x[i] = x[i] > 0 ? x[i] : 0;
+        double *x64 = widened(x, n_x), *w64 = widened(w, n_w), *dy64 = widened(dy, n_y);
+        void *truth[N_PARTS], *y[N_PARTS];
+        run_step("ref", TD_WINOGRAD_AUTO, s, "f64", x64, w64, dy64, truth);
+        for (int i = 0; i < 2; i++) {
+            run_step("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, "f32", x, w, dy, y);
+            for (int part = 0; part < N_PARTS; part++) {
+                double most, rms;
+                measure(y[part], truth[part], result_count(s, part), &most, &rms);
+                if (getenv("TANDEM_WINOGRAD_PRINT"))
+                    print_message("%d -> %d channels, side %d, batch %d, %s, %s: largest %.2g, "
+                                  "rms %.2g\n",
+                                  s->in, s->out, s->side, s->batch, parts[part],
+                                  i ? "direct" : "winograd", most, rms);
+                assert_true(most < 4e-5 && rms < 3e-6);
+            }
+            free_results(y);
+        }
+        free_results(truth);
+        td_free(x);
+        td_free(w);
+        td_free(dy);
+        td_free(x64);
+        td_free(w64);
+        td_free(dy64);
+    }
+}
+
+/* results and gradients do not depend on the number of threads, an image's not on the batch */
+static void training_depends_on_neither_threads_nor_batch(void **state)
+{
+    (void)state;
+    const int before = td_threads();
+    const shape all = { 11, 64, 48, 15, 1 };
+    shape few = all;
+    few.batch = 5;
+    const int64_t image = result_count(&all, GRAD_X) / all.batch;
+    const int64_t result = result_count(&all, FORWARD) / all.batch;
+    float *x = normal(11 * image, 1, 1), *w = normal(result_count(&all, GRAD_W), 2, 0.1);
+    float *dy = normal(11 * result, 3, 1);
+    void *first[N_PARTS], *y[N_PARTS];
+    td_set_threads(1);
+    run_step("cpu", TD_WINOGRAD_AUTO, &all, "f32", x, w, dy, first);
+    for (int threads = 1; threads <= 3; threads++) {
+        td_set_threads(threads);
+        run_step("cpu", TD_WINOGRAD_AUTO, &all, "f32", x, w, dy, y);
+        for (int part = 0; part < N_PARTS; part++)
+            assert_memory_equal(y[part], first[part], (size_t)result_count(&all, part) * sizeof *x);
+        free_results(y);
+        run_step("cpu", TD_WINOGRAD_AUTO, &few, "f32", x + 4 * image, w, dy + 4 * result, y);
+        assert_memory_equal(y[FORWARD], (float *)first[FORWARD] + 4 * result,
+                            (size_t)(5 * result) * sizeof *x);
+        assert_memory_equal(y[GRAD_X], (float *)first[GRAD_X] + 4 * image,
+                            (size_t)(5 * image) * sizeof *x);
+        free_results(y);
+    }
+    td_set_threads(before);
+    free_results(first);
+    td_free(x);
+    td_free(w);
+    td_free(dy);
+}
+
 static td_status compile_once(const char *text)
 {
     td_graph *g = NULL;
@@ -303,9 +519,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instruction_sets_agree),
+        cmocka_unit_test(instruction_sets_agree_on_filter_gradients),
         cmocka_unit_test(accuracy_is_as_stated),
         cmocka_unit_test(neither_threads_nor_batch_matter),
         cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(gradients_are_as_accurate_as_stated),
+        cmocka_unit_test(training_depends_on_neither_threads_nor_batch),
         cmocka_unit_test(memory_may_fail_at_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

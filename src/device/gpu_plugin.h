@@ -1,5 +1,5 @@
 /*
- * runtime/gpu_plugin.h -- the interface of a GPU plug-in, and loading it
+ * device/gpu_plugin.h -- the interface of a GPU plug-in, and loading it
  *
  * The plug-in is a library that knows nothing of graphs: memory, and functions that start kernels
  * on plain structs (gpu_kernels.h).  libtandem_cuda.so is that of NVIDIA GPUs.  It is loaded when
@@ -8,10 +8,10 @@
  * Everything runs in the order of the calls, on one queue, but what send_ahead copies, on another;
  * copy_in and copy_out wait for it.
  */
-#ifndef TD_RUNTIME_GPU_PLUGIN_H
-#define TD_RUNTIME_GPU_PLUGIN_H
+#ifndef TD_DEVICE_GPU_PLUGIN_H
+#define TD_DEVICE_GPU_PLUGIN_H
 
-#include "runtime/gpu_kernels.h"
+#include "device/gpu_kernels.h"
 
 /* the number of functions is a part of it: a plug-in of another build is refused, not called */
 #define TD_GPU_PLUGIN_VERSION (1000 + (int)(sizeof(td_gpu_plugin) / sizeof(void *)))
@@ -36,7 +36,7 @@ typedef struct {
     char why_not[512];             /* why GPU 0 cannot be used, or "" */
     int n_gpus;
     td_gpu_info gpus[TD_GPU_SURVEYED];
-    char cudnn[512], nccl[512]; /* "9.28.1", or why it cannot be used */
+    char cudnn[512], cublaslt[512], nccl[512]; /* "9.28.1", or why it cannot be used */
 } td_gpu_survey;
 
 /** Calls return NULL, or an error message that is valid until the next call. */
@@ -50,7 +50,7 @@ typedef struct {
      */
     const char *(*open)(int index, td_gpu_info *out);
     /** Instead of open: plan for the GPU with these properties (JSON, cuDNN's form), which need not
-        be here; only conv_plan and conv_free may be called. */
+        be here; only functions that plan and free plans may be called. */
     const char *(*describe)(const char *json);
     const char *(*memory)(size_t *n_free, size_t *n_total);
     const char *(*alloc)(size_t n, void **out); /* zeros, aligned to 256 bytes */
@@ -86,6 +86,19 @@ TD_CHECKED td_status td_gpu_open(const td_gpu_plugin **out);
 
 /** Free memory of the GPU that is open, in bytes. */
 TD_CHECKED td_status td_gpu_free_bytes(int64_t *out);
+
+/** Count memory of the GPU that the plug-in has allocated (`bytes` > 0) or freed by itself. */
+void td_gpu_memory_count(int64_t bytes);
+
+/** Memory of the GPU that is open, in bytes. */
+typedef struct {
+    int64_t now,
+        peak;      /* allocated by td_gpu_memory or counted, and the most at once in this process */
+    int64_t other; /* used, but not so: CUDA's context and libraries, and other processes */
+    int64_t total;
+} td_gpu_memory_use;
+
+TD_CHECKED td_status td_gpu_memory_used(td_gpu_memory_use *out);
 
 /**
  * What is installed, without opening a GPU; `path`: the plug-in's file, TD_PLUGIN_PATH_BYTES.

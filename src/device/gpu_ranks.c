@@ -5,15 +5,16 @@
  *
  * Sums run one after the other, so they share the memory for slices.
  */
-#include "runtime/gpu_ranks.h"
+#include "device/gpu_ranks.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "runtime/all_reduce.h"
-#include "runtime/gpu_plugin.h"
+#include "device/device_memory.h"
+#include "device/gpu_plugin.h"
+#include "ops/ops.h"
 
 /* --- joining ---------------------------------------------------------------------------------- */
 
@@ -76,7 +77,7 @@ static td_status form_group(td_comm *c)
                                                                     .ctx = c }));
 }
 
-td_status td_gpus_join(td_comm *c, bool *out)
+td_status td_gpus_join(td_comm *c, bool must, bool *out)
 {
     const bool is_fast = td_comm_wanted_allreduce(c)->mode == TD_ALLREDUCE_FAST;
     char why[WHY_BYTES + 2 * TD_RANK_NAME + 100];
@@ -91,6 +92,8 @@ td_status td_gpus_join(td_comm *c, bool *out)
     TD_TRY(st);
     if (why[0] && is_fast)
         return td_error(TD_ENOTFOUND, "--allreduce fast on device cuda: %s", why);
+    if (why[0] && must)
+        return td_error(TD_ENOTFOUND, "sums between the ranks' GPUs: %s", why);
     if (why[0]) {
         if (td_comm_rank(c) == 0)
             td_log(TD_LOG_WARN, "ranks",
@@ -194,29 +197,38 @@ int64_t td_gpu_sums_bytes(const td_graph *g, const td_comm *c)
     return floats * (int64_t)sizeof(float) * (2 + starts);
 }
 
-td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **out)
+td_status td_gpu_sums_new(const td_comm *c, int n, const int64_t *floats, bool starts,
+                          td_gpu_sums **out)
 {
     const td_allreduce_opts *o = td_comm_wanted_allreduce(c);
+    *out = NULL;
+    td_gpu_sums *s = TD_NEW(td_gpu_sums);
+    if (!s)
+        return TD_ENOMEM;
+    s->n = n;
+    s->dtype = dtype_of(o);
+    s->in_order = o->mode == TD_ALLREDUCE_EXACT;
+    s->starts = starts;
+    const td_status st = lay_out(s, floats, td_comm_size(c));
+    if (st == TD_OK)
+        *out = s;
+    else
+        td_gpu_sums_free(s);
+    return st;
+}
+
+td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **out)
+{
     int64_t *floats;
+    bool starts;
     int n;
     *out = NULL;
     TD_TRY(td_collective_buckets(g, &floats, &n));
     if (n == 0)
         return TD_OK;
-    td_gpu_sums *s = TD_NEW(td_gpu_sums);
-    td_status st = s ? TD_OK : TD_ENOMEM;
-    if (s) {
-        s->n = n;
-        s->dtype = dtype_of(o);
-        s->in_order = o->mode == TD_ALLREDUCE_EXACT;
-        (void)td_collective_floats(g, &s->starts);
-        st = lay_out(s, floats, td_comm_size(c));
-    }
+    (void)td_collective_floats(g, &starts);
+    const td_status st = td_gpu_sums_new(c, n, floats, starts, out);
     td_free(floats);
-    if (st == TD_OK)
-        *out = s;
-    else
-        td_gpu_sums_free(s);
     return st;
 }
 

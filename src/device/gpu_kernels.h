@@ -1,11 +1,11 @@
 /*
- * runtime/gpu_kernels.h -- what the kernels of a GPU plug-in are given
+ * device/gpu_kernels.h -- what the kernels of a GPU plug-in are given
  *
  * TD_GPU_KERNELS lists the functions of the plug-in, and td_gpu_X is what function X is given.  No
  * function reads memory of the host but the struct itself.
  */
-#ifndef TD_RUNTIME_GPU_KERNELS_H
-#define TD_RUNTIME_GPU_KERNELS_H
+#ifndef TD_DEVICE_GPU_KERNELS_H
+#define TD_DEVICE_GPU_KERNELS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +16,11 @@
 #define TD_GPU_KERNELS(K)                                                                          \
     K(map) K(reduce)                                                                               \
     K(conv_plan) K(conv_run) K(conv_free)                                                          \
-    K(norm) K(norm_grad) K(norm_scale) K(norm_update)                                              \
+    K(linear_plan) K(linear_run) K(linear_free)                                                    \
+    K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
     K(pool)                                                                                        \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
+    K(multi_new) K(multi_run) K(multi_free)                                                        \
     K(rows) K(targets) K(mix) K(normalize_bytes)                                                   \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
     K(ranks_id) K(ranks_join) K(ranks_leave)                                                       \
@@ -90,28 +92,65 @@ typedef struct {
 /**
  * Choose an engine for a convolution or its gradient.  x [n,h,w,c], y [n,p,q,k] and
  * w [k,r,s,c/groups] have one dtype; a bias [k] and a residual like y are added and relu follows,
- * forward only.
+ * forward only.  has_scale_relu: relu(scale x + shift) takes the place of x, forward and in the
+ * filter's gradient; wide_vectors: scale [c] and shift [c] are float32.  has_statistics: float32
+ * sums [k] of y and of its square, forward only.
  */
 typedef struct {
     td_gpu_direction direction;
     td_dtype dtype;
     bool has_bias, has_residual, relu;
+    bool has_scale_relu, wide_vectors, has_statistics;
     bool allow_tf32; /* float32 only: products of TF32 */
     int choice;      /* engines to pass over, of those that the library's heuristics prefer */
     int64_t n, c, h, w, k, r, s, groups;
     int64_t pad_before[2], pad_after[2], stride[2], dilation[2]; /* height, width */
-    td_gpu_planned *made;
+    td_gpu_planned *made; /* NULL: only answer whether there is an engine, and remember that */
 } td_gpu_conv_plan;
 
 /** Run it; `scratch` has scratch_bytes. */
 typedef struct {
     void *plan;
     void *x, *w, *y, *bias, *residual, *scratch;
+    void *scale, *shift, *sum, *squares;
 } td_gpu_conv_run;
 
+/** plan NULL: forget all answers, and plans that nobody uses. */
 typedef struct {
     void *plan;
 } td_gpu_conv_free;
+
+/* --- linear layers ---------------------------------------------------------------------------- */
+
+/**
+ * Choose an algorithm for a linear layer or its gradient.  x [n,c], w [k,c] and y [n,k] have one
+ * dtype; a bias [k] is added, forward only.  Nothing is chosen for a GPU that is not here.
+ */
+typedef struct {
+    td_gpu_direction direction;
+    td_dtype dtype;  /* f32, f16 or bf16 */
+    bool wide;       /* filter gradient only: w is float32 */
+    bool has_bias;   /* of the dtype */
+    bool allow_tf32; /* float32 only: products of TF32 */
+    int choice;      /* algorithms to pass over, of those that the library's heuristics prefer */
+    int64_t n, c, k;
+    td_gpu_planned *made;
+} td_gpu_linear_plan;
+
+enum { TD_GPU_WORKSPACE_ALIGN = 256 };
+
+/**
+ * Run it; tensors are aligned to 16 bytes, and `scratch`, of scratch_bytes, to
+ * TD_GPU_WORKSPACE_ALIGN.
+ */
+typedef struct {
+    void *plan;
+    void *x, *w, *y, *bias, *scratch;
+} td_gpu_linear_run;
+
+typedef struct {
+    void *plan;
+} td_gpu_linear_free;
 
 /* --- batch normalisation ---------------------------------------------------------------------- */
 
@@ -149,7 +188,8 @@ typedef struct {
 } td_gpu_norm;
 
 /**
- * With g = dy + dy2 where the mask is set, otherwise 0, and xhat = (x - mean) / sqrt(var + eps):
+ * With g = dy + dy2 where the mask is set, otherwise 0 (scale not NULL: instead of the mask, where
+ * scale x + shift is between 0 and cap), and xhat = (x - mean) / sqrt(var + eps):
  * dz = g, dbeta = sum of g, dgamma = sum of g xhat, dx = the gradient of x by g; with given
  * statistics those are constants.
  */
@@ -162,7 +202,10 @@ typedef struct {
     const uint8_t *mask;  /* NULL: all set */
     const void *x;
     const float *gamma, *mean, *var;
-    void *dx, *dz; /* either may be dy or dy2; dz may be NULL */
+    const void *scale, *shift; /* [channels] or NULL, which excludes mask, dy2 and dz */
+    td_dtype vectors;          /* the dtype of scale and shift */
+    float cap;                 /* INFINITY: relu */
+    void *dx, *dz;             /* either may be dy or dy2; dz may be NULL */
     float *dgamma, *dbeta;
 } td_gpu_norm_grad;
 
@@ -173,6 +216,19 @@ typedef struct {
     const float *gamma, *var;
     float *scale;
 } td_gpu_norm_scale;
+
+/**
+ * mean = sum / count, var = squares / count - mean mean, at least 0,
+ * scale = gamma / sqrt(var + eps), shift = beta - mean scale.
+ */
+typedef struct {
+    int64_t channels;
+    double eps, count;
+    const float *sum, *squares, *gamma, *beta;
+    float *mean, *var;
+    void *scale, *shift;
+    td_dtype vectors; /* their dtype: f32, f16 or bf16 */
+} td_gpu_norm_statistics;
 
 /** r <- (1 - momentum) r + momentum s, unless *finite is 0; s of the variance times `unbiased`. */
 typedef struct {
@@ -259,6 +315,41 @@ typedef struct {
     int64_t count;
     const float *last, *finite;
 } td_gpu_commit_step;
+
+/* --- many tensors in one launch --------------------------------------------------------------- */
+
+typedef enum {
+    TD_GPU_MULTI_STEP,   /* td_gpu_step */
+    TD_GPU_MULTI_FINITE, /* td_gpu_finite_test: y of the last, for all and `before` of the first */
+    TD_GPU_MULTI_CARRY,  /* td_gpu_carry_sum */
+    TD_GPU_MULTI_AVERAGE,
+    TD_GPU_MULTI_COMMIT, /* td_gpu_commit_step */
+    TD_GPU_MULTI_MAP,    /* td_gpu_map: y = x or x + z */
+    TD_GPU_MULTI_NORM_UPDATE
+} td_gpu_multi_kind;
+
+/**
+ * Write a table of `n` > 0 structs of a kind, whose results and operands do not overlap, to the
+ * memory of the GPU; it may be run any number of times, also in a captured graph.
+ */
+typedef struct {
+    td_gpu_multi_kind kind;
+    int n;
+    const void *each; /* [n] structs */
+    void **made;
+    size_t *bytes; /* receives the size of its table in the memory of the GPU */
+} td_gpu_multi_new;
+
+/** The same results as n calls, but for the y of finite tests before the last. */
+typedef struct {
+    void *multi;
+} td_gpu_multi_run;
+
+/** When it runs no more. */
+typedef struct {
+    void *multi;
+    size_t *bytes; /* receives the size of the table that is freed */
+} td_gpu_multi_free;
 
 /* --- losses ----------------------------------------------------------------------------------- */
 

@@ -1,14 +1,15 @@
 /*
  * gpu_plugin.c -- finds, loads and opens the GPU plug-in; the memory of the GPU
  */
-#include "runtime/gpu_plugin.h"
+#include "device/gpu_plugin.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/plugin.h"
-#include "runtime/device_memory.h"
+#include "device/device_memory.h"
 #include "transport/rank_env.h"
 
 static const char *const cuda = "libtandem_cuda.so";
@@ -16,6 +17,7 @@ static const td_gpu_plugin *plugin; /* under the lock, until it is set */
 static bool is_described;           /* nothing is open */
 static td_gpu_info opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int64_t n_allocated, n_peak; /* bytes of the GPU, and the most at once */
 
 static td_status no_library(const char *path)
 {
@@ -95,19 +97,40 @@ td_status td_gpu_look(td_gpu_survey *out, char *path)
 
 /* --- a GPU that is not here ------------------------------------------------------------------- */
 
-static const char *plan_nothing(const td_gpu_conv_plan *a)
+/* what cuDNN 9 fuses for an H200 (tests/golden/cuda_plans.txt) */
+static const char *plan_no_conv(const td_gpu_conv_plan *a)
+{
+    if (!a->has_statistics && !a->has_scale_relu)
+        return NULL;
+    if (a->groups > 1)
+        return "convolutions of groups are not fused";
+    if (a->direction == TD_GPU_FILTER_GRADIENT && (a->dtype != TD_DT_F16 || a->wide_vectors))
+        return "filter gradients are fused in f16 only, with scale and shift in f16";
+    return NULL;
+}
+
+static const char *free_no_conv(const td_gpu_conv_free *a)
 {
     (void)a;
     return NULL;
 }
 
-static const char *free_nothing(const td_gpu_conv_free *a)
+static const char *plan_no_linear(const td_gpu_linear_plan *a)
 {
     (void)a;
     return NULL;
 }
 
-static const td_gpu_plugin no_plugin = { .conv_plan = plan_nothing, .conv_free = free_nothing };
+static const char *free_no_linear(const td_gpu_linear_free *a)
+{
+    (void)a;
+    return NULL;
+}
+
+static const td_gpu_plugin no_plugin = { .conv_plan = plan_no_conv,
+                                         .conv_free = free_no_conv,
+                                         .linear_plan = plan_no_linear,
+                                         .linear_free = free_no_linear };
 
 static td_status load_and_describe(const char *json)
 {
@@ -153,18 +176,42 @@ td_status td_gpu_free_bytes(int64_t *out)
     return TD_OK;
 }
 
+td_status td_gpu_memory_used(td_gpu_memory_use *out)
+{
+    size_t n_free = 0, n_total = 0;
+    TD_TRY(td_gpu_status(plugin->memory(&n_free, &n_total)));
+    *out = (td_gpu_memory_use){ .now = atomic_load(&n_allocated),
+                                .peak = atomic_load(&n_peak),
+                                .total = (int64_t)n_total };
+    const int64_t other = out->total - (int64_t)n_free - out->now;
+    out->other = other > 0 ? other : 0;
+    return TD_OK;
+}
+
+void td_gpu_memory_count(int64_t bytes)
+{
+    const int64_t now = atomic_fetch_add(&n_allocated, bytes) + bytes;
+    int64_t peak = atomic_load(&n_peak);
+    while (peak < now && !atomic_compare_exchange_weak(&n_peak, &peak, now))
+        ;
+}
+
 static void *gpu_alloc(size_t n)
 {
     void *p = NULL;
     const char *message = plugin->alloc(n, &p);
-    if (message)
+    if (message) {
         (void)td_error(TD_ENOMEM, "%s", message);
-    return message ? NULL : p;
+        return NULL;
+    }
+    td_gpu_memory_count((int64_t)n);
+    return p;
 }
 
 static void gpu_free(void *p, size_t n)
 {
-    (void)n;
+    if (p)
+        td_gpu_memory_count(-(int64_t)n);
     plugin->free(p);
 }
 

@@ -4,15 +4,15 @@
  * The regions of guarded memory are in a list.  All are accessible while a kernel runs on any
  * thread, the pages of a copy's bytes while it runs, and nothing otherwise.
  */
-#include "runtime/device_memory.h"
+#include "device/device_memory.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/arena.h"
 #include "base/machine.h"
+#include "options/env_switch.h"
 
 /* --- host memory ------------------------------------------------------------------------------ */
 
@@ -233,9 +233,8 @@ const td_device_memory td_guarded_memory = { .name = "guarded",
 
 td_status td_device_memory_choose(const td_device_memory **out)
 {
-    const char *v = getenv("TANDEM_GUARD_MEMORY");
-    if (v && *v && strcmp(v, "0") != 0 && strcmp(v, "1") != 0)
-        return td_error(TD_EUSAGE, "TANDEM_GUARD_MEMORY is '%s', wanted 0 or 1", v);
-    *out = v && strcmp(v, "1") == 0 ? &td_guarded_memory : &td_host_memory;
+    bool guards;
+    TD_TRY(td_env_switch("TANDEM_GUARD_MEMORY", false, &guards));
+    *out = guards ? &td_guarded_memory : &td_host_memory;
     return TD_OK;
 }

@@ -1,10 +1,10 @@
 /*
- * runtime/gpu_ranks.h -- sums over ranks by their GPUs
+ * device/gpu_ranks.h -- sums over ranks by their GPUs
  *
  * Where every rank has a GPU of its own and the plug-in's library (NCCL), a device joins its rank
  * to a group, and sums of gradients stay in the memory of the GPUs:
  *
- *     td_gpus_join(comm, &is_joined)                each device (runtime/device.h)
+ *     td_gpus_join(comm, false, &is_joined)         each device (runtime/device.h)
  *     td_gpu_sums_open(graph, comm, &sums)          each program
  *         copies to td_gpu_sums_part               \
  *         td_gpu_sums_begin ... td_gpu_sums_wait    > in each run: backend/gpu/gpu_all_reduce.c
@@ -14,8 +14,8 @@
  * The exact sums have the bits of comm/reduction.h; with --allreduce fast the library adds in its
  * own order, also in a half type.
  */
-#ifndef TD_RUNTIME_GPU_RANKS_H
-#define TD_RUNTIME_GPU_RANKS_H
+#ifndef TD_DEVICE_GPU_RANKS_H
+#define TD_DEVICE_GPU_RANKS_H
 
 #include "comm/comm.h"
 #include "ir/graph.h"
@@ -24,9 +24,9 @@
 /**
  * Join this rank's GPU to those of all others; every rank calls it.  Where it is not possible on
  * every rank, *out is false, with a warning: exact sums on the host have the same bits.
- * TD_ENOTFOUND: then with --allreduce fast.  TD_EDEVICE.
+ * TD_ENOTFOUND: then if it `must` be, or with --allreduce fast.  TD_EDEVICE.
  */
-TD_CHECKED td_status td_gpus_join(td_comm *c, bool *out);
+TD_CHECKED td_status td_gpus_join(td_comm *c, bool must, bool *out);
 
 /** Leave: with all others, or at once, ending their sums.  A failure is logged. */
 void td_gpus_leave(bool with_others);
@@ -36,6 +36,10 @@ typedef struct td_gpu_sums td_gpu_sums;
 
 /** Make the buckets of a graph; *out is NULL if there are none.  `c` outlives them. */
 TD_CHECKED td_status td_gpu_sums_open(const td_graph *g, const td_comm *c, td_gpu_sums **out);
+
+/** Make n >= 1 buckets, of floats[i] numbers each, zeros; `starts`: with starts. */
+TD_CHECKED td_status td_gpu_sums_new(const td_comm *c, int n, const int64_t *floats, bool starts,
+                                     td_gpu_sums **out);
 void td_gpu_sums_free(td_gpu_sums *s); /* NULL is fine */
 
 /** An upper limit of their bytes; `g` may be before or after pass buckets. */

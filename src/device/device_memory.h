@@ -1,5 +1,5 @@
 /*
- * runtime/device_memory.h -- the memory of a device: parameters, activations and inputs of programs
+ * device/device_memory.h -- the memory of a device: parameters, activations and inputs of programs
  *
  * Host memory is that of the processor: every function may use it.  Other memory is used only by
  * kernels, between begin_kernels and end_kernels, and by the functions below.
@@ -9,10 +9,10 @@
  *
  * Guarded memory has host addresses, but pages that cannot be accessed except by kernels and
  * copies.  TANDEM_GUARD_MEMORY=1 selects it for tests: what works with it does not use the
- * addresses of a program outside runtime/ and backend/, as memory of a GPU requires.
+ * addresses of a program outside runtime/, device/ and backend/, as memory of a GPU requires.
  */
-#ifndef TD_RUNTIME_DEVICE_MEMORY_H
-#define TD_RUNTIME_DEVICE_MEMORY_H
+#ifndef TD_DEVICE_DEVICE_MEMORY_H
+#define TD_DEVICE_DEVICE_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,82 @@
+/*
+ * native_division.c -- divides elements and planes among threads as evenly as their units allow
+ */
+#include "backend/native/native_division.h"
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* n / by, rounded up */
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* --- elements --------------------------------------------------------------------------------- */
+
+#define UNEVEN_MAX                                                                                 \
+    1.05 /* a busiest thread with 5 % more than the mean is no reason to divide again */
+
+static td_native_pieces pieces_of(int64_t count, int64_t each)
+{
+    return (td_native_pieces){ count, each, up(count, each) };
+}
+
+td_native_pieces td_native_divide(int64_t count, int64_t unit, int threads)
+{
+    const td_native_pieces p = pieces_of(count, TD_NATIVE_PIECE / unit * unit);
+    const td_work_share share = td_native_pieces_share(&p, threads);
+    if (p.n < 2 || share.largest <= share.mean * UNEVEN_MAX)
+        return p;
+    const int64_t least = up(TD_NATIVE_PIECE_MIN, unit) * unit;
+    const int64_t jobs = up(p.n, threads) * threads; /* as many for each thread */
+    const int64_t each = up(up(count, jobs), unit) * unit;
+    return pieces_of(count, each > least ? each : least);
+}
+
+td_work_share td_native_pieces_share(const td_native_pieces *p, int threads)
+{
+    const int64_t most = smaller(up(p->n, threads) * p->each, p->count);
+    return (td_work_share){ (double)most, (double)p->count / threads };
+}
+
+/* --- planes ----------------------------------------------------------------------------------- */
+
+/* where the share of thread t begins, in pixels of all planes: t / threads of them, rounded to the
+   nearest multiple of the grain within the plane */
+static int64_t begin_of(const td_native_planes *d, int t)
+{
+    const int64_t total = d->n_planes * d->area;
+    const int64_t at = total / d->threads * t + total % d->threads * t / d->threads;
+    const int64_t from = d->area ? at % d->area : 0;
+    const int64_t lo = from / d->grain * d->grain, hi = smaller(lo + d->grain, d->area);
+    return at - from + (2 * from >= lo + hi ? hi : lo);
+}
+
+td_native_span td_native_span_first(const td_native_planes *d, int t)
+{
+    return (td_native_span){ .next = begin_of(d, t), .end = begin_of(d, t + 1) };
+}
+
+bool td_native_span_next(const td_native_planes *d, td_native_span *s)
+{
+    if (s->next >= s->end)
+        return false;
+    s->plane = s->next / d->area;
+    s->from = s->next % d->area;
+    s->n = smaller(d->area - s->from, s->end - s->next);
+    s->next += s->n;
+    return true;
+}
+
+td_work_share td_native_planes_share(const td_native_planes *d)
+{
+    int64_t largest = 0;
+    for (int t = 0; t < d->threads; t++) {
+        const int64_t n = begin_of(d, t + 1) - begin_of(d, t);
+        largest = n > largest ? n : largest;
+    }
+    return (td_work_share){ (double)largest, (double)(d->n_planes * d->area) / d->threads };
+}

@@ -1,0 +1,71 @@
+/*
+ * native_division.h -- how kernels divide their work among threads
+ *
+ *     pieces    elements of flat tensors:  [ piece | piece | ... | rest ]  in OpenMP's static order
+ *     spans     pixels of planes:          [ plane | plane | plane | ... ]
+ *                                          thread 0 |  thread 1  | thread 2     as even as possible
+ *
+ * Both divide what is independent, or sums at the places where they are added in float64 anyway: a
+ * result has the same bits for every division.  The kernels' `share` is computed from the same
+ * structs as the division itself.
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_DIVISION_H
+#define TD_BACKEND_NATIVE_NATIVE_DIVISION_H
+
+#include "runtime/kernel.h"
+
+/* Elements in one job: enough to stream, few enough to divide the work evenly. */
+#define TD_NATIVE_PIECE 16384
+
+/* Elements in the smallest job that is worth another thread. */
+#define TD_NATIVE_PIECE_MIN 2048
+
+/* Pixels that are summed in float32 before the sums go to float64. */
+#define TD_NATIVE_CHUNK 1024
+
+/* Pixels of a plane that one thread computes if nothing is summed: whole cache lines. */
+#define TD_NATIVE_GRAIN 16
+
+/* `n` pieces of `each` elements; the last one may be shorter. */
+typedef struct {
+    int64_t count, each, n;
+} td_native_pieces;
+
+/**
+ * Divide `count` elements, in multiples of `unit` (at most TD_NATIVE_PIECE): into pieces of
+ * TD_NATIVE_PIECE, or smaller ones if these cannot be distributed evenly.
+ */
+td_native_pieces td_native_divide(int64_t count, int64_t unit, int threads);
+
+/** The number of elements in the piece that begins at element `from`. */
+static inline int64_t td_native_piece_at(const td_native_pieces *p, int64_t from)
+{
+    return p->count - from < p->each ? p->count - from : p->each;
+}
+
+td_work_share td_native_pieces_share(const td_native_pieces *p, int threads);
+
+/* Planes of `area` pixels, divided among threads in multiples of `grain` pixels of a plane. */
+typedef struct {
+    int64_t n_planes, area, grain;
+    int threads;
+} td_native_planes;
+
+/*
+ * The share of thread t, a part of one plane after the other:
+ *
+ *     for (td_native_span s = td_native_span_first(&d, t); td_native_span_next(&d, &s);)
+ *         ...pixels [s.from, s.from + s.n) of plane s.plane...
+ */
+typedef struct {
+    int64_t plane, from, n;
+    int64_t next, end; /* in pixels of all planes */
+} td_native_span;
+
+td_native_span td_native_span_first(const td_native_planes *d, int t);
+bool td_native_span_next(const td_native_planes *d, td_native_span *s);
+
+/** In pixels. */
+td_work_share td_native_planes_share(const td_native_planes *d);
+
+#endif

@@ -1,0 +1,221 @@
+/*
+ * native_winograd_grad.c -- filter gradients of 3 x 3 convolutions by Winograd's F(3 x 3, 4 x 4)
+ *
+ *     dw [k, c]  =  G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
+ *
+ * the transpose of the forward algorithm (native_winograd.c), with the same matrices.  The tiles
+ * are divided into groups:
+ *
+ *     jobs: runs of tiles            B' x B -> v,  A dy A' -> d      for all tiles of the group
+ *     jobs: 16 filters, 16 channels  36 products v d, added to m
+ *                                    after the last group: G' m G -> dw
+ *
+ * With one group m stays in a core's cache; with several, v and d stay in the last-level cache.
+ * A sum is one chain of fused multiply-adds over the tiles of a group; groups are added in their
+ * order.  Groups depend on shapes only, so the result does not depend on the number of threads.
+ */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/native/native.h"
+#include "backend/native/native_winograd.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+#define LANES  TD_WINO_LANES
+#define POINTS TD_WINO_POINTS
+
+#define BLOCKED        "aBcd16b"
+#define FILTER_BLOCKED "ABcd16b16a"
+
+/* Tiles per group: as many as fill GROUP_BYTES with v and d, which then stay in the last-level
+   cache, but at least TILES_MIN, so that reading and writing m costs little.  64 and 256 tiles, 1
+   and 8 MiB were slower by 0 to 20 % in ResNet's layers. */
+#define TILES_MIN   128
+#define GROUP_BYTES ((int64_t)4 << 20)
+
+#define RUN 8 /* tiles of a job that transforms */
+
+/* Blocks of channels of a job that multiplies, and the jobs per thread that there should be.  A job
+   reads the v of its blocks once and the d from the first-level cache. */
+#define CB_MAX          4
+#define JOBS_PER_THREAD 2
+
+#define BLOCK_FLOATS (LANES * LANES)
+#define SUM_FLOATS   (POINTS * BLOCK_FLOATS)
+
+typedef struct {
+    const td_native_wino_simd *simd;
+    td_native_wino w;
+    td_winograd matrices;
+    int64_t tiles, groups;
+    int64_t jobs, cb_count; /* jobs that multiply, and their blocks of channels */
+    int64_t own_floats;     /* sums of one job, with one group */
+    int threads;
+    size_t v_bytes, d_bytes; /* sizes in the scratch */
+} state;
+
+static td_status accepts(const td_node *n)
+{
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1), *dw = &n->out[0]->type;
+    if (dy->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(dy->dtype));
+    if (dy->dim[1] % LANES || x->dim[1] % LANES)
+        return td_error(TD_ENOKERNEL, "the channels are not whole blocks");
+    if (strcmp(dy->layout, BLOCKED) != 0 || strcmp(x->layout, BLOCKED) != 0 ||
+        strcmp(dw->layout, FILTER_BLOCKED) != 0)
+        return td_error(TD_ENOKERNEL,
+                        "wanted images in " BLOCKED ", the result in " FILTER_BLOCKED);
+    return TD_OK;
+}
+
+static int64_t divided_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static td_native_wino geometry_of(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 1), *y = td_in_type(n, 0);
+    const int64_t H = x->dim[2], W = x->dim[3], P = y->dim[2], Q = y->dim[3];
+    return (td_native_wino){ .N = x->dim[0],
+                             .C = x->dim[1],
+                             .H = H,
+                             .W = W,
+                             .K = y->dim[1],
+                             .P = P,
+                             .Q = Q,
+                             .pad = ((const td_winograd_attr *)n->attr)->pad,
+                             .rows = divided_up(P, TD_WINO_TILE),
+                             .cols = divided_up(Q, TD_WINO_TILE),
+                             .x = { LANES, LANES * H * W },
+                             .y = { LANES, LANES * P * Q } };
+}
+
+static void divide(state *s)
+{
+    const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
+    const int64_t fill = GROUP_BYTES / tile_bytes;
+    s->tiles = s->w.N * s->w.rows * s->w.cols;
+    s->groups = divided_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
+    s->w.room = divided_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
+    const int64_t CB = s->w.C / LANES, rows = divided_up(s->w.K / LANES, 2);
+    s->cb_count = CB_MAX;
+    while (s->cb_count > 1 && rows * divided_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
+        s->cb_count /= 2;
+    s->jobs = rows * divided_up(CB, s->cb_count);
+    s->own_floats = 2 * s->cb_count * SUM_FLOATS;
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    s->simd = td_native_wino_simd_at(0);
+    s->threads = td_threads();
+    s->w = geometry_of(n);
+    td_winograd_matrices(&s->matrices);
+    divide(s);
+    const size_t line = POINTS * (size_t)s->w.room * sizeof(float);
+    s->v_bytes = td_round_up(line * (size_t)s->w.C, TD_HOST_ALIGN);
+    s->d_bytes = td_round_up(line * (size_t)s->w.K, TD_HOST_ALIGN);
+    out->state = s;
+    out->scratch_bytes = s->v_bytes + s->d_bytes;
+    const int64_t sums = s->groups > 1 ? POINTS * s->w.C * s->w.K : s->own_floats * s->threads;
+    out->scratch_bytes += (size_t)sums * sizeof(float);
+    snprintf(out->impl, sizeof out->impl, "F(3x3,4x4) %s", s->simd->isa);
+    return TD_OK;
+}
+
+static void release(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
+typedef struct {
+    const float *dy, *x;
+    float *dw, *v, *d, *sum;
+} tensors;
+
+/* the blocks of a job: kb_count (at most 2) blocks of filters, cb_count of channels */
+typedef struct {
+    int64_t kb, cb, kb_count, cb_count;
+} job;
+
+static job job_at(const state *s, int64_t i)
+{
+    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divided_up(CB, s->cb_count);
+    job j = { .kb = i / columns * 2, .cb = i % columns * s->cb_count };
+    j.kb_count = KB - j.kb < 2 ? KB - j.kb : 2;
+    j.cb_count = CB - j.cb < s->cb_count ? CB - j.cb : s->cb_count;
+    return j;
+}
+
+/* adds the products of one group; `own`: room for the sums of a job */
+static void run_job(const state *s, const tensors *t, int64_t group, const job *j, int64_t tiles,
+                    float *own)
+{
+    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, line = s->w.room * LANES;
+    const int64_t m_step = (s->groups > 1 ? CB : j->cb_count) * SUM_FLOATS;
+    float *m = s->groups > 1 ? t->sum + (j->kb * CB + j->cb) * SUM_FLOATS : own;
+    for (int64_t p = 0; p < POINTS; p++)
+        for (int64_t c = 0; c < j->cb_count; c++)
+            s->simd->gradient_product(tiles, (int)j->kb_count, t->v + (p * CB + j->cb + c) * line,
+                                      t->d + (p * KB + j->kb) * line, line,
+                                      m + c * SUM_FLOATS + p * BLOCK_FLOATS, m_step, group > 0);
+    if (group < s->groups - 1)
+        return;
+    for (int64_t k = 0; k < j->kb_count; k++)
+        for (int64_t c = 0; c < j->cb_count; c++)
+            s->simd->gradient_end(&s->matrices, m + k * m_step + c * SUM_FLOATS,
+                                  t->dw + ((j->kb + k) * CB + j->cb + c) * 9 * BLOCK_FLOATS);
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    char *scratch = args[4];
+    const tensors t = { .dy = args[0],
+                        .x = args[1],
+                        .dw = args[3],
+                        .v = (float *)scratch,
+                        .d = (float *)(scratch + s->v_bytes),
+                        .sum = (float *)(scratch + s->v_bytes + s->d_bytes) };
+#pragma omp parallel num_threads(s->threads)
+    for (int64_t group = 0; group < s->groups; group++) {
+        const int64_t first = s->tiles * group / s->groups;
+        const int64_t n = s->tiles * (group + 1) / s->groups - first;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < n; i += RUN) {
+            const int64_t tiles = n - i < RUN ? n - i : RUN;
+            s->simd->input(&s->w, first + i, tiles, t.x, t.v + i * LANES);
+            s->simd->gradient(&s->w, first + i, tiles, t.dy, t.d + i * LANES);
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < s->jobs; i++) {
+            const job j = job_at(s, i);
+            run_job(s, &t, group, &j, n, t.sum + omp_get_thread_num() * s->own_floats);
+        }
+    }
+    return TD_OK;
+}
+
+const td_kernel td_native_conv2d_winograd_grad_w = {
+    .name = "native_conv2d_winograd_grad_w",
+    .op = &td_op_conv2d_winograd_grad_w,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = release,
+};
+
+bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    if (td_in_type(n, 0)->dtype != TD_DT_F32)
+        return false;
+    *out = (td_node_layouts){ .in = { BLOCKED, BLOCKED }, .out = FILTER_BLOCKED };
+    return true;
+}

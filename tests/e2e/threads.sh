@@ -1,0 +1,48 @@
+#!/bin/sh
+# threads.sh -- more threads than processors: 8, 32 and 128 on whatever this machine has: the same
+# plan, no kernel refused that one thread has, and the bits that docs/numerics.md promises
+# ctest: processors 2
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+
+expect 0 dataset draw set --classes 2 --train 8 --val 4 --size 40
+expect 0 init --arch resnet18 --num-classes 2 --image-size 32 --seed 1 -o w.safetensors
+
+# parameters and activations do not depend on the number of threads; scratch of libraries may
+for t in 2 8 32 128; do
+    expect 0 inspect memory --arch resnet18 --image-size 64 -b 4 --training --threads "$t"
+    grep -E '^(param|unplanned)_bytes' out >"plan$t"
+    [ "$(wc -l <"plan$t")" = 2 ] || complain "no plan with $t threads"
+    cmp -s plan2 "plan$t" || complain "$t threads have another plan"
+done
+
+# every node has the kernel that it has with two threads, in float32 and bf16; bf16 filter gradients are divided into
+# images and channels as long as there are enough of both, otherwise by the library
+for precision in fp32 bf16; do
+    for t in 2 8 32 128; do
+        expect 0 inspect kernels --arch resnet18 --image-size 64 -b 4 --training \
+            --precision "$precision" --threads "$t"
+        # (bf16 is emulated on processors without it)
+        [ "$t$precision" != 8bf16 ] || grep -q "emulated" out || prints 'dnnl_conv_grad_w_parts +4 x 2 x '
+        grep -v ' refused: ' out | grep -oE '(native|dnnl|ref)_[a-z0-9_]+|emulated: [a-z0-9_]+' |
+            sed 's/_parts$//' | sort | uniq -c >"kernels$t"
+        [ -s "kernels$t" ] || complain "no kernels with $t threads"
+        cmp -s kernels2 "kernels$t" || complain "$t threads have other kernels in $precision"
+    done
+done
+
+# an image's bits do not depend on the number of threads
+for t in 1 8 32 128; do
+    expect 0 classify set/val/*/* --weights w.safetensors --image-size 32 --threads "$t" --json
+    sed -E 's/"[a-z_]*(ms|time|_s|per_s|latency)[a-z_0-9]*": *[-0-9.e+]+,?//g' out >"logits$t"
+    cmp -s logits1 "logits$t" || complain "$t threads give other probabilities"
+done
+
+# the user's places are for compute threads; what else the process counts and starts is not bound
+last="OMP_PROC_BIND"
+"$TANDEM" doctor >out 2>err || complain "fails"
+grep -E '^(processors|threads|cores|loader_workers) ' out >free
+OMP_PROC_BIND=true "$TANDEM" doctor >out 2>err || complain "fails with OMP_PROC_BIND"
+grep -E '^(processors|threads|cores|loader_workers) ' out >bound
+[ "$(wc -l <free)" = 4 ] && cmp -s free bound || complain "other processors are counted"
+
+finish

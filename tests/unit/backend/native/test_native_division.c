@@ -1,0 +1,208 @@
+/*
+ * test_native_division.c -- the work of every kernel of a training step is divided evenly among 1
+ * to 128 threads: the shares come from the functions that the kernels divide their work with
+ */
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "backend/native/native_division.h"
+#include "ops/ops.h"
+#include "optim/synthetic_step.h"
+#include "pass/pass.h"
+#include "runtime/device.h"
+#include "runtime/kernel_choice.h"
+#include "tandem/program.h"
+
+enum { THREADS_MAX = 128 };
+
+/* --- elements and planes ---------------------------------------------------------------------- */
+
+static void check_pieces(int64_t count, int64_t unit, int threads)
+{
+    const td_native_pieces p = td_native_divide(count, unit, threads);
+    int64_t sum = 0, n = 0;
+    assert_in_range(p.each, 1, TD_NATIVE_PIECE);
+    assert_int_equal(p.each % unit, 0);
+    for (int64_t i = 0; i < p.count; i += p.each, n++)
+        sum += td_native_piece_at(&p, i);
+    assert_int_equal(sum, count);
+    assert_int_equal(n, p.n);
+    if (count <= TD_NATIVE_PIECE)
+        assert_true(p.n <= 1);
+    const td_work_share s = td_native_pieces_share(&p, threads);
+    assert_true(s.largest >= s.mean);
+    const double step = (double)(unit > TD_NATIVE_PIECE_MIN ? unit : TD_NATIVE_PIECE_MIN);
+    const double jobs = (double)((p.n + threads - 1) / threads); /* of one thread */
+    if (p.n > 1 && s.largest > s.mean * 1.05)
+        assert_true(s.largest - s.mean <= step * jobs + (double)unit);
+}
+
+static void pieces_cover_all_elements_evenly(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 0,       1,       63,       2048,     16384,  16385,
+                                      65536,   100352,  147456,   589824,   802816, 2359296,
+                                      1605632, 3211264, 25690112, 102760448 };
+    static const int64_t units[] = { 1, 64, 256, 4096 };
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (int threads = 1; threads <= THREADS_MAX; threads++)
+            for (size_t u = 0; u < sizeof units / sizeof units[0]; u++)
+                if (counts[c] % units[u] == 0)
+                    check_pieces(counts[c], units[u], threads);
+}
+
+/* every pixel in exactly one span, in order; spans begin at multiples of the grain */
+static void check_planes(const td_native_planes *d)
+{
+    int64_t at = 0;
+    double largest = 0;
+    for (int t = 0; t < d->threads; t++) {
+        int64_t share = 0;
+        for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
+            assert_int_equal(s.plane * d->area + s.from, at);
+            assert_int_equal(s.from % d->grain, 0);
+            assert_in_range(s.n, 1, d->area - s.from);
+            at += s.n;
+            share += s.n;
+        }
+        largest = (double)share > largest ? (double)share : largest;
+    }
+    const td_work_share s = td_native_planes_share(d);
+    assert_int_equal(at, d->n_planes * d->area);
+    assert_true(s.largest == largest);
+    assert_true(s.largest - s.mean <= (double)d->grain);
+}
+
+static void spans_cover_all_pixels_evenly(void **state)
+{
+    (void)state;
+    static const int64_t areas[] = { 1, 49, 196, 1024, 1600, 3136, 12544 };
+    static const int64_t planes[] = { 1, 4, 13, 128, 512 };
+    static const int64_t grains[] = { 1, TD_NATIVE_GRAIN, TD_NATIVE_CHUNK };
+    for (size_t a = 0; a < sizeof areas / sizeof areas[0]; a++)
+        for (size_t p = 0; p < sizeof planes / sizeof planes[0]; p++)
+            for (size_t g = 0; g < sizeof grains / sizeof grains[0]; g++)
+                for (int threads = 1; threads <= THREADS_MAX; threads++)
+                    check_planes(&(td_native_planes){ planes[p], areas[a], grains[g], threads });
+}
+
+/* --- networks --------------------------------------------------------------------------------- */
+
+/*
+ * The busiest thread may have a quarter more than the mean, or what one more barrier would cost: a
+ * chunk of a plane.
+ */
+#define RATIO_MAX  1.25
+#define EXCESS_MAX (TD_NATIVE_CHUNK * 16)
+
+/* Filter gradients in bf16 are divided into whole images and blocks of 16 channels: 8 images of 64
+   channels are 32 jobs.  From this on oneDNN's own division is used. */
+#define CONV_MAX 2
+
+typedef struct {
+    int n_nodes, n_divided;
+    double worst, worst_conv;
+} outcome;
+
+static const char conv_parts[] = "dnnl_conv_grad_w_parts";
+
+static void check_refused(const td_kernel *k, const td_node *n, int threads)
+{
+    if (threads < THREADS_MAX) /* it takes milliseconds */
+        return;
+    const int before = td_threads();
+    td_set_threads(threads);
+    const td_status st = k->accepts(n);
+    td_set_threads(before);
+    assert_int_equal(st, TD_ENOKERNEL);
+}
+
+static void check_node(const td_kernel *k, const td_node *n, int i, outcome *o)
+{
+    o->n_nodes++;
+    if (!k->share)
+        return;
+    o->n_divided++;
+    for (int threads = 1; threads <= THREADS_MAX; threads++) {
+        const td_work_share s = k->share(n, threads);
+        const double ratio = s.mean > 0 ? s.largest / s.mean : 1;
+        assert_true(ratio > 0.999);
+        if (s.largest - s.mean <= EXCESS_MAX)
+            continue;
+        if (s.largest >= CONV_MAX * s.mean && strcmp(k->name, conv_parts) == 0) {
+            check_refused(k, n, threads);
+            continue;
+        }
+        const bool is_conv = strcmp(k->name, conv_parts) == 0;
+        double *worst = is_conv ? &o->worst_conv : &o->worst;
+        *worst = ratio > *worst ? ratio : *worst;
+        if (ratio > RATIO_MAX && !is_conv)
+            fail_msg("%s, node %d, %d threads: the busiest has %.0f elements, the mean is %.0f",
+                     k->name, i, threads, s.largest, s.mean);
+    }
+}
+
+/* kernels of libraries; and of ours those that divide their tiles by the size of a cache */
+static bool is_exempt(const td_kernel *k)
+{
+    return strncmp(k->name, "native_", 7) != 0 || strstr(k->name, "winograd");
+}
+
+static void check_network(const char *arch, int batch, td_precision precision)
+{
+    td_device *dev;
+    td_graph *g, *out;
+    td_model_opts model;
+    td_amp_opts amp;
+    outcome o = { 0 };
+    td_amp_defaults(&amp);
+    td_model_defaults(&model);
+    amp.precision = precision;
+    amp.is_silent = true;
+    model.arch = arch;
+    expect_ok(td_model_resolve(&model));
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_step_graph(&model, batch, &amp, 1, NULL, &g));
+    expect_ok(td_pass_run_all(g, &dev->target, &(td_pass_opts){ .amp = &amp }, &out));
+    for (int i = 0; i < out->n_nodes; i++) {
+        const td_node *n = out->nodes[i];
+        if (n->op->is_leaf || n->op->is_alias)
+            continue;
+        const td_kernel *k = td_device_select(dev, n, NULL);
+        assert_non_null(k);
+        if (!k->share && !is_exempt(k))
+            fail_msg("%s does not tell how it divides its work", k->name);
+        check_node(k, n, i, &o);
+    }
+    print_message("%s, batch %d: %d of %d nodes divide their work, worst %.2f; bf16 filters %.2f\n",
+                  arch, batch, o.n_divided, o.n_nodes, o.worst, o.worst_conv);
+    assert_true(o.n_divided > 100);
+    td_graph_free(out);
+    td_graph_free(g);
+    td_device_close(dev);
+}
+
+static void the_nodes_of_resnet50_are_divided_evenly(void **state)
+{
+    (void)state;
+    check_network("resnet50", 32, TD_PRECISION_FP32);
+    check_network("resnet50", 32, TD_PRECISION_BF16);
+}
+
+static void the_nodes_of_ssd320_are_divided_evenly(void **state)
+{
+    (void)state;
+    check_network("ssd320", 8, TD_PRECISION_BF16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_cover_all_elements_evenly),
+        cmocka_unit_test(spans_cover_all_pixels_evenly),
+        cmocka_unit_test(the_nodes_of_resnet50_are_divided_evenly),
+        cmocka_unit_test(the_nodes_of_ssd320_are_divided_evenly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
