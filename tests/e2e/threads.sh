@@ -3,6 +3,7 @@
 # plan, no kernel refused that one thread has, and the bits that docs/numerics.md promises
 # ctest: processors 2
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 
 expect 0 dataset draw set --classes 2 --train 8 --val 4 --size 40
 expect 0 init --arch resnet18 --num-classes 2 --image-size 32 --seed 1 -o w.safetensors
@@ -36,6 +37,17 @@ for t in 1 8 32 128; do
     sed -E 's/"[a-z_]*(ms|time|_s|per_s|latency)[a-z_0-9]*": *[-0-9.e+]+,?//g' out >"logits$t"
     cmp -s logits1 "logits$t" || complain "$t threads give other probabilities"
 done
+
+# OpenMP gives fewer threads than asked for: filter gradients must not lose the share of the others
+for run in 2 1; do
+    limit=
+    [ $run = 2 ] && limit=OMP_THREAD_LIMIT=1
+    last="$limit train --threads $run"
+    env $limit "$TANDEM" train set --arch resnet18 --image-size 32 --workers 1 --seed 1 -b 4 --run-iters 2 --lr 0.01 \
+        --training-only --no-checkpoints --threads $run --workspace w --final-weights limit$run.safetensors >out 2>err ||
+        complain "fails"
+done
+same limit1.safetensors limit2.safetensors
 
 # the user's places are for compute threads; what else the process counts and starts is not bound
 last="OMP_PROC_BIND"
