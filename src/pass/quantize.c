@@ -23,7 +23,7 @@
 #include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
-#include "pass/plan.h"
+#include "plan/plan.h"
 
 /* ranges that float32 scales can represent */
 #define RANGE_MIN 1e-30F

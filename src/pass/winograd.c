@@ -27,7 +27,7 @@
 #include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
-#include "pass/plan.h"
+#include "plan/plan.h"
 
 /* --- choosing convolutions -------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@
 #include "base/signals.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
-#include "pass/plan.h"
+#include "plan/plan.h"
 #include "runtime/device.h"
 #include "runtime/emulate_half.h"
 #include "runtime/tune_cache.h"

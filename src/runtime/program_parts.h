@@ -16,8 +16,8 @@
 #define TD_RUNTIME_PROGRAM_PARTS_H
 
 #include "device/gpu_ranks.h"
-#include "pass/plan.h"
-#include "pass/recompute_limit.h"
+#include "plan/plan.h"
+#include "plan/recompute_limit.h"
 #include "runtime/all_reduce.h"
 #include "runtime/constants.h"
 #include "runtime/device.h"

@@ -4,7 +4,7 @@
 #ifndef TD_RUNTIME_PROGRAM_VIEW_H
 #define TD_RUNTIME_PROGRAM_VIEW_H
 
-#include "pass/plan.h"
+#include "plan/plan.h"
 #include "tandem/program.h"
 
 /** Borrowed from the program; valid as long as it exists. */

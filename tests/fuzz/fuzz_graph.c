@@ -3,7 +3,7 @@
  * to the same, and goes through every pass and the planner
  */
 #include "pass/pass.h"
-#include "pass/plan.h"
+#include "plan/plan.h"
 
 #include <string.h>
 

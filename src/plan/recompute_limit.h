@@ -1,11 +1,11 @@
 /*
- * pass/recompute_limit.h -- recomputes results in a training step to meet a memory limit
+ * plan/recompute_limit.h -- recomputes results in a training step to meet a memory limit
  *
  * The pass `recompute` (recompute.c) is part of every compilation and costs almost no time.  This
  * module recomputes more to meet a limit, and slows down the step.
  */
-#ifndef TD_PASS_RECOMPUTE_LIMIT_H
-#define TD_PASS_RECOMPUTE_LIMIT_H
+#ifndef TD_PLAN_RECOMPUTE_LIMIT_H
+#define TD_PLAN_RECOMPUTE_LIMIT_H
 
 #include "ir/op.h"
 

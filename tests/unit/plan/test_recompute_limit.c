@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
-#include "pass/recompute_limit.h"
+#include "plan/recompute_limit.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 

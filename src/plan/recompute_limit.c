@@ -25,7 +25,7 @@
  * Source: Chen et al. 2016, Training deep nets with sublinear memory cost; greedy by cost as in
  * Kirisame et al. 2021, Dynamic tensor rematerialization.
  */
-#include "pass/recompute_limit.h"
+#include "plan/recompute_limit.h"
 
 #include <stdlib.h>
 #include <string.h>

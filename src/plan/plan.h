@@ -1,5 +1,5 @@
 /*
- * pass/plan.h -- the memory plan: a byte offset in one slab for each value
+ * plan/plan.h -- the memory plan: a byte offset in one slab for each value
  *
  *     time ->      node 0   1   2   3   4
  *     buffer A     [========]                     two buffers may share bytes
@@ -9,8 +9,8 @@
  * A buffer holds one value, or several: a reshape and its operand, or a result that reuses its
  * operand's memory (in place).
  */
-#ifndef TD_PASS_PLAN_H
-#define TD_PASS_PLAN_H
+#ifndef TD_PLAN_PLAN_H
+#define TD_PLAN_PLAN_H
 
 #include "ir/op.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "pass/plan.h"
+#include "plan/plan.h"
 #include "support/graphs.h"
 
 typedef struct {

@@ -5,7 +5,7 @@
  * lifetime.  Source: Pisarchyk and Lee 2020, "Efficient memory management
  * for deep neural net inference", greedy by size.
  */
-#include "pass/plan.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
