@@ -18,7 +18,7 @@
 #define TD_ONNX_ONNX_DETECTIONS_H
 
 #include "boxes/nms.h"
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 /** Names of the outputs. */
 #define TD_ONNX_BOXES             "boxes"

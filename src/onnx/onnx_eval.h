@@ -14,7 +14,7 @@
 #ifndef TD_ONNX_ONNX_EVAL_H
 #define TD_ONNX_ONNX_EVAL_H
 
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 typedef struct {
     td_dtype dtype; /* f32 or i64 */

@@ -4,15 +4,14 @@
  *     graph, program ---- td_onnx_of_graph ---->  td_onnx  ----> file
  *     graph, program <--- td_graph_of_onnx -----  td_onnx  <---- file
  *
- * The import exists to verify the export: it reads only the ONNX model and follows ONNX's
- * definition of the operators.  It supports little more than the operators that the export writes.
+ * The import (onnx_import/onnx_import.h) verifies the export.
  */
 #ifndef TD_ONNX_ONNX_EXPORT_H
 #define TD_ONNX_ONNX_EXPORT_H
 
 #include "image/image.h"
-#include "onnx/onnx.h"
 #include "onnx/onnx_eval.h"
+#include "onnx_import/onnx_import.h"
 #include "tandem/graph.h"
 #include "tandem/model.h"
 #include "tandem/onnx.h"
@@ -33,31 +32,6 @@ const td_norm *td_onnx_norm(const td_model_opts *model);
  */
 td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
                            const td_onnx_opts *opts, td_onnx *m) TD_CHECKED;
-
-/** A model that was read back. */
-typedef struct {
-    td_graph *graph; /* input `images` f32, parameters named like the tensors; owned */
-    const td_onnx *model;
-    const char *images; /* the ONNX value that is the graph's input */
-    size_t n_prepared;  /* number of preparation nodes before it */
-    size_t first_post;  /* the first node after the network; n_nodes: none */
-    int batch;
-} td_onnx_graph;
-
-/**
- * Make a graph for `batch` images if the model does not fix that number.  The inferred type of
- * every value is compared with the declared one.  `m` is borrowed, `what` names it in messages.
- * Nodes from the first unsupported operator on are left to td_onnx_finish.  `also`, which ends with
- * NULL, names values that become outputs of the graph in addition to the model's outputs; NULL:
- * none.
- *
- *   TD_EFORMAT       a declared type differs; a node's operands or attributes are invalid
- *   TD_EUNSUPPORTED  an operator, or an attribute of one, that the exporter does not write
- *   TD_ENOMEM
- */
-td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, const char *const *also,
-                           td_onnx_graph *out) TD_CHECKED;
-void td_onnx_graph_release(td_onnx_graph *g);
 
 /** Set the parameters of a program of that graph from the model's tensors. */
 td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;

@@ -500,7 +500,11 @@ static td_status verify_model(job *j, const td_onnx *m)
     p.prepared = td_alloc(n, sizeof(float));
     if (!p.raw || !p.plain || !p.prepared)
         TD_OUT(TD_ENOMEM);
-    TD_OUT(td_graph_of_onnx(m, "the file read back", j->batch, j->anchors ? heads : NULL, &g));
+    TD_OUT(td_graph_of_onnx(m, "the file read back",
+                            &(td_onnx_import_opts){ .batch = j->batch,
+                                                    .also = j->anchors ? heads : NULL,
+                                                    .is_after = td_onnx_eval_knows },
+                            &g));
     TD_OUT(compile(j, g.graph, "fold,fuse,winograd", &back));
     TD_OUT(td_onnx_set_weights(&g, back));
     TD_OUT(run_both(j, &g, back, &p));

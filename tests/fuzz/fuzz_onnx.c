@@ -40,7 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     TD_CHECK(td_onnx_check(m, "input") == TD_OK);
     walk(m);
     td_error_clear();
-    if (td_graph_of_onnx(m, "input", 2, NULL, &g) == TD_OK)
+    if (td_graph_of_onnx(m, "input",
+                         &(td_onnx_import_opts){ .batch = 2, .is_after = td_onnx_eval_knows },
+                         &g) == TD_OK)
         TD_CHECK(td_graph_verify(g.graph) == TD_OK);
     else
         TD_CHECK(!g.graph && *td_error_message());

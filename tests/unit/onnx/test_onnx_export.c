@@ -81,10 +81,16 @@ static td_tensor *tensor_of(const sample *s, const char *name)
     return NULL;
 }
 
+static td_status read_graph(const td_onnx *m, int batch, td_onnx_graph *out)
+{
+    const td_onnx_import_opts o = { .batch = batch, .is_after = td_onnx_eval_knows };
+    return td_graph_of_onnx(m, "m", &o, out);
+}
+
 static void expect_refused(const sample *s, td_status st, const char *says)
 {
     td_onnx_graph g;
-    expect_error(td_graph_of_onnx(s->onnx, "m", 2, NULL, &g), st, says);
+    expect_error(read_graph(s->onnx, 2, &g), st, says);
     assert_null(g.graph);
 }
 
@@ -107,7 +113,7 @@ static void test_every_op(void **state)
     assert_int_equal(tensor_of(&s, "fc1.weight")->rank, 2);
     assert_int_equal(tensor_of(&s, "se.fc2.weight")->rank, 4); /* [C, D] in the network */
     for (int batch = 1; batch < 6; batch += 2) {
-        expect_ok(td_graph_of_onnx(s.onnx, "m", batch, NULL, &g));
+        expect_ok(read_graph(s.onnx, batch, &g));
         assert_int_equal(td_graph_output_value(g.graph, "logits")->type.dim[0], batch);
         td_onnx_graph_release(&g);
     }
@@ -131,10 +137,10 @@ static void test_forms(void **state)
     assert_int_equal(tensor_of(&s, "c1.weight")->dtype, TD_DT_F16);
     assert_int_equal(tensor_of(&s, "c2.bias")->dtype, TD_DT_F32);
     assert_int_equal(tensor_of(&s, "se.fc1.weight")->rank, 2);
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
+    expect_ok(read_graph(s.onnx, 2, &g));
     assert_int_equal(g.n_prepared, 4); /* Cast, Transpose, Sub, Div */
     td_onnx_graph_release(&g);
-    expect_error(td_graph_of_onnx(s.onnx, "m", 3, NULL, &g), TD_EFORMAT, "2 images, wanted 3");
+    expect_error(read_graph(s.onnx, 3, &g), TD_EFORMAT, "2 images, wanted 3");
     close_sample(&s);
 }
 
@@ -151,7 +157,7 @@ static void test_preparation(void **state)
     td_onnx_graph g;
     for (int i = 0; i < N; i++)
         pixels[i] = (uint8_t)(i * 7 % 251);
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g));
+    expect_ok(read_graph(s.onnx, 2, &g));
     expect_ok(td_onnx_prepare(&g, pixels, planes));
     for (int n = 0; n < 2; n++)
         for (int c = 0; c < 3; c++)
@@ -172,7 +178,7 @@ static double difference(const sample *s, const float *images)
     td_program *back;
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     double most = 0, largest = 0;
-    expect_ok(td_graph_of_onnx(s->onnx, "m", 2, NULL, &g));
+    expect_ok(read_graph(s->onnx, 2, &g));
     expect_ok(td_compile(g.graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &back));
     expect_ok(td_onnx_set_weights(&g, back));
     expect_ok(td_program_bind(back, "images", images));
@@ -332,7 +338,7 @@ static void test_other_nodes(void **state)
     *max = 6;
 
     td_onnx_graph g;
-    expect_ok(td_graph_of_onnx(s.onnx, "m", 2, NULL, &g)); /* all is as it was */
+    expect_ok(read_graph(s.onnx, 2, &g)); /* all is as it was */
     td_onnx_graph_release(&g);
     close_sample(&s);
 }
@@ -350,7 +356,7 @@ static td_status there_and_back(void)
     if (st == TD_OK)
         st = td_onnx_of_graph(held.graph, held.other, held.program, &o, m);
     if (st == TD_OK)
-        st = td_graph_of_onnx(m, "m", 2, NULL, &g);
+        st = read_graph(m, 2, &g);
     td_onnx_graph_release(&g);
     td_onnx_free(m);
     return st;

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 /* the names of all values defined so far -> themselves */
 typedef struct {

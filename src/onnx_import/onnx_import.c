@@ -12,13 +12,14 @@
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
+#include "onnx_import/onnx_import.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "ir/build.h"
-#include "onnx/onnx_export.h"
-#include "onnx/prepost.h"
+#include "onnx_import/prepost.h"
 #include "ops/ops.h"
 
 #define PREPARED_MAX 8 /* limit for nodes before the network */
@@ -26,7 +27,7 @@
 typedef struct {
     const td_onnx *m;
     const char *what;
-    int batch;
+    const td_onnx_import_opts *o;
     td_builder *b;
     td_map values;            /* name -> td_value */
     td_map tensors;           /* name -> td_tensor */
@@ -55,7 +56,7 @@ static td_status check_type(const importer *im, const td_onnx_value *v, const td
         if (v->dim[i].value >= 0)
             same = v->dim[i].value == t->dim[i];
         else if (v->dim[i].param && strcmp(v->dim[i].param, "N") == 0)
-            same = t->dim[i] == im->batch;
+            same = t->dim[i] == im->o->batch;
     if (same)
         return TD_OK;
     td_text text = { 0 };
@@ -601,7 +602,7 @@ static td_status get_post_processing(importer *im, size_t first)
 {
     for (size_t i = first; i < im->m->n_nodes; i++) {
         im->node = &im->m->nodes[i];
-        if (!td_onnx_eval_knows(im->node))
+        if (!im->o->is_after || !im->o->is_after(im->node))
             return refuse(im, "an unsupported operator");
     }
     return td_onnx_each_post_input(im->m, first, add_post_input, im);
@@ -615,13 +616,13 @@ static td_status input_type(const importer *im, td_type *t)
     if (im->m->inputs.n != 1 || v->rank != 4 || (v->dtype != TD_DT_F32 && v->dtype != TD_DT_U8))
         return td_error(TD_EUNSUPPORTED, "'%s' does not have a single 4-D input of type f32 or u8",
                         im->what);
-    int64_t n = v->dim[0].value < 0 ? im->batch : v->dim[0].value;
+    int64_t n = v->dim[0].value < 0 ? im->o->batch : v->dim[0].value;
     for (int i = 1; i < 4; i++)
         if (v->dim[i].value < 1 || v->dim[i].value > 1 << 16)
             return td_error(TD_EUNSUPPORTED, "'%s': the size of its images is not fixed", im->what);
-    if (n != im->batch)
+    if (n != im->o->batch)
         return td_error(TD_EFORMAT, "'%s' has a fixed batch of %lld images, wanted %d", im->what,
-                        (long long)n, im->batch);
+                        (long long)n, im->o->batch);
     *t = td_type_4d(v->dtype, n, v->dim[1].value, v->dim[2].value, v->dim[3].value);
     return TD_OK;
 }
@@ -662,9 +663,9 @@ static td_status index_names(importer *im)
 }
 
 /* adds the additional outputs */
-static td_status get_also(importer *im, const char *const *also)
+static td_status get_also(importer *im)
 {
-    for (; also && *also; also++) {
+    for (const char *const *also = im->o->also; also && *also; also++) {
         td_value *v = td_map_get(&im->values, *also);
         if (!v)
             return td_error(TD_EFORMAT, "'%s' has no value '%s'", im->what, *also);
@@ -673,7 +674,7 @@ static td_status get_also(importer *im, const char *const *also)
     return TD_OK;
 }
 
-static td_status get_all(importer *im, const char *const *also, td_onnx_graph *out)
+static td_status get_all(importer *im, td_onnx_graph *out)
 {
     TD_TRY(index_names(im));
     TD_TRY(get_images(im, out));
@@ -691,15 +692,15 @@ static td_status get_all(importer *im, const char *const *also, td_onnx_graph *o
             return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is a constant", im->what, name);
         td_output(im->b, name, v);
     }
-    return get_also(im, also);
+    return get_also(im);
 }
 
-td_status td_graph_of_onnx(const td_onnx *m, const char *what, int batch, const char *const *also,
+td_status td_graph_of_onnx(const td_onnx *m, const char *what, const td_onnx_import_opts *opts,
                            td_onnx_graph *out)
 {
-    importer im = { .m = m, .what = what, .batch = batch, .b = td_build_begin() };
-    *out = (td_onnx_graph){ .model = m, .batch = batch };
-    td_status st = get_all(&im, also, out);
+    importer im = { .m = m, .what = what, .o = opts, .b = td_build_begin() };
+    *out = (td_onnx_graph){ .model = m, .batch = opts->batch };
+    td_status st = get_all(&im, out);
     td_map_release(&im.values);
     td_map_release(&im.tensors);
     td_map_release(&im.declared);
@@ -715,40 +716,4 @@ void td_onnx_graph_release(td_onnx_graph *g)
 {
     td_graph_free(g->graph);
     *g = (td_onnx_graph){ 0 };
-}
-
-/* an aligned copy of a tensor's data, half types as f32; release with td_free */
-static void *numbers_of(const td_tensor *t)
-{
-    bool is_half = td_dtype_is_half(t->dtype);
-    size_t each = is_half ? sizeof(float) : td_dtype_bytes(t->dtype);
-    size_t n = t->n_bytes / td_dtype_bytes(t->dtype);
-    void *out = td_alloc(n + 1, each);
-    for (size_t i = 0; out && is_half && i < n; i++) {
-        uint16_t half;
-        memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
-        ((float *)out)[i] = t->dtype == TD_DT_F16 ? td_f16_to_f32(half) : td_bf16_to_f32(half);
-    }
-    if (out && !is_half && t->n_bytes)
-        memcpy(out, t->data, t->n_bytes);
-    return out;
-}
-
-td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p)
-{
-    for (int i = 0; i < td_program_param_count(p); i++) {
-        const char *name = td_program_param_name(p, i);
-        for (size_t k = 0; k < g->model->n_tensors; k++) {
-            const td_tensor *t = &g->model->tensors[k];
-            if (strcmp(t->name, name) != 0)
-                continue;
-            void *numbers = numbers_of(t);
-            if (!numbers)
-                return TD_ENOMEM;
-            td_status st = td_program_set(p, name, numbers);
-            td_free(numbers);
-            TD_TRY(st);
-        }
-    }
-    return TD_OK;
 }

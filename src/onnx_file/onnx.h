@@ -1,5 +1,5 @@
 /*
- * onnx/onnx.h -- an ONNX file: nodes, tensors and texts, independent of the operators' meaning
+ * onnx_file/onnx.h -- an ONNX file: nodes, tensors and texts, independent of the operators' meaning
  *
  *     ModelProto   ir_version, producer, opset_import, metadata_props, graph
  *     GraphProto   node[] in order, initializer[], input[], output[], value_info[]
@@ -17,8 +17,8 @@
  *
  * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
  */
-#ifndef TD_ONNX_ONNX_H
-#define TD_ONNX_ONNX_H
+#ifndef TD_ONNX_FILE_ONNX_H
+#define TD_ONNX_FILE_ONNX_H
 
 #include "base/arena.h"
 #include "base/map.h"

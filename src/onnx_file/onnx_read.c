@@ -9,7 +9,7 @@
 
 #include "base/file_io.h"
 #include "io/protobuf.h"
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 #define ITEMS_MAX 1000000 /* total of nodes, tensors, names, attributes and numbers */
 

@@ -1,7 +1,7 @@
 /*
  * test_onnx.c -- ONNX files: written and read back, and hostile ones
  */
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  * Lengths precede their content, so the file is assembled from small texts and the tensors' bytes,
  * whose sizes are added before the first is written: the weights are not copied.
  */
-#include "onnx/onnx.h"
+#include "onnx_file/onnx.h"
 
 #include <stdio.h>
 #include <string.h>
