@@ -602,15 +602,17 @@ static void check_move(run *r, const td_node *n, const td_dtype dtypes[2], const
     td_free(rounded);
 }
 
-static const char *const filter_layouts[] = { "", "ABcd16b16a", "ABcd8b16a2b", "BAcd8a16b2a",
-                                              "Acdb16a" };
+static const char *const filter_layouts[] = {
+    "", "ABcd16b16a", "ABcd8b8a", "ABcd8b16a2b", "BAcd8a16b2a", "Acdb16a"
+};
+#define N_FILTER_LAYOUTS (int)(sizeof filter_layouts / sizeof filter_layouts[0])
 
 /* images and filters have their own layouts; an operand is a filter when it is called w */
 static void check_moves(run *r, const td_node *n, void *const *plain)
 {
     const bool is_filter = strcmp(n->in[0]->name, "w") == 0;
     const char *const *all = is_filter ? filter_layouts : layouts;
-    const int n_layouts = !has_rank_4(n) ? 1 : is_filter ? 5 : N_LAYOUTS;
+    const int n_layouts = !has_rank_4(n) ? 1 : is_filter ? N_FILTER_LAYOUTS : N_LAYOUTS;
     const int from_i = n->op == &td_op_assign ? 1 : 0;
     const td_dtype dtype = tensor_type(n, 0)->dtype;
     const int64_t count = td_type_count(tensor_type(n, 0));
@@ -648,6 +650,19 @@ static const td_backend *device_backend(int i)
     return i == 0 ? device->backends[0] : NULL;
 }
 
+static bool is_tiled(const td_node *n)
+{
+    return n->op == &td_op_conv2d_winograd || n->op == &td_op_conv2d_winograd_scaled ||
+           n->op == &td_op_conv2d_winograd_grad_w || n->op == &td_op_winograd_filter;
+}
+
+/* layout i of operand 0: tiled convolutions prefer layouts that depend on it */
+static const char *first_layout(const td_node *n, int i)
+{
+    static const char *const filters[N_LAYOUTS] = { "", "ABcd16b16a", "ABcd8b8a", "" };
+    return n->op == &td_op_winograd_filter ? filters[i] : layouts[i];
+}
+
 static void check_node(run *r, const td_problem *p, const td_node *n)
 {
     const td_backend *b;
@@ -671,10 +686,9 @@ static void check_node(run *r, const td_problem *p, const td_node *n)
             check_variant(r, &v, plain, wanted);
     if (variant_copies(n, &v))
         check_variant(r, &v, plain, wanted);
-    const bool is_tiled = n->op == &td_op_conv2d_winograd || n->op == &td_op_conv2d_winograd_scaled;
     for (int j = 0; (b = device ? device_backend(j) : td_backend_at(j)); j++)
-        for (int i = 0; i < (is_tiled ? 2 : 1); i++)
-            if (variant_preferred(n, b->preferred_layout, i ? "acdb" : "", &v))
+        for (int i = 0; i < (is_tiled(n) ? N_LAYOUTS : 1); i++)
+            if (variant_preferred(n, b->preferred_layout, first_layout(n, i), &v))
                 check_variant(r, &v, plain, wanted);
     if (variant_preferred(n, td_emulate_half_preferred_layout, "", &v))
         check_variant(r, &v, plain, wanted);

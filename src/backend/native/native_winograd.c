@@ -31,8 +31,9 @@
 #define LANES  TD_WINO_LANES
 #define POINTS TD_WINO_POINTS
 
-#define BLOCKED "aBcd16b"
-#define LAST    "acdb"
+#define BLOCKS "aBcd16b"
+#define HALVES "aBcd8b"
+#define LAST   "acdb"
 
 /* tiles per job: enough to amortise reading u once per job */
 #define ROOM       28
@@ -48,11 +49,46 @@ typedef struct {
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
 
-/* does t have this layout, channel blocks or channels last, with whole blocks? */
+/* --- layouts of images ------------------------------------------------------------------------ */
+
+static bool has_layout(const td_type *t, const char *layout)
+{
+    return strcmp(t->layout, layout) == 0;
+}
+
+td_native_wino_image td_native_wino_image_of(const td_type *t)
+{
+    const int64_t area = t->dim[2] * t->dim[3];
+    if (has_layout(t, LAST))
+        return (td_native_wino_image){ .pixel = t->dim[1], .block = LANES, .half = TD_WINO_HALF };
+    if (has_layout(t, HALVES))
+        return (td_native_wino_image){ .pixel = TD_WINO_HALF,
+                                       .block = LANES * area,
+                                       .half = TD_WINO_HALF * area };
+    return (td_native_wino_image){ .pixel = LANES, .block = LANES * area, .half = TD_WINO_HALF };
+}
+
+td_status td_native_wino_check_halves(void)
+{
+    const int lanes = td_native_wino_simd_at(0)->lanes;
+    return lanes <= TD_WINO_HALF
+               ? TD_OK
+               : td_error(TD_ENOKERNEL, "blocks of %d channels for registers of %d lanes",
+                          TD_WINO_HALF, lanes);
+}
+
+bool td_native_wino_prefers_halves(const td_type *t)
+{
+    return td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF && !has_layout(t, BLOCKS);
+}
+
+/* --- convolution: kernels --------------------------------------------------------------------- */
+
+/* does t have this layout, one of the three, with whole blocks? */
 static bool is_image(const td_type *t, const char *layout)
 {
-    return strcmp(t->layout, layout) == 0 && t->dim[1] % LANES == 0 &&
-           (strcmp(layout, BLOCKED) == 0 || strcmp(layout, LAST) == 0);
+    return has_layout(t, layout) && t->dim[1] % LANES == 0 &&
+           (has_layout(t, BLOCKS) || has_layout(t, HALVES) || has_layout(t, LAST));
 }
 
 static bool is_residual(const td_node *n, int i)
@@ -70,18 +106,12 @@ static td_status accepts_conv(const td_node *n)
         if (!must_be_image && !td_type_is_plain(t))
             return td_error(TD_ENOKERNEL, "tensor %d is not plain", i);
         if (must_be_image && !is_image(t, td_in_type(n, 0)->layout))
-            return td_error(
-                TD_ENOKERNEL,
-                "tensor %d is not " BLOCKED " or " LAST " with whole blocks, the same for all", i);
+            return td_error(TD_ENOKERNEL,
+                            "tensor %d is not " BLOCKS ", " HALVES " or " LAST
+                            " with whole blocks of 16 channels, the same for all",
+                            i);
     }
-    return TD_OK;
-}
-
-static td_native_wino_image image_of(const td_type *t)
-{
-    if (strcmp(t->layout, LAST) == 0)
-        return (td_native_wino_image){ .pixel = t->dim[1], .block = LANES };
-    return (td_native_wino_image){ .pixel = LANES, .block = LANES * t->dim[2] * t->dim[3] };
+    return has_layout(td_in_type(n, 0), HALVES) ? td_native_wino_check_halves() : TD_OK;
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -103,8 +133,8 @@ static td_native_wino geometry_of(const td_node *n)
                              .pad = a->pad,
                              .rows = divided_up(y->dim[2], TD_WINO_TILE),
                              .cols = divided_up(y->dim[3], TD_WINO_TILE),
-                             .x = image_of(x),
-                             .y = image_of(y),
+                             .x = td_native_wino_image_of(x),
+                             .y = td_native_wino_image_of(y),
                              .relu = a->relu,
                              .cap = a->relu6 ? 6 : INFINITY };
 }
@@ -251,15 +281,17 @@ const td_kernel td_native_conv2d_winograd_scaled = {
     .release = release_conv,
 };
 
-/* prefers the layout that the images have */
+/* prefers the layout that the images have; without one, that of the direct kernels */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    static const td_node_layouts plain[2] = {
-        { .in = { BLOCKED, "", "", BLOCKED }, .out = BLOCKED },
+    static const td_node_layouts plain[] = {
+        { .in = { BLOCKS, "", "", BLOCKS }, .out = BLOCKS },
+        { .in = { HALVES, "", "", HALVES }, .out = HALVES },
         { .in = { LAST, "", "", LAST }, .out = LAST },
     };
-    static const td_node_layouts scaled[2] = {
-        { .in = { BLOCKED, "", "", "" }, .out = BLOCKED },
+    static const td_node_layouts scaled[] = {
+        { .in = { BLOCKS, "", "", "" }, .out = BLOCKS },
+        { .in = { HALVES, "", "", "" }, .out = HALVES },
         { .in = { LAST, "", "", "" }, .out = LAST },
     };
     if (n->op == &td_op_conv2d_winograd_grad_w)
@@ -270,6 +302,7 @@ bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
     const bool is_scaled = n->op == &td_op_conv2d_winograd_scaled;
     if ((n->op != &td_op_conv2d_winograd && !is_scaled) || x->dtype != TD_DT_F32)
         return false;
-    *out = (is_scaled ? scaled : plain)[strcmp(x->layout, LAST) == 0];
+    const int i = has_layout(x, LAST) ? 2 : td_native_wino_prefers_halves(x) ? 1 : 0;
+    *out = is_scaled ? scaled[i] : plain[i];
     return true;
 }

@@ -4,19 +4,23 @@
  * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  One call works on
  * a run of tiles, which are numbered row by row through all images:
  *
- *     input     x, aBcd16b or acdb         ->  v [36][C/16][room][16]
+ *     input     x, in an image's layout    ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
  *     output    m, scale, bias, residual   ->  y, in x's layout
- *
  *
  * The gradient of the filters is a sum over tiles:
  *
  *     input     x                          ->  v
  *     gradient  dy, in x's layout          ->  d [36][K/16][room][16]
  *     product   v, d                       ->  m [K/16][C/16][36][16][16]    36 matrix products
- *     end       m                          ->  dw, ABcd16b16a
+ *     end       m                          ->  dw, in blocks as x
  *
  * `room` is the number of tiles that v, m and d have room for.
+ *
+ * Images have layout aBcd16b, acdb or aBcd8b, filters' gradients ABcd16b16a or ABcd8b8a: oneDNN's
+ * direct kernels use blocks of 16 channels with AVX-512 and of 8 without.  The loops work on blocks
+ * of 16 channels in all of them; in blocks of 8 lanes 8 to 15 are in the next block, so registers
+ * must not be longer than 8 lanes.  The arithmetic is the same in every layout.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
 #define TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
@@ -24,10 +28,19 @@
 #include "ir/target.h"
 #include "ops/ops.h"
 
-/* The strides of an image, in elements: from one pixel, one block of 16 channels to the next. */
+#define TD_WINO_HALF 8 /* lanes that are adjacent in memory in every layout */
+
+/* The strides of an image, in elements: from one pixel, one block of 16 channels to the next; from
+   lane 0 of a block to lane 8. */
 typedef struct {
-    int64_t pixel, block;
+    int64_t pixel, block, half;
 } td_native_wino_image;
+
+/* The strides of a filter's gradient, in elements: from one of the 9 taps, one channel to the next;
+   from channel or filter 0 of a block of 16 to number 8. */
+typedef struct {
+    int64_t tap, channel, channel_half, filter_half;
+} td_native_wino_dw;
 
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
@@ -50,6 +63,7 @@ typedef struct {
 /* Inner loops for one instruction set. */
 typedef struct {
     const char *isa;
+    int lanes;  /* of a register */
     int tiles;  /* maximum tiles per product */
     int blocks; /* maximum blocks of 16 filters */
 
@@ -77,9 +91,19 @@ typedef struct {
     void (*gradient_product)(int64_t n, int blocks, const float *v, const float *d, int64_t d_step,
                              float *m, int64_t m_step, bool add);
 
-    /* dw [9][16][16] of m [36][16][16] */
-    void (*gradient_end)(const td_winograd *w, const float *m, float *dw);
+    /* dw of 16 filters and 16 channels, of m [36][16][16] */
+    void (*gradient_end)(const td_winograd *w, const float *m, const td_native_wino_dw *to,
+                         float *dw);
 } td_native_wino_simd;
+
+/** The strides of an image of this type, whose layout is aBcd16b, acdb or aBcd8b. */
+td_native_wino_image td_native_wino_image_of(const td_type *t);
+
+/** Images in aBcd8b: TD_ENOKERNEL if this machine's registers are longer than 8 lanes. */
+TD_CHECKED td_status td_native_wino_check_halves(void);
+
+/** Is aBcd8b preferred to aBcd16b: are registers short, and does `t` not have the other layout? */
+bool td_native_wino_prefers_halves(const td_type *t);
 
 /** The preferred layouts of conv2d_winograd_grad_w, and of winograd_filter. */
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out);

@@ -1,12 +1,13 @@
 /*
  * native_winograd_filter.c -- filters transformed for Winograd's F(4 x 4, 3 x 3)
  *
- *     w [K, C, 3, 3], plain or ABcd16b16a   ->   u [K/16][36][C][16]
+ *     w [K, C, 3, 3], plain or in blocks    ->   u [K/16][36][C][16]
  *     with grad_x: w rotated                ->   u [C/16][36][K][16]
  *
  * 16 neighbours of the first dimension of u are transformed at once, in float64, and rounded once:
  * the result depends on neither the layout nor the number of threads.  Training transforms filters
- * in every step; ABcd16b16a is the layout in which its filters and their gradients are kept.
+ * in every step; ABcd16b16a, or ABcd8b8a without AVX-512, is the layout in which its filters and
+ * their gradients are kept.
  */
 #include <string.h>
 
@@ -14,13 +15,19 @@
 #include "backend/native/native_winograd.h"
 #include "tandem/program.h"
 
-#define LANES   TD_WINO_LANES
-#define TAPS    9
-#define BLOCKED "ABcd16b16a"
+#define LANES  TD_WINO_LANES
+#define HALF   TD_WINO_HALF
+#define TAPS   9
+#define BLOCKS "ABcd16b16a"
+#define HALVES "ABcd8b8a"
 
-static bool is_blocked(const td_type *w)
+/* the width of the layout's blocks; 0 if it has none, or not whole blocks */
+static int64_t width_of(const td_type *w)
 {
-    return strcmp(w->layout, BLOCKED) == 0 && w->dim[0] % LANES == 0 && w->dim[1] % LANES == 0;
+    const int64_t width = strcmp(w->layout, BLOCKS) == 0   ? LANES
+                          : strcmp(w->layout, HALVES) == 0 ? HALF
+                                                           : 0;
+    return width && w->dim[0] % width == 0 && w->dim[1] % width == 0 ? width : 0;
 }
 
 static td_status accepts(const td_node *n)
@@ -28,30 +35,57 @@ static td_status accepts(const td_node *n)
     const td_type *w = td_in_type(n, 0), *u = &n->out[0]->type;
     if (w->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(w->dtype));
-    if ((!td_type_is_plain(w) && !is_blocked(w)) || !td_type_is_plain(u))
-        return td_error(TD_ENOKERNEL, "layout is not plain or " BLOCKED " with whole blocks");
+    if ((!td_type_is_plain(w) && !width_of(w)) || !td_type_is_plain(u))
+        return td_error(TD_ENOKERNEL,
+                        "layout is not plain, " BLOCKS " or " HALVES " with whole blocks");
     return TD_OK;
 }
 
-/* strides of w in elements */
+/* the strides of a dimension of w in elements: from one index to the next within 8, from one 8 to
+   the next within 16, from one 16 to the next */
 typedef struct {
-    int64_t outer, inner; /* dimensions 0 and 1; within a block if blocked */
-    int64_t outer_block, inner_block;
+    int64_t lane, half, block;
+} steps;
+
+typedef struct {
+    steps outer, inner; /* dimensions 0 and 1 */
     int64_t tap;
 } strides;
 
+static steps even_steps(int64_t lane)
+{
+    return (steps){ lane, lane * HALF, lane * LANES };
+}
+
 static strides strides_of(const td_type *w)
 {
-    const int64_t C = w->dim[1];
-    if (is_blocked(w))
-        return (strides){ 1, LANES, TAPS * LANES * C, TAPS * LANES * LANES, LANES * LANES };
-    return (strides){ TAPS * C, TAPS, TAPS * C * LANES, TAPS * LANES, 1 };
+    const int64_t C = w->dim[1], width = width_of(w);
+    const int64_t row = TAPS * width * C, block = TAPS * width * width; /* of blocks */
+    if (width == LANES)
+        return (strides){ { 1, HALF, row }, { LANES, LANES * HALF, block }, LANES * LANES };
+    if (width == HALF)
+        return (strides){ { 1, row, 2 * row }, { HALF, block, 2 * block }, HALF * HALF };
+    return (strides){ even_steps(TAPS * C), even_steps(TAPS), 1 };
 }
 
 /* with K and C exchanged, and the taps in reverse order: add 8 taps to the address */
 static strides rotated(strides s)
 {
-    return (strides){ s.inner, s.outer, s.inner_block, s.outer_block, -s.tap };
+    return (strides){ s.inner, s.outer, -s.tap };
+}
+
+static int64_t offset_of(const steps *s, int64_t i)
+{
+    return i / LANES * s->block + i % LANES / HALF * s->half + i % HALF * s->lane;
+}
+
+/* the taps of 16 filters, one after the other */
+static void gather(const strides *s, const float *g, float *out)
+{
+    for (int t = 0; t < TAPS; t++)
+        for (int h = 0; h < LANES / HALF; h++)
+            for (int l = 0; l < HALF; l++)
+                *out++ = g[t * s->tap + h * s->outer.half + l * s->outer.lane];
 }
 
 static td_status run(const td_prepared *p, void *const *args)
@@ -62,6 +96,7 @@ static td_status run(const td_prepared *p, void *const *args)
     const td_native_wino_simd *simd = td_native_wino_simd_at(0);
     const strides to_k = strides_of(w_type), s = grad_x ? rotated(to_k) : to_k;
     const float *w = (const float *)args[0] + (grad_x ? (TAPS - 1) * to_k.tap : 0);
+    const bool is_adjacent = s.outer.lane == 1 && s.outer.half == HALF; /* 16 filters */
     float *u = args[1];
     td_winograd m;
     td_winograd_matrices(&m);
@@ -69,17 +104,11 @@ static td_status run(const td_prepared *p, void *const *args)
     for (int64_t b = 0; b < blocks; b++)
         for (int64_t c = 0; c < C; c++) {
             float copy[TAPS * LANES];
-            const float *g =
-                w + b * s.outer_block + c / LANES * s.inner_block + c % LANES * s.inner;
-            int64_t tap = s.tap;
-            if (s.outer != 1) {
-                for (int t = 0; t < TAPS; t++)
-                    for (int l = 0; l < LANES; l++)
-                        copy[t * LANES + l] = g[t * tap + l * s.outer];
-                g = copy;
-                tap = LANES;
-            }
-            simd->filter(&m, g, tap, u + (b * TD_WINO_POINTS * C + c) * LANES, C * LANES);
+            const float *g = w + b * s.outer.block + offset_of(&s.inner, c);
+            if (!is_adjacent)
+                gather(&s, g, copy);
+            simd->filter(&m, is_adjacent ? g : copy, is_adjacent ? s.tap : LANES,
+                         u + (b * TD_WINO_POINTS * C + c) * LANES, C * LANES);
         }
     return TD_OK;
 }
@@ -96,6 +125,9 @@ bool td_native_winograd_filter_preferred_layout(const td_node *n, td_node_layout
     const td_type *w = td_in_type(n, 0);
     if (w->dtype != TD_DT_F32 || w->dim[0] % LANES || w->dim[1] % LANES)
         return false;
-    *out = (td_node_layouts){ .in = { BLOCKED } };
+    const int64_t width = width_of(w);
+    const bool is_half = width ? width == HALF : td_native_wino_prefers_halves(w);
+    *out = (td_node_layouts){ 0 };
+    memcpy(out->in[0], is_half ? HALVES : BLOCKS, is_half ? sizeof HALVES : sizeof BLOCKS);
     return true;
 }

@@ -26,8 +26,7 @@
 #define LANES  TD_WINO_LANES
 #define POINTS TD_WINO_POINTS
 
-#define BLOCKED        "aBcd16b"
-#define FILTER_BLOCKED "ABcd16b16a"
+#define TAPS 9
 
 /* Tiles per group: as many as fill GROUP_BYTES with v and d, which then stay in the last-level
    cache, but at least TILES_MIN, so that reading and writing m costs little.  64 and 256 tiles, 1
@@ -49,12 +48,26 @@ typedef struct {
     const td_native_wino_simd *simd;
     td_native_wino w;
     td_winograd matrices;
+    td_native_wino_dw dw;
+    int64_t dw_block; /* from 16 channels to the next 16 */
     int64_t tiles, groups;
     int64_t jobs, cb_count; /* jobs that multiply, and their blocks of channels */
     int64_t own_floats;     /* sums of one job, with one group */
     int threads;
     size_t v_bytes, d_bytes; /* sizes in the scratch */
 } state;
+
+/* layouts: images in blocks, and the result in blocks of as many channels */
+static const char *const layouts[][2] = {
+    { "aBcd16b", "ABcd16b16a" },
+    { "aBcd8b", "ABcd8b8a" },
+};
+
+static bool has_layouts(const td_type *dy, const td_type *x, const td_type *dw, int i)
+{
+    return strcmp(dy->layout, layouts[i][0]) == 0 && strcmp(x->layout, layouts[i][0]) == 0 &&
+           strcmp(dw->layout, layouts[i][1]) == 0;
+}
 
 static td_status accepts(const td_node *n)
 {
@@ -63,10 +76,12 @@ static td_status accepts(const td_node *n)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(dy->dtype));
     if (dy->dim[1] % LANES || x->dim[1] % LANES)
         return td_error(TD_ENOKERNEL, "the channels are not whole blocks");
-    if (strcmp(dy->layout, BLOCKED) != 0 || strcmp(x->layout, BLOCKED) != 0 ||
-        strcmp(dw->layout, FILTER_BLOCKED) != 0)
+    if (has_layouts(dy, x, dw, 1))
+        return td_native_wino_check_halves();
+    if (!has_layouts(dy, x, dw, 0))
         return td_error(TD_ENOKERNEL,
-                        "wanted images in " BLOCKED ", the result in " FILTER_BLOCKED);
+                        "wanted images in aBcd16b, the result in ABcd16b16a, or images in aBcd8b, "
+                        "the result in ABcd8b8a");
     return TD_OK;
 }
 
@@ -89,8 +104,18 @@ static td_native_wino geometry_of(const td_node *n)
                              .pad = ((const td_winograd_attr *)n->attr)->pad,
                              .rows = divided_up(P, TD_WINO_TILE),
                              .cols = divided_up(Q, TD_WINO_TILE),
-                             .x = { LANES, LANES * H * W },
-                             .y = { LANES, LANES * P * Q } };
+                             .x = td_native_wino_image_of(x),
+                             .y = td_native_wino_image_of(y) };
+}
+
+/* the strides within 16 filters and 16 channels of the result */
+static td_native_wino_dw result_of(const td_node *n)
+{
+    enum { HALF = TD_WINO_HALF };
+    const td_type *dw = &n->out[0]->type;
+    if (strcmp(dw->layout, layouts[0][1]) == 0)
+        return (td_native_wino_dw){ LANES * LANES, LANES, LANES * HALF, HALF };
+    return (td_native_wino_dw){ HALF * HALF, HALF, TAPS * HALF * HALF, TAPS * HALF * dw->dim[1] };
 }
 
 static void divide(state *s)
@@ -116,6 +141,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->simd = td_native_wino_simd_at(0);
     s->threads = td_threads();
     s->w = geometry_of(n);
+    s->dw = result_of(n);
+    s->dw_block = s->dw.channel == LANES ? TAPS * BLOCK_FLOATS : 2 * s->dw.channel_half;
     td_winograd_matrices(&s->matrices);
     divide(s);
     const size_t line = POINTS * (size_t)s->w.room * sizeof(float);
@@ -170,8 +197,9 @@ static void run_job(const state *s, const tensors *t, int64_t group, const job *
         return;
     for (int64_t k = 0; k < j->kb_count; k++)
         for (int64_t c = 0; c < j->cb_count; c++)
-            s->simd->gradient_end(&s->matrices, m + k * m_step + c * SUM_FLOATS,
-                                  t->dw + ((j->kb + k) * CB + j->cb + c) * 9 * BLOCK_FLOATS);
+            s->simd->gradient_end(&s->matrices, m + k * m_step + c * SUM_FLOATS, &s->dw,
+                                  t->dw + (j->kb + k) * CB * TAPS * BLOCK_FLOATS +
+                                      (j->cb + c) * s->dw_block);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
@@ -214,8 +242,14 @@ const td_kernel td_native_conv2d_winograd_grad_w = {
 
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    if (td_in_type(n, 0)->dtype != TD_DT_F32)
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
+    if (dy->dtype != TD_DT_F32)
         return false;
-    *out = (td_node_layouts){ .in = { BLOCKED, BLOCKED }, .out = FILTER_BLOCKED };
+    const char *const *l =
+        layouts[td_native_wino_prefers_halves(td_type_is_plain(dy) ? x : dy) ? 1 : 0];
+    *out = (td_node_layouts){ 0 };
+    memcpy(out->in[0], l[0], strlen(l[0]) + 1);
+    memcpy(out->in[1], l[0], strlen(l[0]) + 1);
+    memcpy(out->out, l[1], strlen(l[1]) + 1);
     return true;
 }

@@ -35,6 +35,35 @@ static float *normal(int64_t n, uint64_t seed, double scale)
 #define TILES    (IMAGES * 3 * 3)
 #define COUNT    (IMAGES * CHANNELS * SIDE * SIDE)
 
+#define AREA     (SIDE * SIDE)
+#define DW_BLOCK (9 * TD_WINO_LANES * TD_WINO_LANES)
+
+/* aBcd16b, aBcd8b, ABcd16b16a and ABcd8b8a */
+static const td_native_wino_image blocks = { TD_WINO_LANES, TD_WINO_LANES *AREA, TD_WINO_HALF };
+static const td_native_wino_image halves = { TD_WINO_HALF, TD_WINO_LANES *AREA,
+                                             TD_WINO_HALF *AREA };
+static const td_native_wino_dw dw_blocks = { 256, TD_WINO_LANES, 8 * TD_WINO_LANES, 8 };
+static const td_native_wino_dw dw_halves = { 64, TD_WINO_HALF, 9 * 64, 9 * 8 * CHANNELS };
+
+static td_native_wino geometry(const td_native_wino_image *layout)
+{
+    return (td_native_wino){ .N = IMAGES,
+                             .C = CHANNELS,
+                             .H = SIDE,
+                             .W = SIDE,
+                             .K = CHANNELS,
+                             .P = SIDE,
+                             .Q = SIDE,
+                             .pad = 1,
+                             .rows = 3,
+                             .cols = 3,
+                             .room = TILES,
+                             .x = *layout,
+                             .y = *layout,
+                             .relu = true,
+                             .cap = INFINITY };
+}
+
 /* a whole convolution, `piece` tiles at a time */
 static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const float *x,
                      const float *u, const float *bias, const float *z, float *y)
@@ -74,21 +103,13 @@ static double largest_gap(const float *a, const float *b, int64_t n)
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const td_native_wino_image layouts[] = { { TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE },
-                                             { CHANNELS, TD_WINO_LANES } };
+    const td_native_wino_image layouts[] = { blocks, { CHANNELS, TD_WINO_LANES, TD_WINO_HALF } };
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
     float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
     for (int l = 0; l < 2; l++) {
         const td_native_wino_simd *f;
-        td_native_wino w = { .N = IMAGES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
-        w.P = w.Q = SIDE;
-        w.pad = 1;
-        w.rows = w.cols = 3;
-        w.room = TILES;
-        w.x = w.y = layouts[l];
-        w.relu = true;
-        w.cap = INFINITY;
+        const td_native_wino w = geometry(&layouts[l]);
         convolve(td_native_wino_simd_at(0), w, TILES, x, u, bias, z, best);
         for (int i = 0; (f = td_native_wino_simd_at(i)); i++)
             for (int piece = 1; piece <= TILES; piece += 4) {
@@ -109,9 +130,10 @@ static void instruction_sets_agree(void **state)
     td_free(best);
 }
 
-/* the filter's gradient, in two groups of tiles */
+/* the filter's gradient, in two groups of tiles; `to`: the strides of blocks, block_step apart */
 static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, const float *x,
-                         const float *dy, float *dw)
+                         const float *dy, const td_native_wino_dw *to, int64_t block_step,
+                         float *dw)
 {
     enum { BLOCK = TD_WINO_LANES * TD_WINO_LANES, BLOCKS = CHANNELS / TD_WINO_LANES };
     static float v[TD_WINO_POINTS * CHANNELS * TILES], d[TD_WINO_POINTS * CHANNELS * TILES];
@@ -131,7 +153,8 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
                                         first > 0);
     }
     for (int64_t i = 0; i < BLOCKS * BLOCKS; i++)
-        f->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, dw + i * 9 * BLOCK);
+        f->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, to,
+                        dw + i / BLOCKS * 9 * BLOCK * BLOCKS + i % BLOCKS * block_step);
 }
 
 static void instruction_sets_agree_on_filter_gradients(void **state)
@@ -141,16 +164,11 @@ static void instruction_sets_agree_on_filter_gradients(void **state)
     const td_native_wino_simd *f;
     float *x = normal(COUNT, 1, 1), *dy = normal(COUNT, 2, 1);
     float *dw = normal(n_w, 3, 1), *best = normal(n_w, 4, 1);
-    td_native_wino w = { .N = IMAGES, .C = CHANNELS, .H = SIDE, .W = SIDE, .K = CHANNELS };
-    w.P = w.Q = SIDE;
-    w.pad = 1;
-    w.rows = w.cols = 3;
-    w.room = TILES;
-    w.x = w.y = (td_native_wino_image){ TD_WINO_LANES, TD_WINO_LANES * SIDE * SIDE };
-    sum_gradient(td_native_wino_simd_at(0), &w, x, dy, best);
+    const td_native_wino w = geometry(&blocks);
+    sum_gradient(td_native_wino_simd_at(0), &w, x, dy, &dw_blocks, DW_BLOCK, best);
     for (int i = 0; (f = td_native_wino_simd_at(i)); i++) {
         memset(dw, 0xff, (size_t)n_w * sizeof *dw);
-        sum_gradient(f, &w, x, dy, dw);
+        sum_gradient(f, &w, x, dy, &dw_blocks, DW_BLOCK, dw);
         if (strcmp(f->isa, "plain") == 0)
             assert_true(largest_gap(best, dw, n_w) < 1e-5);
         else
@@ -160,6 +178,84 @@ static void instruction_sets_agree_on_filter_gradients(void **state)
     td_free(dy);
     td_free(dw);
     td_free(best);
+}
+
+/* --- blocks of 8 channels --------------------------------------------------------------------- */
+
+/* copies `n` pixels or taps of `rows` blocks of 16 to blocks of 8, [rows][2][n][8] */
+static void halve(const float *from, int64_t rows, int64_t n, float *to)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t l = 0; l < TD_WINO_LANES; l++)
+                to[((r * 2 + l / 8) * n + i) * 8 + l % 8] = from[(r * n + i) * TD_WINO_LANES + l];
+}
+
+static float *halved_image(const float *x)
+{
+    float *y = td_alloc(COUNT, sizeof *y);
+    assert_non_null(y);
+    halve(x, IMAGES * CHANNELS / TD_WINO_LANES, AREA, y);
+    return y;
+}
+
+/* ABcd16b16a to ABcd8b8a */
+static void halve_filter(const float *from, float *to)
+{
+    enum { C = CHANNELS };
+    for (int64_t k = 0; k < C; k++)
+        for (int64_t c = 0; c < C; c++)
+            for (int64_t t = 0; t < 9; t++) {
+                const int64_t a = ((k / 16 * (C / 16) + c / 16) * 9 + t) * 256 + c % 16 * 16;
+                const int64_t b = ((k / 8 * (C / 8) + c / 8) * 9 + t) * 64 + c % 8 * 8;
+                to[b + k % 8] = from[a + k % 16];
+            }
+}
+
+/* the loops compute the same bits as with blocks of 16 */
+static void blocks_of_8_channels_change_no_bit(void **state)
+{
+    (void)state;
+    enum { N_W = 9 * CHANNELS * CHANNELS };
+    const td_native_wino_simd *f;
+    const td_native_wino w16 = geometry(&blocks), w8 = geometry(&halves);
+    float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
+    float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
+    float *x8 = halved_image(x), *z8 = halved_image(z), *y8 = normal(COUNT, 5, 1);
+    float *y = normal(COUNT, 6, 1), *dw = normal(N_W, 7, 1), *dw8 = normal(N_W, 8, 1);
+    float *wanted = normal(COUNT > N_W ? COUNT : N_W, 9, 1);
+    int n = 0;
+    for (int i = 0; (f = td_native_wino_simd_at(i)); i++) {
+        if (f->lanes > TD_WINO_HALF)
+            continue;
+        n++;
+        convolve(f, w16, 5, x, u, bias, z, y);
+        convolve(f, w8, 5, x8, u, bias, z8, y8);
+        halve(y, IMAGES * CHANNELS / TD_WINO_LANES, AREA, wanted);
+        assert_memory_equal(y8, wanted, COUNT * sizeof *y);
+        sum_gradient(f, &w16, x, z, &dw_blocks, DW_BLOCK, dw);
+        sum_gradient(f, &w8, x8, z8, &dw_halves, DW_BLOCK / 2, dw8);
+        halve_filter(dw, wanted);
+        assert_memory_equal(dw8, wanted, N_W * sizeof *dw);
+    }
+    assert_true(n > 0);
+    float *all[] = { x, z, bias, u, x8, z8, y8, y, dw, dw8, wanted };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        td_free(all[i]);
+}
+
+/* longer registers than 8 lanes: aBcd8b is refused, and not preferred */
+static void only_short_registers_take_blocks_of_8(void **state)
+{
+    (void)state;
+    const bool is_short = td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF;
+    td_type t = td_type_4d(TD_DT_F32, 2, 32, 8, 8);
+    assert_int_equal(td_native_wino_check_halves(), is_short ? TD_OK : TD_ENOKERNEL);
+    assert_int_equal(td_native_wino_prefers_halves(&t), is_short);
+    strcpy(t.layout, "aBcd8b");
+    assert_int_equal(td_native_wino_prefers_halves(&t), is_short);
+    strcpy(t.layout, "aBcd16b");
+    assert_false(td_native_wino_prefers_halves(&t));
 }
 
 /* --- programs --------------------------------------------------------------------------------- */
@@ -369,8 +465,9 @@ static void run_step(const char *device, td_winograd_mode mode, const shape *s, 
     expect_ok(td_compile(g, dev, NULL, &p));
     assert_int_equal(count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
     assert_int_equal(count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
-    /* with pad 2 oneDNN prefers other layouts for the direct gradient */
-    assert_int_equal(count_ops(p, "conv2d_winograd_grad_w"), in_tiles && s->pad < 2);
+    /* with pad 2 and AVX-512 oneDNN prefers other layouts for the direct gradient */
+    const bool has_blocks = s->pad < 2 || td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF;
+    assert_int_equal(count_ops(p, "conv2d_winograd_grad_w"), in_tiles && has_blocks);
     expect_ok(td_program_set(p, "w", w));
     expect_ok(td_program_bind(p, "lr", &lr));
     expect_ok(td_program_bind(p, "x", x));
@@ -520,6 +617,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instruction_sets_agree),
         cmocka_unit_test(instruction_sets_agree_on_filter_gradients),
+        cmocka_unit_test(blocks_of_8_channels_change_no_bit),
+        cmocka_unit_test(only_short_registers_take_blocks_of_8),
         cmocka_unit_test(accuracy_is_as_stated),
         cmocka_unit_test(neither_threads_nor_batch_matter),
         cmocka_unit_test(what_is_not_finite_shows),
