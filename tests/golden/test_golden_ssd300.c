@@ -18,9 +18,11 @@ static const td_detector_limit plain[] = { { "stage_conv2", 5e-6 },
                                            { "stage_conv4", 1e-4 },
                                            { "", 7e-4 },
                                            { NULL, 0 } };
-static const td_detector_limit calm[] = {
-    { "feature_map_5", 1e-4 }, { "feature_map", 2e-5 }, { "", 4e-6 }, { NULL, 0 }
-};
+static const td_detector_limit calm[] = { { "feature_map_5", 1e-4 },
+                                          { "feature_map", 2e-5 },
+                                          { "loc", 1e-5 }, /* oneDNN's AVX2 kernels: 4.4e-6 */
+                                          { "", 4e-6 },
+                                          { NULL, 0 } };
 
 static void test_variables(void **state)
 {
@@ -106,10 +108,11 @@ static void check_steps(bool is_calm, const step_limits *l)
     td_detector_close(&c);
 }
 
+/* statistics: 8.8e-5 with oneDNN's AVX2 kernels, 1.3e-4 with Winograd's algorithm as well */
 static void test_steps_plain(void **state)
 {
     (void)state;
-    check_steps(false, &(step_limits){ { 1e-6, 1e-3, 3e-2 }, 3e-2, 0, 1e-4, 0 });
+    check_steps(false, &(step_limits){ { 1e-6, 1e-3, 3e-2 }, 3e-2, 0, 4e-4, 0 });
 }
 
 static void test_steps_calm(void **state)

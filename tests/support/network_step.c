@@ -27,7 +27,15 @@ static const limits margin_limits =     { 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 2e-5, 1e
 static const limits margin_224_limits = { 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 5e-5, NO,   1e-3, 1e-3 };
 /* clang-format on */
 
-/* `plain` in float32: what the reference's own float32 runs reach, with a factor of 5 */
+/*
+ * `plain` in float32: what the reference's own float32 runs reach, with a factor of 5.  Where their
+ * gradients differ by more than rounding does (RELU_FLIP), the operand of a relu has another sign
+ * in one of them.  Which one depends on chance, and so does the size of the difference: 1 to 10 % in
+ * these networks.  `margin` cases have no operands near zero; they judge gradients.
+ */
+#define RELU_FLIP       1e-4
+#define RELU_FLIP_LIMIT 5e-2
+
 static limits plain_limits(const td_network_case *c)
 {
     limits l = { 0 };
@@ -38,7 +46,8 @@ static limits plain_limits(const td_network_case *c)
     l.train = 5 * td_network_agreement(c, "logits_train");
     l.loss = 5 * td_network_agreement(c, "loss");
     l.buffers = 5 * td_network_agreement(c, "buffers.max");
-    l.grad_l2 = 5 * td_network_agreement(c, "grads.l2");
+    const double grad_l2 = td_network_agreement(c, "grads.l2");
+    l.grad_l2 = grad_l2 > RELU_FLIP ? fmax(5 * grad_l2, RELU_FLIP_LIMIT) : 5 * grad_l2;
     return l;
 }
 
