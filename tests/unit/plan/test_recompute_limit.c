@@ -1,4 +1,4 @@
-/* ctest: timeout 300 */
+/* ctest: timeout 900 */
 /*
  * test_recompute_limit.c -- a step within a limit of memory: what is dropped, and the same bits
  */
