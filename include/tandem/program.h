@@ -14,7 +14,8 @@
  *     td_program_free(p);
  *     td_device_close(dev);
  *
- * A device may serve several programs, one at a time; a program belongs to one thread.
+ * A device may serve several programs, one at a time (see td_compile_opts.share for an exception);
+ * a program belongs to one thread.
  */
 #ifndef TD_PROGRAM_H
 #define TD_PROGRAM_H
@@ -64,8 +65,12 @@ typedef struct {
      * compile the largest batch first.  So an output is valid until the next run of any of them,
      * which run one at a time, and to set a parameter sets it for all; those that have another
      * layout here are set by themselves.  The programs may be freed in any order.
+     *
+     * With own_activations it has memory of its own for activations.  Two such programs may run at
+     * once, each in a thread of its own, after td_program_release_params of both.
      */
     td_program *share;
+    bool own_activations;
 
     /* Memory limit of the program in bytes: parameters and all planned values; 0: no limit. A
        plan that needs more is reduced by recomputing values, which costs time and does not

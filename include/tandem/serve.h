@@ -48,6 +48,7 @@ typedef struct {
     const char *token_file; /* file of the bearer token that requests must send; NULL: none */
     const char *tls_cert;   /* PEM files; NULL: no TLS */
     const char *tls_key;
+    int streams; /* batches computed at the same time; 0: one for each 8 compute threads */
     int workers; /* decoding threads; 0: automatic */
     td_device_opts device;
     const char *log;

@@ -127,6 +127,17 @@ bool td_queue_push(td_queue *q, void *item)
     return is_open;
 }
 
+void td_queue_return(td_queue *q, void *item)
+{
+    pthread_mutex_lock(&q->lock);
+    TD_CHECK(q->n < q->capacity);
+    q->head = (q->head + q->capacity - 1) % q->capacity;
+    q->items[q->head] = item;
+    q->n++;
+    pthread_cond_signal(&q->not_empty);
+    pthread_mutex_unlock(&q->lock);
+}
+
 /* the oldest item or NULL; the lock is held */
 static void *pop_locked(td_queue *q)
 {

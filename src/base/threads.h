@@ -38,6 +38,9 @@ TD_CHECKED td_status td_queue_new(size_t capacity, td_queue **out);
 bool td_queue_push(td_queue *q, void *item);
 void *td_queue_pop(td_queue *q);
 
+/** Give back an item just popped: it is the next to be popped.  Only if the queue is never full. */
+void td_queue_return(td_queue *q, void *item);
+
 /** Like td_queue_pop, but returns NULL at once if it is empty. */
 void *td_queue_try_pop(td_queue *q);
 

@@ -2,10 +2,10 @@
  * predictor.c -- compiles a weight file for several batch sizes and runs it
  *
  * A program has one batch size and one type of images.  Programs share weights, where their
- * kernels have the same layout, and the memory of activations, since they run one at a time.  n
- * rows are divided greedily: as many full batches of the largest size as fit, then the rest by the
- * next smaller size or padded to a larger one, whichever is faster by the times of
- * td_predictor_time.
+ * kernels have the same layout, and those of a stream share the memory of activations, since they
+ * run one at a time.  n rows are divided greedily: as many full batches of the largest size as fit,
+ * then the rest by the next smaller size or padded to a larger one, whichever is faster by the
+ * times of td_predictor_time.
  */
 #include "inference/predictor.h"
 
@@ -23,6 +23,9 @@
 #include "io/safetensors.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
+#include "runtime/device.h"
+#include "runtime/process.h"
+#include "tandem/program.h"
 
 enum { TIMED_RUNS = 3 };
 
@@ -41,6 +44,11 @@ typedef struct {
     int n;
 } program_set;
 
+/* the first set for what the transform makes; both have the same batches */
+typedef struct {
+    program_set sets[2];
+} stream_programs;
+
 struct td_predictor {
     td_predictor_opts o;
     td_tensors *weights; /* NULL once finished */
@@ -52,8 +60,8 @@ struct td_predictor {
     td_box_classes classes; /* of a detector */
     char name[64];          /* name of the network */
     td_transform transform;
-    program_set sets[2]; /* the first for what `transform` makes; both have the same batches */
-    int n_sets;
+    stream_programs *streams; /* [n_streams] */
+    int n_streams, n_sets, threads;
 };
 
 static td_status set_up_classifier(td_predictor *p)
@@ -92,8 +100,30 @@ static td_status set_up_detector(td_predictor *p)
 static void add_set(td_predictor *p, td_dtype dtype)
 {
     const size_t side = (size_t)p->transform.size;
-    p->sets[p->n_sets++] =
-        (program_set){ .dtype = dtype, .row_bytes = 3 * side * side * td_dtype_bytes(dtype) };
+    for (int i = 0; i < p->n_streams; i++)
+        p->streams[i].sets[p->n_sets] =
+            (program_set){ .dtype = dtype, .row_bytes = 3 * side * side * td_dtype_bytes(dtype) };
+    p->n_sets++;
+}
+
+/* a GPU computes one batch after the other */
+static td_status count_streams(td_predictor *p)
+{
+    const bool is_gpu = p->dev->memory == &td_gpu_memory;
+    const int wanted = p->o.streams;
+    p->threads = td_threads();
+    if (wanted > 1 && is_gpu)
+        return td_error(TD_EUSAGE, "--streams %d requires --device cpu", wanted);
+    if (wanted > 1 && td_openmp_binds())
+        return td_error(TD_EUSAGE,
+                        "--streams %d and OMP_PROC_BIND exclude each other: OpenMP would bind the "
+                        "threads of every stream to the same processors",
+                        wanted);
+    p->n_streams = wanted != TD_STREAMS_AUTO ? (wanted > 1 ? wanted : 1)
+                   : is_gpu                  ? 1
+                                             : td_streams_for(p->threads);
+    td_stream_enter(p->threads, p->n_streams, 0);
+    return TD_ALLOC(p->streams, (size_t)p->n_streams);
 }
 
 static td_status choose_dtypes(td_predictor *p)
@@ -120,6 +150,7 @@ static td_status set_up(td_predictor *p)
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
     td_model_name(m, p->name, sizeof p->name);
     TD_TRY(td_device_open(p->o.device.name, &p->dev));
+    TD_TRY(count_streams(p));
     td_device_winograd(p->dev, p->o.device.winograd);
     TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
     TD_TRY(td_device_tune(p->dev, p->o.device.tune, p->o.device.tune_cache));
@@ -143,15 +174,22 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)
     return st;
 }
 
+static void free_stream(stream_programs *s, int n_sets)
+{
+    for (int k = 0; k < n_sets; k++)
+        for (int i = 0; i < s->sets[k].n; i++) {
+            td_program_free(s->sets[k].list[i].program);
+            td_free(s->sets[k].list[i].padded);
+        }
+}
+
 void td_predictor_free(td_predictor *p)
 {
     if (!p)
         return;
-    for (int k = 0; k < p->n_sets; k++)
-        for (int i = 0; i < p->sets[k].n; i++) {
-            td_program_free(p->sets[k].list[i].program);
-            td_free(p->sets[k].list[i].padded);
-        }
+    for (int s = 0; p->streams && s < p->n_streams; s++)
+        free_stream(&p->streams[s], p->n_sets);
+    td_free(p->streams);
     td_device_close(p->dev);
     td_class_names_release(&p->names);
     td_box_classes_release(&p->classes);
@@ -162,14 +200,18 @@ void td_predictor_free(td_predictor *p)
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-static td_status compile(td_predictor *p, int batch, td_dtype dtype, td_program **out)
+static td_status compile(td_predictor *p, const stream_programs *s, int batch, td_dtype dtype,
+                         td_program **out)
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
     td_type type;
     const td_norm *norm = dtype == TD_DT_U8 ? td_transform_norm(&p->transform) : NULL;
+    td_program *own = s->sets[0].list[0].program, *any = p->streams[0].sets[0].list[0].program;
     *out = NULL;
-    const td_compile_opts c = { .amp = &p->o.amp, .share = p->sets[0].list[0].program };
+    const td_compile_opts c = { .amp = &p->o.amp,
+                                .share = own ? own : any,
+                                .own_activations = !own };
     TD_OUT(td_inference_graph(&p->o.model, batch, norm, &g));
     TD_OUT(td_compile(g, p->dev, &c, out));
     TD_OUT(td_weights_load(
@@ -186,9 +228,10 @@ out:
     return st;
 }
 
-static td_status add_program(td_predictor *p, program_set *s, int batch)
+static td_status add_program(td_predictor *p, stream_programs *in, int k, int batch)
 {
     td_program *program;
+    program_set *s = &in->sets[k];
     int at = 0;
     while (at < s->n && s->list[at].batch > batch)
         at++;
@@ -201,18 +244,24 @@ static td_status add_program(td_predictor *p, program_set *s, int batch)
         return td_error(TD_ELIMIT,
                         "programs for %d batch sizes are already compiled, which is the limit",
                         s->n);
-    TD_TRY(compile(p, batch, s->dtype, &program));
+    TD_TRY(compile(p, in, batch, s->dtype, &program));
     memmove(&s->list[at + 1], &s->list[at], (size_t)(s->n - at) * sizeof *s->list);
     s->list[at] = (batch_program){ .program = program, .batch = batch };
     s->n++;
     return TD_OK;
 }
 
+/* kernels are prepared for the number of threads of the stream */
 td_status td_predictor_add_batch(td_predictor *p, int batch)
 {
-    for (int k = 0; k < p->n_sets; k++)
-        TD_TRY(add_program(p, &p->sets[k], batch));
-    return TD_OK;
+    td_status st = TD_OK;
+    for (int i = 0; i < p->n_streams && st == TD_OK; i++) {
+        td_threads_use(td_predictor_threads(p, i));
+        for (int k = 0; k < p->n_sets && st == TD_OK; k++)
+            st = add_program(p, &p->streams[i], k, batch);
+    }
+    td_threads_use(td_predictor_threads(p, 0));
+    return st;
 }
 
 td_status td_predictor_finish(td_predictor *p)
@@ -221,22 +270,44 @@ td_status td_predictor_finish(td_predictor *p)
     p->weights = NULL;
     /* they may point into the file's memory */
     p->o.model.arch = p->o.model.backbone = p->o.model.model_text = NULL;
-    for (int k = 0; k < p->n_sets; k++)
-        for (int i = 0; i < p->sets[k].n; i++)
-            TD_TRY(td_program_release_params(p->sets[k].list[i].program));
+    for (int s = 0; s < p->n_streams; s++)
+        for (int k = 0; k < p->n_sets; k++)
+            for (int i = 0; i < p->streams[s].sets[k].n; i++)
+                TD_TRY(td_program_release_params(p->streams[s].sets[k].list[i].program));
     return TD_OK;
+}
+
+static void add_memory(const program_set *s, td_predictor_bytes *sum)
+{
+    for (int i = 0; i < s->n; i++) {
+        const td_memory_report m = td_program_memory(s->list[i].program);
+        sum->params = m.held_bytes; /* of all */
+        sum->activations += m.shares_activations ? 0 : m.activation_bytes;
+    }
 }
 
 td_predictor_bytes td_predictor_memory(const td_predictor *p)
 {
     td_predictor_bytes sum = { 0 };
-    for (int k = 0; k < p->n_sets; k++)
-        for (int i = 0; i < p->sets[k].n; i++) {
-            const td_memory_report m = td_program_memory(p->sets[k].list[i].program);
-            sum.params = m.held_bytes; /* of all */
-            sum.activations += m.shares_activations ? 0 : m.activation_bytes;
-        }
+    for (int s = 0; s < p->n_streams; s++)
+        for (int k = 0; k < p->n_sets; k++)
+            add_memory(&p->streams[s].sets[k], &sum);
     return sum;
+}
+
+int td_predictor_streams(const td_predictor *p)
+{
+    return p->n_streams;
+}
+
+int td_predictor_threads(const td_predictor *p, int stream)
+{
+    return td_stream_threads(p->threads, p->n_streams, stream);
+}
+
+void td_predictor_enter(const td_predictor *p, int stream)
+{
+    td_stream_enter(p->threads, p->n_streams, stream);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -264,11 +335,11 @@ static td_status run_one(batch_program *k, size_t row_bytes, const void *images,
     return td_program_run(k->program);
 }
 
-static program_set *set_of(td_predictor *p, td_dtype dtype)
+static program_set *set_of(td_predictor *p, int stream, td_dtype dtype)
 {
     for (int k = 0; k < p->n_sets; k++)
-        if (p->sets[k].dtype == dtype)
-            return &p->sets[k];
+        if (p->streams[stream].sets[k].dtype == dtype)
+            return &p->streams[stream].sets[k];
     return NULL;
 }
 
@@ -288,12 +359,12 @@ static batch_program *choose(program_set *s, int n)
     return smaller->seconds > 0 && runs * smaller->seconds < larger->seconds ? smaller : larger;
 }
 
-td_status td_predictor_each(td_predictor *p, const void *images, td_dtype dtype, int n,
+td_status td_predictor_each(td_predictor *p, int stream, const void *images, td_dtype dtype, int n,
                             td_predictor_take *take, void *ctx)
 {
     static const char *const names[2][2] = { { "logits", "probabilities" }, { "codes", "scores" } };
     const char *const *name = names[p->detector != TD_DETECTOR_NONE];
-    program_set *s = set_of(p, dtype);
+    program_set *s = set_of(p, stream, dtype);
     if (!s || !s->n)
         return td_error(TD_EARG, "no program is compiled");
     for (int from = 0; from < n;) {
@@ -329,7 +400,7 @@ td_status td_predictor_run(td_predictor *p, const void *images, td_dtype dtype, 
                            float *logits, float *probabilities)
 {
     copies c = { .classes = (size_t)p->n_classes, .to = { logits, probabilities } };
-    return td_predictor_each(p, images, dtype, n, copy, &c);
+    return td_predictor_each(p, 0, images, dtype, n, copy, &c);
 }
 
 static td_status time_set(program_set *s)
@@ -355,10 +426,10 @@ out:
     return st;
 }
 
-td_status td_predictor_time(td_predictor *p)
+td_status td_predictor_time(td_predictor *p, int stream)
 {
     for (int k = 0; k < p->n_sets; k++)
-        TD_TRY(time_set(&p->sets[k]));
+        TD_TRY(time_set(&p->streams[stream].sets[k]));
     return TD_OK;
 }
 
@@ -399,7 +470,7 @@ const td_transform *td_predictor_transform(const td_predictor *p)
 
 td_dtype td_predictor_dtype(const td_predictor *p)
 {
-    return p->sets[0].dtype;
+    return p->streams[0].sets[0].dtype;
 }
 
 const td_amp_opts *td_predictor_amp(const td_predictor *p)

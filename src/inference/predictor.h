@@ -11,7 +11,15 @@
  *     td_predictor_free(p);
  *
  * The metadata of the network (names, sizes, the transform) is constant once a program is kept, so
- * any thread may read it.  One thread calls add_batch, time and run, and uses its compute threads.
+ * any thread may read it.
+ *
+ * A predictor has one stream or several.  Streams share weights and run at the same time, each in a
+ * thread of its own with its own compute threads, a share of those of td_set_threads.  The thread
+ * that opens the predictor is that of stream 0; it calls everything but td_predictor_enter, time
+ * and each of the others:
+ *
+ *     td_predictor_finish(p)          thread i:  td_predictor_enter(p, i)
+ *     td_predictor_each(p, 0, ...)               td_predictor_each(p, i, ...)
  */
 #ifndef TD_INFERENCE_PREDICTOR_H
 #define TD_INFERENCE_PREDICTOR_H
@@ -22,7 +30,10 @@
 #include "tandem/model.h"
 #include "transforms/augment.h"
 
-enum { TD_PREDICTOR_SIZES = 4 }; /* most programs kept */
+enum {
+    TD_PREDICTOR_SIZES = 4, /* most programs kept */
+    TD_STREAMS_AUTO = -1
+};
 
 typedef struct td_predictor td_predictor;
 
@@ -38,11 +49,14 @@ typedef struct {
     td_device_opts device; /* `threads` is ignored: call td_set_threads */
     bool takes_detectors;  /* otherwise their weights are an error */
     bool takes_floats;     /* rows may be f32 also where td_predictor_dtype is u8 */
+    int streams;           /* 0 or 1: one; TD_STREAMS_AUTO: one for each 8 compute threads */
 } td_predictor_opts;
 
 /**
- * Read the weights and open the device; compiles nothing.  Call td_set_threads before.
- *   TD_EUSAGE  no weight file named, or weights of a detector
+ * Read the weights and open the device; compiles nothing.  Call td_set_threads before; the caller's
+ * compute threads are then those of stream 0.
+ *   TD_EUSAGE  no weight file named, or weights of a detector; several streams on a GPU or with
+ *              OMP_PROC_BIND
  *   and the errors of td_tensors_read, td_device_open and td_amp_resolve
  */
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) TD_CHECKED;
@@ -70,11 +84,17 @@ typedef struct {
 
 td_predictor_bytes td_predictor_memory(const td_predictor *p);
 
+int td_predictor_streams(const td_predictor *p);
+int td_predictor_threads(const td_predictor *p, int stream); /* its compute threads */
+
+/** The calling thread becomes that of the stream, after td_predictor_finish. */
+void td_predictor_enter(const td_predictor *p, int stream);
+
 /**
- * Time the kept programs, so that td_predictor_run can choose between padding a small batch and
+ * Time the kept programs of a stream, so that it can choose between padding a small batch and
  * running smaller ones.  Without these times, small batches are padded.
  */
-td_status td_predictor_time(td_predictor *p) TD_CHECKED;
+td_status td_predictor_time(td_predictor *p, int stream) TD_CHECKED;
 
 /**
  * What td_predictor_transform makes: f32 rows [3, S, S], or u8 rows [S, S, 3], which programs on a
@@ -83,9 +103,9 @@ td_status td_predictor_time(td_predictor *p) TD_CHECKED;
 td_dtype td_predictor_dtype(const td_predictor *p);
 
 /**
- * Run n >= 1 rows of images, td_predictor_dtype or with opts.takes_floats f32, through kept
- * programs into logits [n, K] and probabilities [n, K]; either may be NULL.  TD_EARG: no program is
- * kept; TD_EDEVICE.
+ * Run n >= 1 rows of images, td_predictor_dtype or with opts.takes_floats f32, through programs
+ * kept by stream 0 into logits [n, K] and probabilities [n, K]; either may be NULL.  TD_EARG: no
+ * program is kept; TD_EDEVICE.
  */
 td_status td_predictor_run(td_predictor *p, const void *images, td_dtype dtype, int n,
                            float *logits, float *probabilities) TD_CHECKED;
@@ -96,8 +116,8 @@ td_status td_predictor_run(td_predictor *p, const void *images, td_dtype dtype, 
  */
 typedef td_status td_predictor_take(void *ctx, int from, int n, const float *const results[2]);
 
-/** Run n >= 1 rows through kept programs; `take` gets the results of each run.  Errors of both. */
-td_status td_predictor_each(td_predictor *p, const void *images, td_dtype dtype, int n,
+/** Run n >= 1 rows on a stream; `take` gets the results of each program's run.  Errors of both. */
+td_status td_predictor_each(td_predictor *p, int stream, const void *images, td_dtype dtype, int n,
                             td_predictor_take *take, void *ctx) TD_CHECKED;
 
 /* --- metadata --------------------------------------------------------------------------------- */

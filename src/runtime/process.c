@@ -116,30 +116,33 @@ bool td_threads_are_bound(void)
     return atomic_load(&are_bound);
 }
 
-static td_binding core_of(const td_topology *t, int core)
+/* the processors of cores [first, end) */
+static td_binding cores_of(const td_topology *t, int first, int end)
 {
     td_binding b = { 0 };
     for (int i = 0, k = -1, last = -1; i < t->n; i++) {
         k += t->cpus[i].at[TD_LEVEL_CORE] != last;
         last = t->cpus[i].at[TD_LEVEL_CORE];
-        if (k == core)
+        if (k >= first && k < end)
             b.cpus[b.n++] = t->cpus[i].cpu;
     }
     return b;
 }
 
-int td_threads_bind(const td_topology *t, int n)
+int td_threads_bind(const td_topology *t, int first, int n)
 {
     atomic_int bound = 0;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(n)
     if (omp_get_thread_num() > 0) {
-        const td_binding b = core_of(t, omp_get_thread_num());
+        const int core = first + omp_get_thread_num();
+        const td_binding b = cores_of(t, core, core + 1);
         if (b.n > 0 && td_topology_bind(t, &b) == TD_OK)
             atomic_fetch_add(&bound, 1);
     }
 #else
     (void)t;
+    (void)first;
     (void)n;
 #endif
     return bound;
@@ -171,7 +174,7 @@ static void bind_if_alone(int n)
         return;
     }
     if (t.is_here && td_topology_count(&t, TD_LEVEL_CORE) == n)
-        atomic_store(&are_bound, td_threads_bind(&t, n) == n - 1);
+        atomic_store(&are_bound, td_threads_bind(&t, 0, n) == n - 1);
     td_topology_release(&t);
 }
 
@@ -192,10 +195,18 @@ void td_process_setup(char **argv)
 void td_set_threads(int n)
 {
 #ifdef _OPENMP
-    n = n > 0 ? n : td_core_count();
+    td_threads_use(n > 0 ? n : td_core_count());
+    bind_if_alone(td_threads());
+#else
+    (void)n;
+#endif
+}
+
+void td_threads_use(int n)
+{
+#ifdef _OPENMP
     omp_set_num_threads(n);
     td_threads_keep_limit();
-    bind_if_alone(td_threads());
 #else
     (void)n;
 #endif
@@ -217,4 +228,54 @@ int td_threads(void)
 #else
     return 1;
 #endif
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+int td_stream_threads(int threads, int streams, int i)
+{
+    const int n = threads / streams + (i < threads % streams);
+    return n > 1 ? n : 1;
+}
+
+int td_streams_for(int threads)
+{
+    enum { EACH = 8 };
+    const int n = td_openmp_binds() ? 1 : threads / EACH;
+    return n > 1 ? n : 1;
+}
+
+bool td_openmp_binds(void)
+{
+#ifdef _OPENMP
+    return omp_get_proc_bind() != omp_proc_bind_false;
+#else
+    return false;
+#endif
+}
+
+/* the caller and its team; a failure leaves them unbound, which costs time only */
+static void bind_stream(int first, int n)
+{
+    td_topology t;
+    if (td_topology_here(&t) != TD_OK) {
+        td_error_clear();
+        return;
+    }
+    const td_binding all = cores_of(&t, first, first + n);
+    (void)td_threads_bind(&t, first, n);
+    if (all.n == 0 || td_topology_bind(&t, &all) != TD_OK)
+        td_error_clear();
+    td_topology_release(&t);
+}
+
+void td_stream_enter(int threads, int streams, int i)
+{
+    const int n = td_stream_threads(threads, streams, i);
+    int first = 0;
+    for (int k = 0; k < i; k++)
+        first += td_stream_threads(threads, streams, k);
+    td_threads_use(n);
+    if (i > 0 && td_threads_are_bound())
+        bind_stream(first, n);
 }

@@ -39,7 +39,7 @@ static td_status make_args(td_program *p, const td_node *n)
     return TD_OK;
 }
 
-/* the slab: that of `with` if it is large enough */
+/* the slab: that of `with`, unless that is NULL or too small */
 static td_status place_activations(td_program *p, td_program *with)
 {
     const size_t bytes = (size_t)p->plan.transient_bytes + TD_HOST_ALIGN;
@@ -68,11 +68,11 @@ static td_status does_not_fit(const td_program *p, td_status st)
     return st;
 }
 
-static td_status allocate(td_program *p, td_program *with)
+static td_status allocate(td_program *p, const td_compile_opts *o)
 {
-    td_status st = td_program_place_constants(p, with);
+    td_status st = td_program_place_constants(p, o->share);
     if (st == TD_OK)
-        st = place_activations(p, with);
+        st = place_activations(p, o->own_activations ? NULL : o->share);
     return does_not_fit(p, st);
 }
 
@@ -143,11 +143,11 @@ static td_status open_sums(td_program *p)
     return TD_OK;
 }
 
-/* allocates all memory, or shares that of `with`, and sets all addresses in it */
-static td_status set_up_memory(td_program *p, td_program *with)
+/* allocates all memory, or shares that of o->share, and sets all addresses in it */
+static td_status set_up_memory(td_program *p, const td_compile_opts *o)
 {
     TD_TRY(TD_ALLOC(p->address, (size_t)p->graph->n_values + 1));
-    TD_TRY(allocate(p, with));
+    TD_TRY(allocate(p, o));
     if (!p->memory->is_host)
         TD_TRY(td_program_allocate_copies(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
@@ -192,7 +192,7 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
     if (!dev->is_absent)
-        TD_OUT(set_up_memory(p, o->share));
+        TD_OUT(set_up_memory(p, o));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)

@@ -13,6 +13,8 @@
 #ifndef TD_SERVE_API_H
 #define TD_SERVE_API_H
 
+#include <stdatomic.h>
+
 #include "base/text.h"
 #include "inference/box_classes.h"
 #include "inference/nms_pool.h"
@@ -39,6 +41,7 @@ typedef struct {
     int n_classes;          /* without a detector's background class */
     td_transform transform; /* applied to images; its size is the network's */
     int max_batch;          /* maximum rows per batch */
+    int streams;            /* batches computed at the same time */
     double max_delay_ms;
     td_metrics *metrics; /* borrowed; statistics of served requests */
 
@@ -52,7 +55,6 @@ typedef struct {
     const bool *is_wanted;         /* [n_classes + 1], indexed by label; NULL: all */
     const td_box_classes *classes; /* class names */
     int n_anchors;
-    td_nms_pool *nms_pool; /* used by the computing thread */
 } td_service;
 
 /** ?name=value; the value may be NULL. */
@@ -123,7 +125,7 @@ typedef struct {
     int width, height;   /* IMAGE only: the image's size, upright */
     td_detection *found; /* [n, nms.total] */
     int *n_found;        /* [n] */
-    int n_bad;           /* rows with NaN or infinity in the network's output */
+    atomic_int n_bad;    /* rows with NaN or infinity in the network's output */
 } td_work;
 
 void td_work_release(td_work *w);

@@ -1,16 +1,20 @@
 /*
  * serve/batcher.h -- decodes requests into rows, batches rows, computes batches
  *
- *     any thread    td_batcher_submit(b, job)         a worker calls job->read: body -> rows
- *     one thread    td_batcher_run_batch(b, wait_ns)  rows of several jobs -> network -> job->done
+ *     any thread    td_batcher_submit(b, job)            a worker: job->read: body -> rows
+ *     each stream   td_batcher_run_batch(b, i, wait_ns)  rows of several jobs -> network, job->done
  *
- *     submitted -- workers: decode --> ready -- one batch: gather, compute --> done
+ *     submitted -- workers: decode --> ready -- a stream: gather, compute --> done
  *          |                             |  ^
  *          +-- large -- its own workers -+  +-- a request of more rows than a batch has: the rest
  *
- * A batch is computed as soon as it is full, no other request is in progress, or its first row has
- * waited for max_delay_ns.  A job that `read` finds to be large is processed by separate threads,
- * so that other jobs never wait for it; afterwards its memory is returned to the system.
+ * Streams gather and compute at the same time.  A batch is computed as soon as it is full, no other
+ * request is on its way, its first row has waited for max_delay_ns, or it has the stream's share of
+ * all requests that are not yet computed: with two idle streams half of them.  The batches of a
+ * request of more rows than a batch has may be computed by several streams.
+ *
+ * A job that `read` finds to be large is processed by separate threads, so that other jobs never
+ * wait for it; afterwards its memory is returned to the system.
  */
 #ifndef TD_SERVE_BATCHER_H
 #define TD_SERVE_BATCHER_H
@@ -36,12 +40,16 @@ struct td_job {
 
     /* used by the batcher only */
     int64_t since_ns; /* when it entered its current queue */
+    int n_taken;      /* rows that are in a batch, or were */
     int n_computed;   /* rows */
+    td_status st;     /* of the first batch that failed, with: */
+    char *error;      /* its message */
 };
 
 typedef struct {
     const td_service *service; /* borrowed; its kind receives the results */
     td_predictor *predictor;   /* borrowed; td_batcher_run_batch runs it */
+    td_nms_pool *const *nms;   /* borrowed; detectors: [streams], for store_results; or NULL */
     td_metrics *metrics;       /* borrowed */
     int max_rows, max_jobs, workers;
     int large_workers, max_large; /* threads and jobs for large images */
@@ -67,7 +75,10 @@ bool td_batcher_enter_large(td_batcher *b);
 /** Jobs between enter and done. */
 int td_batcher_load(const td_batcher *b);
 
-/** Wait up to wait_ns for rows and compute one batch of them. */
-void td_batcher_run_batch(td_batcher *b, int64_t wait_ns);
+/**
+ * On the thread of a stream of the predictor: wait up to wait_ns for rows and compute one batch of
+ * them.
+ */
+void td_batcher_run_batch(td_batcher *b, int stream, int64_t wait_ns);
 
 #endif

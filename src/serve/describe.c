@@ -71,9 +71,10 @@ static void add_config(const td_service *s, td_text *out)
     for (int i = 0; i < s->kind->n_outputs; i++)
         add_config_output(s, i, out);
     td_text_add(out,
-                "], \"dynamic_batching\": {\"preferred_batch_size\": [%d], "
+                "], \"instance_group\": [{\"name\": \"streams\", \"count\": %d}], "
+                "\"dynamic_batching\": {\"preferred_batch_size\": [%d], "
                 "\"max_queue_delay_microseconds\": %lld}}\n",
-                s->max_batch, (long long)(s->max_delay_ms * 1e3));
+                s->streams, s->max_batch, (long long)(s->max_delay_ms * 1e3));
 }
 
 void td_api_describe(const td_service *s, td_route route, bool is_ready, td_reply *reply)

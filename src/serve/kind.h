@@ -6,8 +6,8 @@
  * written.  Routes, forms, the protocol, batches and limits do not depend on the kind.
  *
  *     options -> read_row -> make_room ...  on a worker
- *     store_results                         on the computing thread
- *     write, or fill                        on the computing thread
+ *     store_results                         on the thread of a stream
+ *     write, or fill                        likewise
  */
 #ifndef TD_SERVE_KIND_H
 #define TD_SERVE_KIND_H
@@ -48,7 +48,7 @@ struct td_kind {
     td_status (*make_room)(const td_service *s, td_work *w);
 
     /* the network's results of n rows (see td_predictor_take) -> the td_work of each row */
-    td_status (*store_results)(const td_service *s, const td_row *rows, int n,
+    td_status (*store_results)(const td_service *s, td_nms_pool *nms, const td_row *rows, int n,
                                const float *const results[2]);
 
     bool (*is_finite)(const td_service *s, const td_work *w);

@@ -36,9 +36,10 @@ static td_status make_room(const td_service *s, td_work *w)
     return w->results ? TD_OK : TD_ENOMEM;
 }
 
-static td_status store_results(const td_service *s, const td_row *rows, int n,
+static td_status store_results(const td_service *s, td_nms_pool *nms, const td_row *rows, int n,
                                const float *const results[2])
 {
+    (void)nms;
     const size_t k = (size_t)s->n_classes, bytes = k * sizeof(float);
     for (int i = 0; i < n; i++) {
         const td_work *w = rows[i].work;

@@ -94,7 +94,7 @@ static void keep_wanted(const td_service *s, td_work *w, int row, int n)
     w->n_found[row] = n_kept;
 }
 
-static td_status store_results(const td_service *s, const td_row *rows, int n,
+static td_status store_results(const td_service *s, td_nms_pool *nms, const td_row *rows, int n,
                                const float *const results[2])
 {
     td_nms_pool_row *images = td_alloc((size_t)n, sizeof *images);
@@ -104,10 +104,10 @@ static td_status store_results(const td_service *s, const td_row *rows, int n,
         images[i] = (td_nms_pool_row){ .opts = &rows[i].work->nms,
                                        .found = found_at(rows[i].work, rows[i].i),
                                        .wants_finite = true };
-    td_status st = td_nms_pool_run(s->nms_pool, results[0], results[1], n, images);
+    td_status st = td_nms_pool_run(nms, results[0], results[1], n, images);
     for (int i = 0; i < n && st == TD_OK; i++) {
         keep_wanted(s, rows[i].work, rows[i].i, images[i].n_found);
-        rows[i].work->n_bad += !images[i].is_finite;
+        atomic_fetch_add(&rows[i].work->n_bad, !images[i].is_finite);
     }
     td_free(images);
     return st;
@@ -116,7 +116,7 @@ static td_status store_results(const td_service *s, const td_row *rows, int n,
 static bool is_finite(const td_service *s, const td_work *w)
 {
     (void)s;
-    return w->n_bad == 0;
+    return atomic_load(&w->n_bad) == 0;
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */

@@ -1,11 +1,10 @@
 /*
  * serve.c -- tandem serve: opens the model, serves until a signal arrives, drains
  *
- * The thread that calls td_serve computes batches, with the number of compute threads from
- * --threads, and checks for signals between batches.
+ * The thread that calls td_serve computes batches, as do those of other streams, which share the
+ * compute threads of --threads; it checks for signals between batches.
  *
- *     HTTP thread -- complete requests --> workers -- rows --> this thread -- answers --> HTTP
- *     thread
+ *     HTTP thread -- complete requests --> workers -- rows --> streams -- answers --> HTTP thread
  */
 #include "tandem/serve.h"
 #include "tandem/loader.h"
@@ -25,12 +24,14 @@
 #include "options/rows.h"
 #include "serve/http.h"
 #include "serve/listener.h"
+#include "serve/streams.h"
 #include "serve/token.h"
 
 #define TICK_NS INT64_C(100000000) /* between two checks for signals */
 
 enum {
     NAME_BYTES = 101,
+    TD_STREAMS_MAX = 256,
     MAX_SCANS = 32, /* limit for a JPEG; real encoders write about 10 */
     PEM_BYTES_MAX = 1 << 20
 };
@@ -73,6 +74,9 @@ static const td_field serve_fields[] = {
                "file with a token that every request must send: 'Authorization: Bearer TOKEN'"),
     TD_TEXT   (td_serve_opts, tls_cert, NULL, "FILE", "serve HTTPS with this certificate (PEM)"),
     TD_TEXT   (td_serve_opts, tls_key, NULL, "FILE", "private key of --tls-cert (PEM)"),
+    TD_INT    (td_serve_opts, streams, 0, 0, TD_STREAMS_MAX,
+               "number of batches computed at the same time, each by an equal share of --threads; "
+               "0: one for each 8 threads"),
     TD_INT_AS (td_serve_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "number of decoding threads; 0: automatic"),
     TD_DEVICE_ROWS(td_serve_opts),
@@ -101,10 +105,11 @@ typedef struct {
     td_predictor *predictor;
     td_service service;
     td_anchors *anchors; /* detectors only, like the next two */
-    td_nms_pool *nms_pool;
+    td_nms_pool **nms;   /* [streams] */
     bool *is_wanted;
     td_metrics metrics;
     td_batcher *batcher;
+    td_streams *streams;
     td_http *http;
     char *token, *tls_cert, *tls_key;
     char file_name[NAME_BYTES]; /* a name made from that of the weight file */
@@ -174,14 +179,21 @@ static td_status open_detector(server *s)
     service->is_wanted = s->is_wanted;
     TD_TRY(td_anchors_new(service->transform.detector, service->transform.size, &s->anchors));
     service->n_anchors = s->anchors->n;
-    TD_TRY(td_nms_pool_new(s->anchors, service->n_classes + 1, td_threads(), &s->nms_pool));
-    service->nms_pool = s->nms_pool;
+    TD_TRY(TD_ALLOC(s->nms, (size_t)service->streams));
+    for (int i = 0; i < service->streams; i++)
+        TD_TRY(td_nms_pool_new(s->anchors, service->n_classes + 1,
+                               td_predictor_threads(s->predictor, i), &s->nms[i]));
     return TD_OK;
 }
 
 static void log_memory(const server *s)
 {
     const td_predictor_bytes m = td_predictor_memory(s->predictor);
+    const int n = s->service.streams, most = td_predictor_threads(s->predictor, 0);
+    const bool is_even = td_predictor_threads(s->predictor, n - 1) == most;
+    if (n > 1)
+        td_log(TD_LOG_INFO, "serve", "%d streams, each of %d%s compute threads", n, most,
+               is_even ? "" : " or one less");
     td_log(TD_LOG_INFO, "serve", "memory: %.1f MB of weights, %.1f MB of activations",
            (double)m.params / 1e6, (double)m.activations / 1e6);
 }
@@ -198,9 +210,13 @@ static td_status open_predictor(server *s)
                              .stored_orientation = o->stored_orientation,
                              .device = o->device,
                              .takes_detectors = true,
-                             .takes_floats = true }; /* tensors of infer requests */
+                             .takes_floats = true, /* tensors of infer requests */
+                             .streams = o->streams ? o->streams : TD_STREAMS_AUTO };
     if (!o->weights)
         return td_error(TD_EUSAGE, "serve requires --weights FILE");
+    if (o->streams > td_threads())
+        return td_error(TD_EUSAGE, "--streams %d requires as many --threads, there are %d",
+                        o->streams, td_threads());
     TD_TRY(td_predictor_open(&po, &s->predictor));
     const bool is_detector = td_predictor_detector(s->predictor) != TD_DETECTOR_NONE;
     s->service = (td_service){ .kind = is_detector ? &td_kind_detector : &td_kind_classifier,
@@ -210,6 +226,7 @@ static td_status open_predictor(server *s)
                                .transform = *td_predictor_transform(s->predictor),
                                .max_batch = o->max_batch,
                                .max_delay_ms = o->max_delay_ms,
+                               .streams = td_predictor_streams(s->predictor),
                                .metrics = &s->metrics,
                                .class_name = class_name,
                                .ctx = s->predictor };
@@ -223,9 +240,7 @@ static td_status open_predictor(server *s)
     TD_TRY(td_predictor_finish(s->predictor));
     log_memory(s);
     s->service.n_classes = td_predictor_classes(s->predictor);
-    if (is_detector)
-        TD_TRY(open_detector(s));
-    return td_predictor_time(s->predictor);
+    return is_detector ? open_detector(s) : TD_OK;
 }
 
 /* access control: token and TLS */
@@ -269,6 +284,7 @@ static td_status open_server(server *s)
         o->workers ? o->workers : td_loader_workers(td_cpu_count(), td_core_count());
     td_batcher_opts bo = { .service = &s->service,
                            .predictor = s->predictor,
+                           .nms = s->nms,
                            .metrics = &s->metrics,
                            .max_rows = o->max_batch,
                            .max_jobs = o->max_queue,
@@ -277,6 +293,7 @@ static td_status open_server(server *s)
                            .max_large = o->max_queue > 4 ? o->max_queue / 4 : 1,
                            .max_delay_ns = (int64_t)(o->max_delay_ms * 1e6) };
     TD_TRY(td_batcher_new(&bo, &s->batcher));
+    TD_TRY(td_streams_start(s->predictor, s->batcher, &s->streams));
     td_http_opts ho = { .service = &s->service,
                         .batcher = s->batcher,
                         .metrics = &s->metrics,
@@ -294,7 +311,7 @@ static td_status open_server(server *s)
 static void run_batches(server *s)
 {
     while (!td_signal_caught())
-        td_batcher_run_batch(s->batcher, TICK_NS);
+        td_batcher_run_batch(s->batcher, 0, TICK_NS);
 }
 
 /* answers all requests received so far; those not received completely in time are cut off */
@@ -305,14 +322,17 @@ static void drain(server *s)
     td_log(TD_LOG_INFO, "serve", "signal received: answering %d remaining requests",
            td_http_requests(s->http));
     while (!td_http_is_over(s->http, td_now_ns() > late_ns))
-        td_batcher_run_batch(s->batcher, TICK_NS / 10);
+        td_batcher_run_batch(s->batcher, 0, TICK_NS / 10);
 }
 
 static void release(server *s)
 {
     td_http_close(s->http);
+    td_streams_stop(s->streams);
     td_batcher_free(s->batcher);
-    td_nms_pool_free(s->nms_pool);
+    for (int i = 0; s->nms && i < s->service.streams; i++)
+        td_nms_pool_free(s->nms[i]);
+    td_free(s->nms);
     td_anchors_free(s->anchors);
     td_free(s->is_wanted);
     td_predictor_free(s->predictor);

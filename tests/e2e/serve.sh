@@ -106,6 +106,28 @@ serve --max-delay-ms 5
 loads resnet18 400 16
 drains resnet18 16 150
 
+# --- several streams: the same answers, less memory than two servers, none lost at the end --------
+if [ "${OMP_PROC_BIND:-false}" = false ]; then
+    serve --threads 3 --streams 2 --max-delay-ms 1
+    grep -q '2 streams, each of 2 or one less compute threads' talk || complain "no line about streams: $(cat talk)"
+    ask 200 GET /v2/models/resnet18/config
+    prints '"instance_group": \[\{"name": "streams", "count": 2\}\]'
+    [ "$(ls /proc/$server/task | wc -l)" -gt 3 ] || complain "no threads"
+    grep -qx compute /proc/$server/task/*/comm || complain "no thread of a second stream"
+    loads resnet18 400 16
+    ask 200 POST /v2/models/resnet18/infer "Inference-Header-Content-Length: $size" <body
+    drains resnet18 16 150
+    serve --threads 2 --streams 2 --max-queue 1 --workers 1
+    last="a queue of 1, streams"
+    "$load" load $port resnet18 answers 120 12 >out 2>err || complain "wrong or lost answers"
+    prints '"busy": [1-9]'
+    stop
+    expect 2 serve --weights w.safetensors --port 0 --threads 2 --streams 3
+    error_names --streams 3 2
+    OMP_PROC_BIND=true expect 2 serve --weights w.safetensors --port 0 --threads 2 --streams 2
+    error_names --streams OMP_PROC_BIND
+fi
+
 # --- a full queue says so -----------------------------------------------------------------------
 serve --max-queue 1 --workers 1
 last="a queue of 1"

@@ -124,6 +124,11 @@ stop
 serve --max-delay-ms 20 --max-batch 3
 loads ssd320 24 6
 drains ssd320 6 12
+if [ "${OMP_PROC_BIND:-false}" = false ]; then
+    serve --max-batch 3 --threads 2 --streams 2
+    loads ssd320 24 6
+    drains ssd320 6 12
+fi
 
 # --- options of the other kind ------------------------------------------------------------------
 expect 2 serve --weights w.safetensors --top 3 --port 0

@@ -54,6 +54,8 @@ static td_service services[2] = { { .kind = &td_kind_classifier,
                                     .metrics = &metrics,
                                     .boxes = { .min_score = -1, .nms_iou = -1 } } };
 
+static td_nms_pool *nms;
+
 /* made once, and kept */
 static void open_detector(td_service *s)
 {
@@ -65,7 +67,7 @@ static void open_detector(td_service *s)
     if (anchors)
         return;
     TD_CHECK(td_anchors_new(TD_DETECTOR_SSD320, 32, &anchors) == TD_OK);
-    TD_CHECK(td_nms_pool_new(anchors, CLASSES + 1, 1, &s->nms_pool) == TD_OK);
+    TD_CHECK(td_nms_pool_new(anchors, CLASSES + 1, 1, &nms) == TD_OK);
     s->classes = &classes;
     s->n_anchors = anchors->n;
 }
@@ -120,7 +122,7 @@ static void compute(const td_service *s, td_work *w)
             first[i < n[0] ? i : 0] = x;
             second[i < n[1] ? i : 0] = (float)((i * 7) % 11) / 11;
         }
-        TD_CHECK(s->kind->store_results(s, &(td_row){ w, r }, 1, results) == TD_OK);
+        TD_CHECK(s->kind->store_results(s, nms, &(td_row){ w, r }, 1, results) == TD_OK);
     }
 }
 

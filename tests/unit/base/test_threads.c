@@ -109,6 +109,8 @@ static void items_come_in_order(void **state)
         if (i > 0)
             assert_ptr_equal(td_queue_pop(q), &items[i - 1]);
     }
+    td_queue_return(q, &items[5]); /* before the item that is there */
+    assert_ptr_equal(td_queue_pop(q), &items[5]);
     td_queue_close(q);
     assert_false(td_queue_push(q, &items[0]));
     assert_ptr_equal(td_queue_pop(q), &items[6]); /* closed, but not yet drained */

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "base/threads.h"
 #include "inference/nms_pool.h"
 #include "inference/predictor.h"
 #include "support/expect.h"
@@ -66,7 +67,7 @@ static void every_cut_gives_the_same(void **state)
         for (int i = 0; i < n * CLASSES; i++)
             assert_true(fabsf(cut[i] - one[i]) < 1e-5f);
         if (n == ROWS / 2)
-            expect_ok(td_predictor_time(p));
+            expect_ok(td_predictor_time(p, 0));
     }
     for (int row = 0; row < ROWS; row++) {
         float sum = 0;
@@ -79,6 +80,89 @@ static void every_cut_gives_the_same(void **state)
     assert_string_equal(td_predictor_name(p), "resnet18");
     td_predictor_free(p);
     assert_true(row_floats * ROWS == sizeof images / sizeof *images);
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    td_predictor *p;
+    const float *images;
+    int stream;
+    float probabilities[ROWS * CLASSES];
+    td_status st;
+} stream_run;
+
+static td_status keep_probabilities(void *ctx, int from, int n, const float *const got[2])
+{
+    stream_run *r = ctx;
+    memcpy(r->probabilities + from * CLASSES, got[1], (size_t)(n * CLASSES) * sizeof(float));
+    return TD_OK;
+}
+
+static void run_stream(void *ctx)
+{
+    stream_run *r = ctx;
+    if (r->stream)
+        td_predictor_enter(r->p, r->stream);
+    for (int k = 0; k < 5 && r->st == TD_OK; k++)
+        r->st =
+            td_predictor_each(r->p, r->stream, r->images, TD_DT_F32, ROWS, keep_probabilities, r);
+}
+
+static void streams_compute_the_same_at_the_same_time(void **state)
+{
+    enum { STREAMS = 3 };
+    static float images[ROWS * 3 * SIZE * SIZE];
+    static stream_run runs[STREAMS];
+    td_predictor_opts o = { .weights = make_weights(), .device.name = "cpu", .streams = STREAMS };
+    td_predictor *p, *one;
+    td_thread threads[STREAMS];
+    td_rng r = td_rng_make(5, TD_RNG_TEST, 0, 0);
+    const int before = td_threads();
+    (void)state;
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        images[i] = (float)td_rng_normal(&r);
+    td_model_defaults(&o.model);
+    td_amp_defaults(&o.amp);
+    td_set_threads(4); /* perhaps fewer: OMP_THREAD_LIMIT */
+    const int first = td_threads() > STREAMS ? 2 : 1;
+    expect_ok(td_predictor_open(&o, &p));
+    assert_int_equal(td_predictor_streams(p), STREAMS);
+    for (int i = 0; i < STREAMS; i++)
+        assert_int_equal(td_predictor_threads(p, i), i == 0 ? first : 1);
+    assert_int_equal(td_threads(), first); /* of this thread, which is that of stream 0 */
+    expect_ok(td_predictor_add_batch(p, 4));
+    expect_ok(td_predictor_add_batch(p, 1));
+    expect_ok(td_predictor_finish(p));
+    td_set_threads(1);
+    one = open_one(o.weights);
+    expect_ok(td_predictor_add_batch(one, 4));
+    expect_ok(td_predictor_add_batch(one, 1));
+    expect_ok(td_predictor_finish(one));
+    /* one copy of the weights, three of activations */
+    const td_predictor_bytes all = td_predictor_memory(p), alone = td_predictor_memory(one);
+    assert_true(all.params < 2 * alone.params && all.activations >= STREAMS * alone.activations);
+
+    static stream_run wanted;
+    wanted = (stream_run){ .p = one, .images = images };
+    run_stream(&wanted);
+    expect_ok(wanted.st);
+    td_set_threads(first);
+    for (int i = 0; i < STREAMS; i++)
+        runs[i] = (stream_run){ .p = p, .images = images, .stream = i };
+    for (int i = 1; i < STREAMS; i++)
+        expect_ok(td_thread_start(&threads[i], "stream", run_stream, &runs[i]));
+    run_stream(&runs[0]);
+    for (int i = 1; i < STREAMS; i++)
+        td_thread_join(&threads[i]);
+    for (int i = 0; i < STREAMS; i++) {
+        expect_ok(runs[i].st);
+        for (int k = 0; k < ROWS * CLASSES; k++)
+            assert_true(fabsf(runs[i].probabilities[k] - wanted.probabilities[k]) < 1e-5f);
+    }
+    td_predictor_free(one);
+    td_predictor_free(p);
+    td_set_threads(before);
 }
 
 /* --- a detector ------------------------------------------------------------------------------- */
@@ -154,16 +238,16 @@ static void a_detector_hands_out_its_results(void **state)
     make_room(&cut, anchors->n);
 
     expect_ok(td_predictor_add_batch(p, 1));
-    expect_ok(td_predictor_each(p, images, TD_DT_F32, IMAGES, keep_results, &one));
+    expect_ok(td_predictor_each(p, 0, images, TD_DT_F32, IMAGES, keep_results, &one));
     assert_int_equal(one.n_runs, IMAGES);
     expect_ok(td_predictor_add_batch(p, 2));
     expect_ok(td_predictor_finish(p));
-    expect_ok(td_predictor_each(p, images, TD_DT_F32, IMAGES, keep_results, &cut));
+    expect_ok(td_predictor_each(p, 0, images, TD_DT_F32, IMAGES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < IMAGES * one.floats[k]; i++)
             assert_true(fabsf(one.kept[k][i] - cut.kept[k][i]) < 1e-3f);
-    expect_error(td_predictor_each(p, images, TD_DT_F32, IMAGES, stop, NULL), TD_EIO, "enough");
+    expect_error(td_predictor_each(p, 0, images, TD_DT_F32, IMAGES, stop, NULL), TD_EIO, "enough");
 
     /* rows of one batch that ask for different things; one is broken */
     static td_detection found[IMAGES][5];
@@ -212,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same),
+        cmocka_unit_test(streams_compute_the_same_at_the_same_time),
         cmocka_unit_test(a_detector_hands_out_its_results),
         cmocka_unit_test(failures_leave_nothing),
     };

@@ -111,7 +111,7 @@ static void threads_are_bound_but_not_what_the_first_starts(void **state)
     CPU_ZERO(&second);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     assert_false(td_threads_are_bound()); /* two of two cores are too few to be sure */
-    assert_int_equal(td_threads_bind(&t, 2), 1);
+    assert_int_equal(td_threads_bind(&t, 0, 2), 1);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(2)
     if (omp_get_thread_num() == 1)
@@ -125,6 +125,28 @@ static void threads_are_bound_but_not_what_the_first_starts(void **state)
     td_topology_release(&t);
 }
 
+static void streams_share_the_threads(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 128; threads++)
+        for (int streams = 1; streams <= threads; streams++) {
+            int sum = 0;
+            for (int i = 0; i < streams; i++) {
+                const int n = td_stream_threads(threads, streams, i);
+                assert_in_range(n, threads / streams, threads / streams + 1);
+                sum += n;
+            }
+            assert_int_equal(sum, threads);
+        }
+    assert_int_equal(td_stream_threads(2, 3, 2), 1); /* one at least */
+    if (td_openmp_binds())
+        skip();
+    assert_int_equal(td_streams_for(1), 1);
+    assert_int_equal(td_streams_for(15), 1);
+    assert_int_equal(td_streams_for(16), 2);
+    assert_int_equal(td_streams_for(128), 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +154,7 @@ int main(void)
         cmocka_unit_test(the_team_is_read_from_the_command_line),
         cmocka_unit_test(workers_leave_the_cores_to_the_network),
         cmocka_unit_test(cores_are_not_hardware_threads),
+        cmocka_unit_test(streams_share_the_threads),
         cmocka_unit_test(threads_are_bound_but_not_what_the_first_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
