@@ -249,23 +249,44 @@ static td_status run_grad_w(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-const td_kernel td_native_grouped_conv = {
-    .name = "native_grouped_conv", .op = &td_op_conv2d, .accepts = accepts, .run = run_forward
-};
+static td_work_share share_images(const td_node *n, int threads)
+{
+    td_grouped v;
+    TD_CHECK(shape_of(n, &v) == TD_OK);
+    return td_work_share_of(v.N * v.units, (double)(v.y_plane * v.blocks), threads);
+}
+
+static td_work_share share_grad_w(const td_node *n, int threads)
+{
+    td_grouped v;
+    int64_t images;
+    TD_CHECK(shape_of(n, &v) == TD_OK);
+    const int64_t n_parts = parts_of(&v, &images);
+    return td_work_share_of(n_parts * v.units, (double)(images * v.y_plane * v.blocks), threads);
+}
+
+const td_kernel td_native_grouped_conv = { .name = "native_grouped_conv",
+                                           .op = &td_op_conv2d,
+                                           .accepts = accepts,
+                                           .run = run_forward,
+                                           .share = share_images };
 
 const td_kernel td_native_grouped_conv_fused = { .name = "native_grouped_conv_fused",
                                                  .op = &td_op_conv2d_fused,
                                                  .accepts = accepts,
-                                                 .run = run_forward };
+                                                 .run = run_forward,
+                                                 .share = share_images };
 
 const td_kernel td_native_grouped_conv_grad_x = { .name = "native_grouped_conv_grad_x",
                                                   .op = &td_op_conv2d_grad_x,
                                                   .accepts = accepts,
                                                   .prepare = prepare_grad_x,
-                                                  .run = run_grad_x };
+                                                  .run = run_grad_x,
+                                                  .share = share_images };
 
 const td_kernel td_native_grouped_conv_grad_w = { .name = "native_grouped_conv_grad_w",
                                                   .op = &td_op_conv2d_grad_w,
                                                   .accepts = accepts,
                                                   .prepare = prepare_grad_w,
-                                                  .run = run_grad_w };
+                                                  .run = run_grad_w,
+                                                  .share = share_grad_w };

@@ -139,8 +139,40 @@ static td_native_wino geometry_of(const td_node *n)
                              .cap = a->relu6 ? 6 : INFINITY };
 }
 
-/* divides the tiles into equal runs, if possible a multiple of the threads; with fewer runs than
-   threads, also the filters */
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* the work of a job with so many parts of the filters, if there is one job for each thread; 0: the
+   filters cannot be divided so, or the runs would be longer */
+static int64_t job_work(const state *s, int64_t groups, int64_t shares)
+{
+    const int64_t runs = smaller(s->threads / shares, s->tiles);
+    return groups % shares || runs < s->runs ? 0 : divided_up(s->tiles, runs) * (groups / shares);
+}
+
+/* With fewer runs than threads: one job for each thread.  Of the divisions that are within 5 % of
+   the most even one, that which reads least: u in each run, the images in each share. */
+static void divide_filters(state *s, int64_t groups)
+{
+    int64_t least = INT64_MAX, least_read = INT64_MAX, shares = 1;
+    for (int64_t i = 1, work; i <= groups; i++)
+        if ((work = job_work(s, groups, i)))
+            least = smaller(least, work);
+    for (int64_t i = 1; i <= groups; i++) {
+        const int64_t work = job_work(s, groups, i), runs = smaller(s->threads / i, s->tiles);
+        const int64_t read = runs * s->w.K + i * s->tiles;
+        if (!work || work * 100 > least * 105 || read >= least_read)
+            continue;
+        least_read = read;
+        shares = i;
+    }
+    s->shares = shares;
+    s->runs = smaller(s->threads / shares, s->tiles);
+}
+
+/* divides the tiles into equal runs, if possible a multiple of the threads */
 static void divide(state *s, int64_t u_bytes)
 {
     const int64_t room = u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
@@ -151,9 +183,21 @@ static void divide(state *s, int64_t u_bytes)
     if (s->runs >= s->threads && s->runs < 8 * s->threads)
         s->runs = divided_up(s->runs, s->threads) * s->threads;
     if (s->runs < s->threads)
-        s->shares = divided_up(s->threads, s->runs);
-    s->shares = s->shares < groups ? s->shares : groups;
+        divide_filters(s, groups);
     s->w.room = divided_up(s->tiles, s->runs);
+}
+
+/* threads take jobs as they come: all have as many, or one less */
+static td_work_share share(const td_node *n, int threads)
+{
+    state s = { .simd = td_native_wino_simd_at(0), .threads = threads, .w = geometry_of(n) };
+    divide(&s, td_type_bytes(td_in_type(n, 1)));
+    const int64_t blocks = s.w.K / LANES, groups = divided_up(blocks, s.simd->blocks);
+    const int64_t most = smaller(divided_up(groups, s.shares) * s.simd->blocks, blocks);
+    const double tile = TD_WINO_TILE * TD_WINO_TILE * LANES;
+    const int64_t jobs = divided_up(s.runs * s.shares, threads);
+    return (td_work_share){ (double)smaller(jobs * s.w.room * most, s.tiles * blocks) * tile,
+                            (double)(s.tiles * blocks) * tile / threads };
 }
 
 static td_status prepare_conv(const td_node *n, td_prepared *out)
@@ -270,6 +314,7 @@ const td_kernel td_native_conv2d_winograd = {
     .prepare = prepare_conv,
     .run = run_conv,
     .release = release_conv,
+    .share = share,
 };
 
 const td_kernel td_native_conv2d_winograd_scaled = {
@@ -279,6 +324,7 @@ const td_kernel td_native_conv2d_winograd_scaled = {
     .prepare = prepare_conv,
     .run = run_scaled,
     .release = release_conv,
+    .share = share,
 };
 
 /* prefers the layout that the images have; without one, that of the direct kernels */

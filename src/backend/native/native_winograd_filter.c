@@ -113,11 +113,18 @@ static td_status run(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+static td_work_share share(const td_node *n, int threads)
+{
+    const td_type *u = &n->out[0]->type;
+    return td_work_share_of(u->dim[0] * u->dim[2], TAPS * LANES, threads);
+}
+
 const td_kernel td_native_winograd_filter = {
     .name = "native_winograd_filter",
     .op = &td_op_winograd_filter,
     .accepts = accepts,
     .run = run,
+    .share = share,
 };
 
 bool td_native_winograd_filter_preferred_layout(const td_node *n, td_node_layouts *out)

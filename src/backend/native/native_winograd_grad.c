@@ -11,6 +11,11 @@
  *                                    after the last group: G' m G -> dw
  *
  * With one group m stays in a core's cache; with several, v and d stay in the last-level cache.
+ * If there are too few such jobs for all threads, the 36 products are divided, too:
+ *
+ *     jobs: 16 filters, 16 channels, some of the 36 points       m is in memory
+ *     after the last group, jobs: 16 filters, 16 channels        G' m G -> dw
+ *
  * A sum is one chain of fused multiply-adds over the tiles of a group; groups are added in their
  * order.  Groups depend on shapes only, so the result does not depend on the number of threads.
  */
@@ -34,12 +39,13 @@
 #define TILES_MIN   128
 #define GROUP_BYTES ((int64_t)4 << 20)
 
-#define RUN 8 /* tiles of a job that transforms */
+#define RUN_MAX 8 /* tiles of a job that transforms, if there are enough for 4 jobs per thread */
 
 /* Blocks of channels of a job that multiplies, and the jobs per thread that there should be.  A job
    reads the v of its blocks once and the d from the first-level cache. */
 #define CB_MAX          4
 #define JOBS_PER_THREAD 2
+#define KB_MAX          2 /* blocks of filters of a job */
 
 #define BLOCK_FLOATS (LANES * LANES)
 #define SUM_FLOATS   (POINTS * BLOCK_FLOATS)
@@ -51,8 +57,12 @@ typedef struct {
     td_native_wino_dw dw;
     int64_t dw_block; /* from 16 channels to the next 16 */
     int64_t tiles, groups;
-    int64_t jobs, cb_count; /* jobs that multiply, and their blocks of channels */
-    int64_t own_floats;     /* sums of one job, with one group */
+    int64_t jobs;               /* jobs that multiply */
+    int64_t cb_count, kb_count; /* their blocks of channels and of filters */
+    int64_t parts;              /* of the points: there are jobs x parts */
+    int64_t run;                /* tiles of a job that transforms */
+    int64_t own_floats;         /* sums of one job, with one group */
+    bool has_own;               /* the sums of a job stay with its thread */
     int threads;
     size_t v_bytes, d_bytes; /* sizes in the scratch */
 } state;
@@ -118,6 +128,31 @@ static td_native_wino_dw result_of(const td_node *n)
     return (td_native_wino_dw){ HALF * HALF, HALF, TAPS * HALF * HALF, TAPS * HALF * dw->dim[1] };
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* has the busiest thread at most an eighth more than the mean? */
+static bool is_even(int64_t jobs, int64_t threads)
+{
+    return divided_up(jobs, threads) * threads * 8 <= jobs * 9;
+}
+
+/* jobs of s->kb_count blocks of filters: as many blocks of channels as leave enough jobs; then as
+   few parts of the points as divide them evenly */
+static void divide_products(state *s)
+{
+    const int64_t CB = s->w.C / LANES, rows = divided_up(s->w.K / LANES, s->kb_count);
+    s->cb_count = CB_MAX;
+    while (s->cb_count > 1 && rows * divided_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
+        s->cb_count /= 2;
+    s->jobs = rows * divided_up(CB, s->cb_count);
+    s->parts = 1;
+    while (s->parts < POINTS && (POINTS % s->parts || !is_even(s->jobs * s->parts, s->threads)))
+        s->parts++;
+}
+
 static void divide(state *s)
 {
     const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
@@ -125,12 +160,32 @@ static void divide(state *s)
     s->tiles = s->w.N * s->w.rows * s->w.cols;
     s->groups = divided_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
     s->w.room = divided_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
-    const int64_t CB = s->w.C / LANES, rows = divided_up(s->w.K / LANES, 2);
-    s->cb_count = CB_MAX;
-    while (s->cb_count > 1 && rows * divided_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
-        s->cb_count /= 2;
-    s->jobs = rows * divided_up(CB, s->cb_count);
-    s->own_floats = 2 * s->cb_count * SUM_FLOATS;
+    s->run = smaller(s->tiles / s->groups / (4 * s->threads), RUN_MAX);
+    s->run = s->run > 1 ? s->run : 1;
+    s->kb_count = KB_MAX;
+    divide_products(s);
+    if (!is_even(s->jobs * s->parts, s->threads)) {
+        s->kb_count = 1;
+        divide_products(s);
+    }
+    s->has_own = s->groups == 1 && s->parts == 1;
+    s->own_floats = s->kb_count * s->cb_count * SUM_FLOATS;
+}
+
+/* both kinds of jobs, one after the other, in elements of transformed tiles written and read */
+static td_work_share share(const td_node *n, int threads)
+{
+    state s = { .simd = td_native_wino_simd_at(0), .threads = threads, .w = geometry_of(n) };
+    divide(&s);
+    const int64_t tiles = divided_up(s.tiles, s.groups);
+    const double tile = LANES * POINTS * (double)s.groups;
+    const double each = (double)(tiles * (s.cb_count + s.kb_count)) / (double)s.parts * tile;
+    const int64_t blocks = (s.w.C + s.w.K) / LANES;
+    const int64_t most =
+        smaller(divided_up(divided_up(tiles, s.run), threads) * s.run, tiles) * blocks;
+    const td_work_share read = td_work_share_of(s.jobs * s.parts, each, threads);
+    return (td_work_share){ (double)most * tile + read.largest,
+                            (double)(tiles * blocks) * tile / threads + read.mean };
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -150,7 +205,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->d_bytes = td_round_up(line * (size_t)s->w.K, TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->v_bytes + s->d_bytes;
-    const int64_t sums = s->groups > 1 ? POINTS * s->w.C * s->w.K : s->own_floats * s->threads;
+    const int64_t sums = s->has_own ? s->own_floats * s->threads : POINTS * s->w.C * s->w.K;
     out->scratch_bytes += (size_t)sums * sizeof(float);
     snprintf(out->impl, sizeof out->impl, "F(3x3,4x4) %s", s->simd->isa);
     return TD_OK;
@@ -167,18 +222,30 @@ typedef struct {
     float *dw, *v, *d, *sum;
 } tensors;
 
-/* the blocks of a job: kb_count (at most 2) blocks of filters, cb_count of channels */
+/* a job: kb_count blocks of filters, cb_count of channels, points [from, to) */
 typedef struct {
-    int64_t kb, cb, kb_count, cb_count;
+    int64_t kb, cb, kb_count, cb_count, from, to;
 } job;
 
-static job job_at(const state *s, int64_t i)
+static job job_at(const state *s, int64_t index)
 {
     const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divided_up(CB, s->cb_count);
-    job j = { .kb = i / columns * 2, .cb = i % columns * s->cb_count };
-    j.kb_count = KB - j.kb < 2 ? KB - j.kb : 2;
-    j.cb_count = CB - j.cb < s->cb_count ? CB - j.cb : s->cb_count;
+    const int64_t i = index / s->parts, part = index % s->parts, points = POINTS / s->parts;
+    job j = { .kb = i / columns * s->kb_count,
+              .cb = i % columns * s->cb_count,
+              .from = part * points,
+              .to = (part + 1) * points };
+    j.kb_count = smaller(KB - j.kb, s->kb_count);
+    j.cb_count = smaller(CB - j.cb, s->cb_count);
     return j;
+}
+
+/* 16 filters and 16 channels of the result */
+static void end_block(const state *s, const tensors *t, int64_t kb, int64_t cb, const float *m)
+{
+    const int64_t CB = s->w.C / LANES;
+    s->simd->gradient_end(&s->matrices, m, &s->dw,
+                          t->dw + kb * CB * TAPS * BLOCK_FLOATS + cb * s->dw_block);
 }
 
 /* adds the products of one group; `own`: room for the sums of a job */
@@ -186,25 +253,24 @@ static void run_job(const state *s, const tensors *t, int64_t group, const job *
                     float *own)
 {
     const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, line = s->w.room * LANES;
-    const int64_t m_step = (s->groups > 1 ? CB : j->cb_count) * SUM_FLOATS;
-    float *m = s->groups > 1 ? t->sum + (j->kb * CB + j->cb) * SUM_FLOATS : own;
-    for (int64_t p = 0; p < POINTS; p++)
+    const int64_t m_step = (s->has_own ? j->cb_count : CB) * SUM_FLOATS;
+    float *m = s->has_own ? own : t->sum + (j->kb * CB + j->cb) * SUM_FLOATS;
+    for (int64_t p = j->from; p < j->to; p++)
         for (int64_t c = 0; c < j->cb_count; c++)
             s->simd->gradient_product(tiles, (int)j->kb_count, t->v + (p * CB + j->cb + c) * line,
                                       t->d + (p * KB + j->kb) * line, line,
                                       m + c * SUM_FLOATS + p * BLOCK_FLOATS, m_step, group > 0);
-    if (group < s->groups - 1)
+    if (group < s->groups - 1 || s->parts > 1)
         return;
     for (int64_t k = 0; k < j->kb_count; k++)
         for (int64_t c = 0; c < j->cb_count; c++)
-            s->simd->gradient_end(&s->matrices, m + k * m_step + c * SUM_FLOATS, &s->dw,
-                                  t->dw + (j->kb + k) * CB * TAPS * BLOCK_FLOATS +
-                                      (j->cb + c) * s->dw_block);
+            end_block(s, t, j->kb + k, j->cb + c, m + k * m_step + c * SUM_FLOATS);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
+    const int64_t CB = s->w.C / LANES, blocks = s->parts > 1 ? CB * (s->w.K / LANES) : 0;
     char *scratch = args[4];
     const tensors t = { .dy = args[0],
                         .x = args[1],
@@ -213,20 +279,25 @@ static td_status run(const td_prepared *p, void *const *args)
                         .d = (float *)(scratch + s->v_bytes),
                         .sum = (float *)(scratch + s->v_bytes + s->d_bytes) };
 #pragma omp parallel num_threads(s->threads)
-    for (int64_t group = 0; group < s->groups; group++) {
-        const int64_t first = s->tiles * group / s->groups;
-        const int64_t n = s->tiles * (group + 1) / s->groups - first;
+    {
+        for (int64_t group = 0; group < s->groups; group++) {
+            const int64_t first = s->tiles * group / s->groups;
+            const int64_t n = s->tiles * (group + 1) / s->groups - first;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < n; i += RUN) {
-            const int64_t tiles = n - i < RUN ? n - i : RUN;
-            s->simd->input(&s->w, first + i, tiles, t.x, t.v + i * LANES);
-            s->simd->gradient(&s->w, first + i, tiles, t.dy, t.d + i * LANES);
-        }
+            for (int64_t i = 0; i < n; i += s->run) {
+                const int64_t tiles = smaller(n - i, s->run);
+                s->simd->input(&s->w, first + i, tiles, t.x, t.v + i * LANES);
+                s->simd->gradient(&s->w, first + i, tiles, t.dy, t.d + i * LANES);
+            }
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < s->jobs; i++) {
-            const job j = job_at(s, i);
-            run_job(s, &t, group, &j, n, t.sum + omp_get_thread_num() * s->own_floats);
+            for (int64_t i = 0; i < s->jobs * s->parts; i++) {
+                const job j = job_at(s, i);
+                run_job(s, &t, group, &j, n, t.sum + omp_get_thread_num() * s->own_floats);
+            }
         }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < blocks; i++)
+            end_block(s, &t, i / CB, i % CB, t.sum + i * SUM_FLOATS);
     }
     return TD_OK;
 }
@@ -238,6 +309,7 @@ const td_kernel td_native_conv2d_winograd_grad_w = {
     .prepare = prepare,
     .run = run,
     .release = release,
+    .share = share,
 };
 
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out)
