@@ -69,7 +69,7 @@ static const char *reason(const td_calibration *c, const td_node *n, bool is_fir
     if (is_first)
         return "first convolution";
     if (!td_quantize_fits(n))
-        return "no norm follows it";
+        return "neither a norm nor a bias follows it";
     if (!c->is_unsigned[n->in[0]->id])
         return "its input can be negative";
     return NULL;
