@@ -4,7 +4,7 @@
  *
  *   x, y   any shape; float (dequantize: u8 or s8); u8 or s8 (dequantize: float32)
  *
- * A NaN becomes 0; s8 is -127 .. 127, so that a number and its negative both fit.
+ * A NaN becomes 0; s8 is -128 .. 127, as of ONNX's QuantizeLinear.
  *
  * quantize_weights(w) -> q, scale       q[k] = round(w[k] / scale[k]), scale[k] = max |w[k]| / 127
  *

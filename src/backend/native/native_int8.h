@@ -12,7 +12,7 @@
 typedef struct {
     const char *isa;
 
-    /* y = x / scale to the nearest integer of 0 .. 255 or -127 .. 127, ties to even; NaN gives 0 */
+    /* y = x / scale to the nearest integer of 0 .. 255 or -128 .. 127, ties to even; NaN gives 0 */
     void (*to_u8)(int64_t n, const float *x, float scale, uint8_t *y);
     void (*to_s8)(int64_t n, const float *x, float scale, int8_t *y);
 

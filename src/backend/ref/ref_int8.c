@@ -22,7 +22,7 @@ static void quantize(const td_node *n, int64_t count, double *const *a)
     const float scale = (float)((const td_quantize_attr *)n->attr)->scale;
     const bool is_signed = n->out[0]->type.dtype == TD_DT_S8;
     for (int64_t i = 0; i < count; i++)
-        a[1][i] = round_within((double)((float)a[0][i] / scale), is_signed ? -TD_INT8_MAX : 0,
+        a[1][i] = round_within((double)((float)a[0][i] / scale), is_signed ? INT8_MIN : 0,
                                is_signed ? TD_INT8_MAX : UINT8_MAX);
 }
 
