@@ -33,6 +33,7 @@ typedef struct {
     td_onnx_se se_layers;
     bool probabilities;  /* a second output: softmax of logits */
     bool half_weights;   /* filters and matrices as fp16, cast to f32 before use */
+    bool qdq;            /* quantized weights as integers, in QDQ form */
     bool verify;         /* read the file back, run it, compare, before it is put in place */
     bool nms;            /* detectors: the best boxes; otherwise all */
     td_boxes_opts boxes; /* detectors: limits of the best boxes */
@@ -71,6 +72,17 @@ typedef struct {
  */
 TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
                                            const td_onnx_opts *opts, td_onnx_result *out);
+
+/**
+ * Read the weights of an ONNX file that td_onnx_export has written, and write them as a weight file
+ * (.safetensors) with the description of the network; n_tensors gets their number.  Norms that are
+ * folded into filters, as in the QDQ form, come back as norms with mean 0 and variance 1 - epsilon;
+ * a QDQ file gives a quantized weight file.  TD_EUNSUPPORTED: the file does not describe its
+ * network, or its weights are not those of that network; TD_EFORMAT: malformed, or a scale is not
+ * that of the ranges in its metadata.
+ */
+TD_API TD_CHECKED td_status td_onnx_restore(const char *path, const char *out_path, bool overwrite,
+                                            int64_t *n_tensors);
 
 #ifdef __cplusplus
 }

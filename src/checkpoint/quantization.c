@@ -3,12 +3,14 @@
  */
 #include "checkpoint/quantization.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "ops/ops.h"
 
 #define RANGE_MIN 1e-30
 #define RANGE_MAX 1e30
@@ -163,4 +165,60 @@ td_status td_quantization_store(const td_quantization *q, td_tensors *t)
         st = td_tensors_set_meta(t, TD_QUANTIZATION_META, td_text_get(&j));
     td_text_release(&j);
     return st;
+}
+
+/* --- integers --------------------------------------------------------------------------------- */
+
+static bool is_narrow(const td_quantization *q, const char *name)
+{
+    for (int i = 0; i < q->n; i++)
+        if (strcmp(q->ranges[i].weight, name) == 0)
+            return !q->ranges[i].is_wide;
+    return false;
+}
+
+static td_status add_scale_name(td_text *out, const char *name)
+{
+    td_text_add(out, "%s" TD_SCALE_SUFFIX, name);
+    return td_text_status(out);
+}
+
+/* the rows of filter `x` as integers, with a scale for each */
+static td_status add_quantized(const td_tensor *x, td_tensors *out)
+{
+    const float *w = x->data;
+    const int64_t rows = x->dim[0], each = (int64_t)(x->n_bytes / sizeof *w) / rows;
+    void *integers, *scales;
+    td_text name = { 0 };
+    td_status st = add_scale_name(&name, x->name);
+    if (st == TD_OK)
+        st = td_tensors_add_new(out, x->name, TD_DT_S8, x->rank, x->dim, &integers);
+    if (st == TD_OK)
+        st = td_tensors_add_new(out, td_text_get(&name), TD_DT_F32, 1, &rows, &scales);
+    td_text_release(&name);
+    TD_TRY(st);
+    int8_t *q = integers;
+    float *scale = scales;
+    for (int64_t k = 0; k < rows; k++) {
+        float most = 0;
+        for (int64_t i = k * each; i < (k + 1) * each; i++)
+            most = fmaxf(most, fabsf(w[i]));
+        scale[k] = most / TD_INT8_MAX > 0 ? most / TD_INT8_MAX : 1;
+        for (int64_t i = k * each; i < (k + 1) * each; i++)
+            q[i] = (int8_t)rintf(fminf(fmaxf(w[i] / scale[k], -TD_INT8_MAX), TD_INT8_MAX));
+    }
+    return TD_OK;
+}
+
+td_status td_quantization_add_tensors(const td_quantization *q, const td_tensors *wide,
+                                      td_tensors *out)
+{
+    for (size_t i = 0; i < td_tensors_count(wide); i++) {
+        const td_tensor *x = td_tensors_at(wide, i);
+        if (x->dtype == TD_DT_F32 && is_narrow(q, x->name))
+            TD_TRY(add_quantized(x, out));
+        else
+            TD_TRY(td_tensors_add(out, x->name, x->dtype, x->rank, x->dim, x->data));
+    }
+    return TD_OK;
 }

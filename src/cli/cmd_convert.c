@@ -160,11 +160,37 @@ static td_status convert_weights(const td_call *call)
     return TD_OK;
 }
 
+/* --- weights of an ONNX file ------------------------------------------------------------------ */
+
+static td_status restore(const td_call *call)
+{
+    const options *o = call->opts;
+    td_onnx_opts defaults;
+    td_convert_result r = { .epoch = -1, .best_top1 = -1 };
+    td_onnx_defaults(&defaults);
+    if (!o->out)
+        return td_error(TD_EUSAGE, "convert requires IN OUT");
+    if (o->to == TO_ONNX || o->to == TO_PTH || !td_text_ends(o->out, ".safetensors"))
+        return td_error(TD_EUSAGE, "'%s' becomes a .safetensors file, not '%s'", o->in, o->out);
+    if (o->weights.ema || o->weights.classes || o->weights.names != TD_CONVERT_NAMES_AUTO ||
+        o->onnx.model.image_size || !td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
+        return td_error(TD_EUSAGE, "'%s' is read as it is: only --overwrite, --to and --json apply",
+                        o->in);
+    TD_TRY(td_onnx_restore(o->in, o->out, o->overwrite, &r.n_tensors));
+    if (call->json)
+        print_json(call, &r);
+    else
+        print_text(call, &r);
+    return TD_OK;
+}
+
 static td_status run(const td_call *call)
 {
     const options *o = call->opts;
     if (!o->in)
         return td_error(TD_EUSAGE, "convert requires IN [OUT]");
+    if (td_text_ends(o->in, ".onnx"))
+        return restore(call);
     return is_to_onnx(o) ? convert_onnx(call) : convert_weights(call);
 }
 
@@ -178,8 +204,9 @@ const td_verb td_verb_convert = {
     .arguments = "IN [OUT]",
     .summary = "convert a checkpoint or weights to a safetensors, PyTorch or ONNX file",
     .about =
-        "IN is a .safetensors or PyTorch file (.pth, .pth.tar, .pt); its format is detected\n"
-        "from its contents, and no code in it is executed. Weights and running statistics are\n"
+        "IN is a .safetensors or PyTorch file (.pth, .pth.tar, .pt), whose format is detected\n"
+        "from its contents, or an .onnx file that tandem convert has written. No code in it is\n"
+        "executed. Weights and running statistics are\n"
         "kept bit for bit, as are the description of the network (its name or graph), image\n"
         "size and class names, unless --image-size or --classes replace them. Momentum\n"
         "buffers and training state are dropped. Tensors of PyTorch files get the names of\n"
@@ -198,13 +225,17 @@ const td_verb td_verb_convert = {
         "all anchors instead. Before OUT is replaced, the file is read back by an independent\n"
         "reader, run, and compared with the network. The numbers of parameters and\n"
         "multiplications are printed. With --to onnx and without OUT, the output is written\n"
-        "to the current folder under the name of IN with the extension .onnx.",
+        "to the current folder under the name of IN with the extension .onnx. Quantized\n"
+        "weights ('tandem quantize') are written as integers in QDQ form, unless --no-qdq is\n"
+        "given; 'tandem convert NET.onnx OUT.safetensors' makes quantized weights of such a\n"
+        "file, and float32 weights of others.",
     .examples = "tandem convert checkpoint.safetensors weights.safetensors\n"
                 "tandem convert model_best.pth.tar weights.safetensors\n"
                 "tandem convert --ema model_best.pth.tar averaged.safetensors\n"
                 "tandem convert checkpoint.safetensors checkpoint.pth.tar\n"
                 "tandem convert --checkpoint-path model_best.pth.tar --weight-path w.safetensors\n"
                 "tandem convert weights.safetensors network.onnx\n"
+                "tandem convert network.onnx weights.safetensors\n"
                 "tandem convert weights.safetensors --to onnx --export-preprocessing bytes "
                 "--probabilities\n"
                 "tandem convert detector.safetensors detector.onnx --min-score 0.05 --max-boxes 20",

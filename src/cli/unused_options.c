@@ -92,7 +92,7 @@ static const job_row jobs[] = {
     { "convert", "weights", "convert to weights",
       COMMON
       " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "
-      "export-preprocessing se_layers probabilities half_weights verify nms min_score nms_iou "
+      "export-preprocessing se_layers probabilities half_weights qdq verify nms min_score nms_iou "
       "max_per_class max_boxes " }, /* options of ONNX are refused */
 };
 

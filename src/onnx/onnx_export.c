@@ -166,9 +166,9 @@ static void put_all(td_onnx_writer *e)
 }
 
 td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
-                           const td_onnx_opts *opts, td_onnx *m)
+                           const td_map *integers, const td_onnx_opts *opts, td_onnx *m)
 {
-    td_onnx_writer e = { .m = m, .g = g, .other = other, .p = p, .o = opts };
+    td_onnx_writer e = { .m = m, .g = g, .other = other, .p = p, .o = opts, .integers = integers };
     if (other && !same_nodes(g, other))
         return td_error(TD_EUNSUPPORTED,
                         "the graph depends on the batch size: fix it with --batch-size");

@@ -25,13 +25,23 @@ const td_norm *td_onnx_norm(const td_model_opts *model);
  * the graph has it and opts->probabilities is set; for a detector, the outputs `codes` (the deltas)
  * and, named `logits`, `scores`: the inputs of td_onnx_add_detections.  Weights come from `p`, a
  * program of that graph, and are copied into m's arena.  With `other`, the same graph for one more
- * image, the batch size is not fixed: dimensions that differ between the two are "N".
+ * image, the batch size is not fixed: dimensions that differ between the two are "N".  `integers`
+ * has the parameters that are stored as integers (td_onnx_qdq.integers); NULL: none.
  *
  *   TD_EUNSUPPORTED  an op without a counterpart in ONNX; the message names it
  *   TD_ENOMEM
  */
 td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
-                           const td_onnx_opts *opts, td_onnx *m) TD_CHECKED;
+                           const td_map *integers, const td_onnx_opts *opts, td_onnx *m) TD_CHECKED;
+
+/**
+ * The elements of a tensor of the model: halves as f32, as well as integers that a DequantizeLinear
+ * reads with a scale for each row; others as they are.  Release with td_free; NULL: no memory.
+ */
+void *td_onnx_numbers(const td_onnx *m, const td_tensor *t);
+
+/** The f32 scales [t->dim[0]] with which a DequantizeLinear reads integers, or NULL. */
+const td_tensor *td_onnx_scales(const td_onnx *m, const td_tensor *t);
 
 /** Set the parameters of a program of that graph from the model's tensors. */
 td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;

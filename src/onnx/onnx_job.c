@@ -20,6 +20,7 @@
 #include "boxes/decode.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/class_names.h"
+#include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "image/image.h"
@@ -30,6 +31,7 @@
 #include "model/arch.h"
 #include "onnx/onnx_detections.h"
 #include "onnx/onnx_export.h"
+#include "onnx/onnx_qdq.h"
 #include "ops/ops.h"
 #include "optim/training_graph.h"
 #include "options/field.h"
@@ -58,6 +60,9 @@ static const td_field fields[] = {
     TD_BOOL   (td_onnx_opts, probabilities, false, "add a second output: softmax of the logits"),
     TD_BOOL   (td_onnx_opts, half_weights, false,
                "store filters and matrices in fp16; the model casts them to f32"),
+    TD_BOOL   (td_onnx_opts, qdq, true,
+               "write quantized weights as integers, with QuantizeLinear and DequantizeLinear "
+               "around each convolution; otherwise as floats"),
     TD_BOOL   (td_onnx_opts, verify, true,
                "read the file back, run it and compare the outputs before OUT is replaced"),
     TD_BOOL   (td_onnx_opts, nms, true,
@@ -96,6 +101,8 @@ typedef struct {
     td_device *dev;
     td_graph *graph;
     td_program *program;
+    td_quantization quantization;
+    td_onnx_qdq qdq; /* of a quantized network; without a graph: not used */
     td_onnx *model;
     td_anchors *anchors; /* NULL for a classifier */
     td_nms_opts nms;
@@ -169,6 +176,20 @@ static void count(job *j)
     j->r->macs = td_graph_macs(g) / j->batch;
 }
 
+/* quantized weights: the network in QDQ form */
+static td_status quantize(job *j, const char *weights)
+{
+    TD_TRY(td_quantization_read(j->weights, weights, &j->quantization));
+    if (!j->quantization.n || !j->o.qdq)
+        return TD_OK;
+    if (j->o.half_weights)
+        return td_error(TD_EUSAGE,
+                        "--half-weights and the quantized weights '%s' exclude each other; with "
+                        "--no-qdq the network is written in floats",
+                        weights);
+    return td_onnx_qdq_init(j->graph, &j->quantization.table, j->program, j->dev, &j->qdq);
+}
+
 static td_status open_network(job *j, const char *weights)
 {
     td_model_opts *model = &j->o.model;
@@ -188,9 +209,10 @@ static td_status open_network(job *j, const char *weights)
     TD_TRY(td_inference_graph(model, j->batch, NULL, &j->graph));
     count(j);
     TD_TRY(compile(j, j->graph, NULL, &j->program));
-    return td_weights_load(j->weights, weights,
+    TD_TRY(td_weights_load(j->weights, weights,
                            &(td_load_opts){ .use_ema = j->o.use_ema && is_ours, .model = model },
-                           j->program);
+                           j->program));
+    return quantize(j, weights);
 }
 
 /* --- the model -------------------------------------------------------------------------------- */
@@ -207,7 +229,10 @@ static void add_metadata(job *j)
 {
     char text[32];
     td_onnx *m = j->model;
-    static const char *const kept[] = { "tandem.classes", "tandem.categories" };
+    static const char *const kept[] = {
+        "tandem.classes", "tandem.categories", "tandem.num_classes",
+        "tandem.se_form", "tandem.graph",      TD_QUANTIZATION_META
+    };
     const td_norm *norm = td_onnx_norm(&j->o.model);
     td_onnx_set_meta(m, "tandem.arch", j->r->arch);
     if (j->anchors)
@@ -219,9 +244,29 @@ static void add_metadata(job *j)
     td_onnx_set_meta(m, "tandem.input", input_names[j->o.input]);
     add_channels(m, "tandem.mean", norm->mean);
     add_channels(m, "tandem.std", norm->std);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+    for (size_t i = 0; i < sizeof kept / sizeof *kept - !j->qdq.graph; i++)
         if (td_tensors_meta(j->weights, kept[i]))
             td_onnx_set_meta(m, kept[i], td_tensors_meta(j->weights, kept[i]));
+}
+
+static const td_graph *graph_of(const job *j)
+{
+    return j->qdq.graph ? j->qdq.graph : j->graph;
+}
+
+static td_program *program_of(const job *j)
+{
+    return j->qdq.graph ? j->qdq.program : j->program;
+}
+
+/* replaces the graph by its QDQ form */
+static td_status make_quantized(const td_activation_ranges *ranges, td_graph **g)
+{
+    td_graph *quantized;
+    TD_TRY(td_onnx_qdq_graph(*g, ranges, &quantized));
+    td_graph_free(*g);
+    *g = quantized;
+    return TD_OK;
 }
 
 static td_status make_model(job *j)
@@ -236,7 +281,10 @@ static td_status make_model(job *j)
     j->model->graph_name = td_onnx_text(j->model, j->r->arch);
     if (!j->o.batch_size)
         TD_OUT(td_inference_graph(&j->o.model, j->batch + 1, NULL, &other));
-    TD_OUT(td_onnx_of_graph(j->graph, other, j->program, &j->o, j->model));
+    if (other && j->qdq.graph)
+        TD_OUT(make_quantized(&j->quantization.table, &other));
+    TD_OUT(td_onnx_of_graph(graph_of(j), other, program_of(j),
+                            j->qdq.graph ? &j->qdq.integers : NULL, &j->o, j->model));
     if (j->anchors)
         TD_OUT(td_onnx_add_detections(j->model, j->anchors, j->o.nms ? &j->nms : NULL));
     add_metadata(j);
@@ -301,7 +349,7 @@ static td_status compare_output(const job *j, const char *output, const td_progr
 {
     td_type type, other;
     double relative;
-    const float *a = td_program_output(j->program, output, &type);
+    const float *a = td_program_output(program_of(j), output, &type);
     const float *b = td_program_output(back, name, &other);
     if (!a || !b || !td_type_same_shape(&type, &other))
         return td_error(TD_EFORMAT, "the file has an unexpected output '%s'", name);
@@ -315,9 +363,9 @@ static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, imag
 {
     fill(j, p);
     TD_TRY(td_onnx_prepare(g, p->raw, p->prepared));
-    TD_TRY(td_program_bind(j->program, "images", p->plain));
+    TD_TRY(td_program_bind(program_of(j), "images", p->plain));
     TD_TRY(td_program_bind(back, "images", p->prepared));
-    TD_TRY(td_program_run(j->program));
+    TD_TRY(td_program_run(program_of(j)));
     return td_program_run(back);
 }
 
@@ -505,7 +553,7 @@ static td_status verify_model(job *j, const td_onnx *m)
                                                     .also = j->anchors ? heads : NULL,
                                                     .is_after = td_onnx_eval_knows },
                             &g));
-    TD_OUT(compile(j, g.graph, "fold,fuse,winograd", &back));
+    TD_OUT(compile(j, g.graph, TD_ONNX_SKIP, &back));
     TD_OUT(td_onnx_set_weights(&g, back));
     TD_OUT(run_both(j, &g, back, &p));
     TD_OUT(compare_all(j, &g, back));
@@ -553,6 +601,8 @@ td_status td_onnx_export(const char *weights, const char *out_path, const td_onn
         out->bytes = file.st_size;
 out:
     td_onnx_free(j.model);
+    td_onnx_qdq_release(&j.qdq);
+    td_quantization_release(&j.quantization);
     td_program_free(j.program);
     td_graph_free(j.graph);
     td_anchors_free(j.anchors);

@@ -274,6 +274,19 @@ static void put_cast(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_int(e->m, "to", td_onnx_dtype_number(td_cast_to(n->attr)));
 }
 
+/* quantize, dequantize: x, the scale, the zero point of the integers' type */
+static void put_quantize(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const td_quantize_attr *a = n->attr;
+    const td_dtype integers =
+        n->op == &td_op_quantize ? n->out[0]->type.dtype : td_in_type(n, 0)->dtype;
+    td_onnx_value y = td_writer_shape(e, n->out[0]);
+    td_writer_result(e, n,
+                     TD_WRITER_ADD(e, op, n, &y, td_writer_operand(e, n, 0),
+                                   td_writer_scalar(e, n, "/scale", TD_DT_F32, a->scale),
+                                   td_writer_scalar(e, n, "/zero_point", integers, 0)));
+}
+
 /* rows or columns floor(i * from / to) */
 static const char *put_gather(td_onnx_writer *e, const td_node *n, const char *x, int axis,
                               td_onnx_value *type)
@@ -379,6 +392,8 @@ static const struct {
     { &td_op_sum,                       "ReduceSum",          put_reduce },
     { &td_op_mean,                      "ReduceMean",         put_reduce },
     { &td_op_softmax,                   "Softmax",            put_softmax },
+    { &td_op_quantize,                  "QuantizeLinear",     put_quantize },
+    { &td_op_dequantize,                "DequantizeLinear",   put_quantize },
 };
 /* clang-format on */
 

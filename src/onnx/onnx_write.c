@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "onnx/onnx_qdq.h"
 #include "ops/ops.h"
 
 #define BATCH_NAME "N"
@@ -154,8 +155,35 @@ static const char *add_half(td_onnx_writer *e, const td_value *v, const char *na
     return cast;
 }
 
+/* stores integers of 8 or 32 bits, a scale for each row, and their product */
+static const char *add_integers(td_onnx_writer *e, const td_value *v, const td_onnx_integers *x)
+{
+    static const int8_t zeros[1];
+    const char *name = td_writer_name(e, v->name, ""), *zero = NULL;
+    const char *scale = td_writer_name(e, v->name, TD_SCALE_SUFFIX);
+    td_onnx_value type = td_writer_shape(e, v);
+    type.dtype = TD_DT_F32;
+    td_onnx_add_tensor(e->m, name, x->dtype, v->type.rank, v->type.dim, x->integers);
+    td_onnx_add_tensor(e->m, scale, TD_DT_F32, 1, &x->rows, x->scale);
+    if (x->dtype == TD_DT_S8) { /* zero is the default, but some runtimes want to read it */
+        const size_t n = (size_t)x->rows;
+        int8_t *of_rows = td_writer_is_ok(e) ? td_arena_alloc(&e->m->arena, n, 1) : NULL;
+        if (!of_rows)
+            td_writer_stop(e, TD_ENOMEM);
+        zero = td_writer_name(e, v->name, "_zero_point");
+        td_onnx_add_tensor(e->m, zero, TD_DT_S8, 1, &x->rows, of_rows ? of_rows : zeros);
+    }
+    const char *in[] = { name, scale, zero };
+    const char *y = td_writer_add(e, "DequantizeLinear", v->producer, &type, zero ? 3 : 2, in);
+    td_onnx_attr_int(e->m, "axis", 0);
+    return y;
+}
+
 static const char *add_param(td_onnx_writer *e, const td_value *v, int rank)
 {
+    const td_onnx_integers *integers = e->integers ? td_map_get(e->integers, v->name) : NULL;
+    if (integers)
+        return add_integers(e, v, integers);
     const char *name = td_writer_name(e, v->name, "");
     size_t n_bytes = (size_t)td_type_count(&v->type) * td_dtype_bytes(v->type.dtype);
     void *data = td_writer_is_ok(e) ? td_arena_alloc(&e->m->arena, n_bytes, 1) : NULL;

@@ -15,11 +15,12 @@ typedef struct {
     const td_graph *g, *other;
     td_program *p;
     const td_onnx_opts *o;
-    const char **name;     /* [g->n_values] name in the model; NULL: not added yet */
-    int8_t *rank;          /* [g->n_values] ranks of added tensors */
-    bool *wanted;          /* [g->n_nodes] */
-    const td_value **bias; /* [g->n_values] the bias merged into a conv2d, by its result */
-    td_map used;           /* names in use */
+    const char **name;      /* [g->n_values] name in the model; NULL: not added yet */
+    int8_t *rank;           /* [g->n_values] ranks of added tensors */
+    bool *wanted;           /* [g->n_nodes] */
+    const td_value **bias;  /* [g->n_values] the bias merged into a conv2d, by its result */
+    td_map used;            /* names in use */
+    const td_map *integers; /* parameters to store as td_onnx_integers, by name; NULL: none */
 } td_onnx_writer;
 
 /** Record the error `st` in the model, unless it already has one. */

@@ -3,7 +3,6 @@
  */
 #include <string.h>
 
-#include "base/half.h"
 #include "onnx/onnx_export.h"
 #include "onnx_import/prepost.h"
 
@@ -79,42 +78,4 @@ td_status td_onnx_finish(const td_onnx_graph *g, const char *what, const td_prog
     else
         td_onnx_eval_free(r.e);
     return st;
-}
-
-/* --- weights ---------------------------------------------------------------------------------- */
-
-/* an aligned copy of a tensor's data, half types as f32; release with td_free */
-static void *numbers_of(const td_tensor *t)
-{
-    bool is_half = td_dtype_is_half(t->dtype);
-    size_t each = is_half ? sizeof(float) : td_dtype_bytes(t->dtype);
-    size_t n = t->n_bytes / td_dtype_bytes(t->dtype);
-    void *out = td_alloc(n + 1, each);
-    for (size_t i = 0; out && is_half && i < n; i++) {
-        uint16_t half;
-        memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
-        ((float *)out)[i] = t->dtype == TD_DT_F16 ? td_f16_to_f32(half) : td_bf16_to_f32(half);
-    }
-    if (out && !is_half && t->n_bytes)
-        memcpy(out, t->data, t->n_bytes);
-    return out;
-}
-
-td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p)
-{
-    for (int i = 0; i < td_program_param_count(p); i++) {
-        const char *name = td_program_param_name(p, i);
-        for (size_t k = 0; k < g->model->n_tensors; k++) {
-            const td_tensor *t = &g->model->tensors[k];
-            if (strcmp(t->name, name) != 0)
-                continue;
-            void *numbers = numbers_of(t);
-            if (!numbers)
-                return TD_ENOMEM;
-            td_status st = td_program_set(p, name, numbers);
-            td_free(numbers);
-            TD_TRY(st);
-        }
-    }
-    return TD_OK;
 }

@@ -483,6 +483,78 @@ static td_status get_gather(importer *im, td_value **y)
     return TD_OK;
 }
 
+/* the scale and the zero point, which must be 0, of the integers `d` */
+static td_status scale_at(const importer *im, td_dtype d, double *scale)
+{
+    const td_onnx_attr *axis = td_onnx_attr_find(im->node, "axis");
+    const td_tensor *zero;
+    TD_TRY(scalar_at(im, 1, TD_DT_F32, scale));
+    TD_TRY(tensor_at(im, 2, d, 0, &zero));
+    if (axis || *(const char *)zero->data)
+        return refuse(im, "a zero point other than 0, or an axis");
+    if (!(*scale >= 1e-37 && *scale <= 1e37))
+        return wrong(im, "the scale is not a positive number");
+    return TD_OK;
+}
+
+static td_status get_quantize(importer *im, td_value **y)
+{
+    td_value *x;
+    const td_tensor *zero = im->node->n_in > 2 ? td_map_get(&im->tensors, im->node->in[2]) : NULL;
+    td_quantize_attr a = { 0 };
+    TD_TRY(value_at(im, 0, &x));
+    if (!zero || (zero->dtype != TD_DT_U8 && zero->dtype != TD_DT_S8))
+        return refuse(im, "a result that is not u8 or s8");
+    a.to = td_int8_to(zero->dtype);
+    TD_TRY(scale_at(im, zero->dtype, &a.scale));
+    *y = td_emit(im->b, &td_op_quantize, &a, x);
+    return TD_OK;
+}
+
+/* a tensor of integers is a parameter of the numbers for which they stand (onnx_weights.c) */
+static td_status get_integers(importer *im, const td_tensor *t, td_value **y)
+{
+    const td_onnx_attr *axis = td_onnx_attr_find(im->node, "axis");
+    const td_tensor *scale = NULL;
+    TD_TRY(tensor_at(im, 1, TD_DT_F32, 1, &scale));
+    if (t->rank < 1 || t->rank > TD_RANK_MAX || scale->dim[0] != t->dim[0] || !axis ||
+        axis->kind != TD_ONNX_INT || axis->i != 0 ||
+        (t->dtype != TD_DT_S8 && t->dtype != TD_DT_I32))
+        return refuse(im, "integers without a scale for each row");
+    if (td_map_has(&im->values, t->name))
+        return refuse(im, "integers that are read twice");
+    td_tensor wide = *t;
+    wide.dtype = TD_DT_F32;
+    return leaf_of(im, &wide, y);
+}
+
+static td_status check_zeros(const importer *im, td_dtype d)
+{
+    const td_tensor *zero;
+    if (im->node->n_in < 3)
+        return TD_OK;
+    TD_TRY(tensor_at(im, 2, d, 1, &zero));
+    for (size_t i = 0; i < zero->n_bytes; i++)
+        if (((const char *)zero->data)[i])
+            return refuse(im, "a zero point other than 0");
+    return TD_OK;
+}
+
+static td_status get_dequantize(importer *im, td_value **y)
+{
+    td_value *x;
+    td_quantize_attr a = { 0 };
+    const td_tensor *t = td_map_get(&im->tensors, im->node->n_in ? im->node->in[0] : "");
+    if (t) {
+        TD_TRY(check_zeros(im, t->dtype));
+        return get_integers(im, t, y);
+    }
+    TD_TRY(value_at(im, 0, &x));
+    TD_TRY(scale_at(im, td_value_type(x).dtype, &a.scale));
+    *y = td_emit(im->b, &td_op_dequantize, &a, x);
+    return TD_OK;
+}
+
 static td_status get_reduce(importer *im, td_value **y)
 {
     td_value *x;
@@ -536,6 +608,8 @@ static const struct {
     { "ReduceSum",          "keepdims ", get_reduce },
     { "ReduceMean",         "keepdims ", get_reduce },
     { "Softmax",            "axis ", get_softmax },
+    { "QuantizeLinear",     "axis ", get_quantize },
+    { "DequantizeLinear",   "axis ", get_dequantize },
 };
 /* clang-format on */
 

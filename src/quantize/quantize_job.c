@@ -5,7 +5,6 @@
  * them: a norm multiplies all elements of a filter by one number, so quantizing the folded filter
  * gives the same integers again.
  */
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -130,60 +129,6 @@ static int count_quantized(const td_quantization *q)
 
 /* --- write ------------------------------------------------------------------------------------ */
 
-static const td_activation_range *range_of(const td_quantization *q, const char *name)
-{
-    for (int i = 0; i < q->n; i++)
-        if (strcmp(q->ranges[i].weight, name) == 0)
-            return &q->ranges[i];
-    return NULL;
-}
-
-static td_status add_scale_name(td_text *out, const char *name)
-{
-    td_text_add(out, "%s" TD_SCALE_SUFFIX, name);
-    return td_text_status(out);
-}
-
-/* The rows of filter `x` as integers, with a scale for each, as op quantize_weights has them. */
-static td_status add_quantized(const td_tensor *x, td_tensors *out)
-{
-    const float *w = x->data;
-    const int64_t rows = x->dim[0], each = (int64_t)(x->n_bytes / sizeof *w) / rows;
-    void *integers, *scales;
-    td_text name = { 0 };
-    td_status st = add_scale_name(&name, x->name);
-    if (st == TD_OK)
-        st = td_tensors_add_new(out, x->name, TD_DT_S8, x->rank, x->dim, &integers);
-    if (st == TD_OK)
-        st = td_tensors_add_new(out, td_text_get(&name), TD_DT_F32, 1, &rows, &scales);
-    td_text_release(&name);
-    TD_TRY(st);
-    int8_t *q = integers;
-    float *scale = scales;
-    for (int64_t k = 0; k < rows; k++) {
-        float most = 0;
-        for (int64_t i = k * each; i < (k + 1) * each; i++)
-            most = fmaxf(most, fabsf(w[i]));
-        scale[k] = most / TD_INT8_MAX > 0 ? most / TD_INT8_MAX : 1;
-        for (int64_t i = k * each; i < (k + 1) * each; i++)
-            q[i] = (int8_t)rintf(fminf(fmaxf(w[i] / scale[k], -TD_INT8_MAX), TD_INT8_MAX));
-    }
-    return TD_OK;
-}
-
-static td_status add_tensors(const job *j)
-{
-    for (size_t i = 0; i < td_tensors_count(j->wide); i++) {
-        const td_tensor *x = td_tensors_at(j->wide, i);
-        const td_activation_range *r = range_of(&j->quantization, x->name);
-        if (r && !r->is_wide)
-            TD_TRY(add_quantized(x, j->out));
-        else
-            TD_TRY(td_tensors_add(j->out, x->name, x->dtype, x->rank, x->dim, x->data));
-    }
-    return TD_OK;
-}
-
 /* Copy the file's names of classes and its other metadata, but nothing of a training. */
 static td_status copy_meta(const job *j)
 {
@@ -205,7 +150,7 @@ static td_status write(job *j)
     TD_TRY(td_weights_save(td_calibration_program(j->calibration), 0,
                            td_weights_batches(j->weights), NULL, j->wide));
     TD_TRY(td_tensors_new(&j->out));
-    TD_TRY(add_tensors(j));
+    TD_TRY(td_quantization_add_tensors(&j->quantization, j->wide, j->out));
     TD_TRY(td_weight_metadata_store(j->out, "weights", &metadata));
     TD_TRY(copy_meta(j));
     TD_TRY(td_quantization_store(&j->quantization, j->out));

@@ -37,7 +37,8 @@ static td_status open_sample(sample *s, const td_onnx_opts *o)
     TD_TRY(td_compile(s->graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &s->program));
     TD_TRY(td_program_init(s->program, 3));
     TD_TRY(td_onnx_new(&s->onnx));
-    return td_onnx_of_graph(s->graph, o->batch_size ? NULL : s->other, s->program, o, s->onnx);
+    return td_onnx_of_graph(s->graph, o->batch_size ? NULL : s->other, s->program, NULL, o,
+                            s->onnx);
 }
 
 static void close_sample(sample *s)
@@ -354,7 +355,7 @@ static td_status there_and_back(void)
     td_onnx_graph g = { 0 };
     td_status st = td_onnx_new(&m);
     if (st == TD_OK)
-        st = td_onnx_of_graph(held.graph, held.other, held.program, &o, m);
+        st = td_onnx_of_graph(held.graph, held.other, held.program, NULL, &o, m);
     if (st == TD_OK)
         st = read_graph(m, 2, &g);
     td_onnx_graph_release(&g);
