@@ -19,7 +19,7 @@ def parser(doc, modes=("training", "inference")):
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--arch", default="resnet50")
     p.add_argument("--mode", choices=modes, default=modes[0])
-    p.add_argument("--precision", choices=("float32", "bf16"), default="float32")
+    p.add_argument("--precision", choices=("float32", "bf16", "int8"), default="float32")
     p.add_argument("-b", "--batch-size", type=int, default=32)
     p.add_argument("--image-size", type=int, default=224)
     p.add_argument("--iters", type=int, default=10)

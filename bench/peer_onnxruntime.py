@@ -3,7 +3,7 @@
 
     peer_onnxruntime.py MODEL.onnx -b 32 --threads 2
 
-Float32 only: its CPU kernels have no bf16 convolution.  All graph optimisations, the batch fixed before they run, one
+Float32, or int8 with a file of quantize_onnx.py: its CPU kernels have no bf16 convolution.  All graph optimisations, the batch fixed before they run, one
 op at a time on all threads, input and output bound to buffers once.
 """
 
@@ -12,8 +12,8 @@ import peer_common as common
 parser = common.parser(__doc__, ("inference",))
 parser.add_argument("model")
 options = common.begin(parser)
-if options.precision != "float32":
-    parser.error("float32 only")
+if options.precision == "bf16":
+    parser.error("float32 and int8 only")
 
 
 def main(o):

@@ -3,7 +3,7 @@
 
     peer_openvino.py MODEL.onnx -b 32 --threads 2 --precision bf16 --cache FOLDER
 
-The batch is fixed before compilation.  --streams 1 gives all threads to one request (latency); --streams N splits the batch
+With --precision int8 MODEL is a file of quantize_onnx.py.  The batch is fixed before compilation.  --streams 1 gives all threads to one request (latency); --streams N splits the batch
 into N requests that run at once (throughput).  --cache keeps the compiled network for the next start.
 """
 

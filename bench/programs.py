@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import measure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PRECISIONS = {"float32": "fp32", "bf16": "bf16"}  # Tandem's names
+PRECISIONS = {"float32": "fp32", "bf16": "bf16", "int8": "int8"}  # Tandem's names
 KERAS = ("resnet50", "resnet101", "resnet152")  # what peer_tf.py has
 DETECTORS = {"ssd320": 320, "ssd300": 300}  # side of their images
 
@@ -70,6 +70,21 @@ def exported(o, where, arch):
     return (path, "") if result.returncode == 0 else ("", f"export failed: {measure.last_line(result.stderr)}")
 
 
+def quantized(o, where, model, why):
+    """Path of the exported network in 8-bit integers, made once by ONNX Runtime -> (path, "") or ("", why not)"""
+    if why:
+        return "", why
+    if "onnxruntime" not in where or "onnx" not in where:
+        return "", "no packages onnxruntime and onnx to quantize the network with"
+    path = f"{model.removesuffix('.onnx')}-int8-{where['onnxruntime'].found['onnxruntime'][1]}.onnx"
+    if os.path.exists(path):
+        return path, ""
+    print(f"quantizing {model}", file=sys.stderr)
+    result = subprocess.run(script(where["onnxruntime"], "quantize_onnx.py", model, str(o.image_size), path),
+                            capture_output=True, text=True)
+    return (path, "") if result.returncode == 0 else ("", f"quantization failed: {measure.last_line(result.stderr)}")
+
+
 def indivisible(o, batch):
     is_even = batch % o.ranks == 0 and o.threads % o.ranks == 0
     return "" if is_even else "batch or threads do not divide by the ranks"
@@ -82,6 +97,30 @@ def tandem_ranks(o, batch, work):
     more = ["--", *o.tandem_args] if o.tandem_args else []
     return [Program(f"Tandem, {o.ranks} ranks{name}", [*command, *mpi, *more], True, indivisible(o, batch))
             for name, mpi in starts]
+
+
+def onnx_peers(o, where, model, why, why_not_ort, theirs, batch):
+    """ONNX Runtime and OpenVINO on one file"""
+    found = []
+    if "onnxruntime" in where:
+        found.append(Program("ONNX Runtime", script(where["onnxruntime"], "peer_onnxruntime.py", model, *theirs),
+                             why_not=why or why_not_ort))
+    if "openvino" in where:
+        openvino = script(where["openvino"], "peer_openvino.py", model, *theirs, "--cache",
+                          os.path.join(o.cache, "openvino"))
+        found.append(Program("OpenVINO", openvino, why_not=why))
+        if o.threads > 1 and batch % o.threads == 0:
+            found.append(Program(f"OpenVINO, {o.threads} streams", [*openvino, "--streams", str(o.threads)],
+                                 why_not=why))
+    return found
+
+
+def quantized_peers(o, where, arch, theirs, batch):
+    """The peers that have 8-bit integers on a CPU, on a file that ONNX Runtime has quantized."""
+    if arch in DETECTORS:
+        return []
+    model, why = quantized(o, where, *exported(o, where, arch))
+    return onnx_peers(o, where, model, why, "", theirs, batch)
 
 
 def networks(o, where, arch, precision, batch):
@@ -99,6 +138,8 @@ def networks(o, where, arch, precision, batch):
             ours = [sys.executable, os.path.join(HERE, "tandem_train.py"), o.tandem, *theirs]
             for name, more in (("synthetic", []), ("real", ["--real", o.real_folder])):
                 found.append(Program(f"Tandem train, {name} images", [*ours, *more], True))
+    if precision == "int8":
+        return found + quantized_peers(o, where, arch, theirs, batch)
     if arch in DETECTORS:
         if "torchvision" in where:
             found.append(Program("torchvision RetinaNet-R50-FPN",
@@ -119,16 +160,8 @@ def networks(o, where, arch, precision, batch):
                              why_not="" if arch in KERAS else "peer_tf.py has no such network"))
     if o.mode == "inference" and ("onnxruntime" in where or "openvino" in where):
         model, why = exported(o, where, arch)
-        if "onnxruntime" in where:
-            found.append(Program("ONNX Runtime", script(where["onnxruntime"], "peer_onnxruntime.py", model, *theirs),
-                                 why_not=why if precision == "float32" else "no bf16 convolution on a CPU"))
-        if "openvino" in where:
-            openvino = script(where["openvino"], "peer_openvino.py", model, *theirs, "--cache",
-                              os.path.join(o.cache, "openvino"))
-            found.append(Program("OpenVINO", openvino, why_not=why))
-            if o.threads > 1 and batch % o.threads == 0:
-                found.append(Program(f"OpenVINO, {o.threads} streams", [*openvino, "--streams", str(o.threads)],
-                                     why_not=why))
+        found.extend(onnx_peers(o, where, model, why,
+                                "" if precision == "float32" else "no bf16 convolution on a CPU", theirs, batch))
     return found
 
 
