@@ -144,7 +144,8 @@ const td_verb td_verb_quantize = {
         "benchmark run it in int8; --precision fp32 runs it in float32. It cannot be trained.\n\n"
         "The first convolution, fully connected layers, the last convolutions of detectors and\n"
         "convolutions whose input can be negative stay float32. Fast kernels require a\n"
-        "processor with VNNI or AMX; elsewhere the file runs in float32, with a warning.",
+        "processor with VNNI or AMX; on other processors filters are rounded to 7 bits, with a\n"
+        "warning.",
     .examples = "tandem quantize model_best.safetensors flowers -o int8.safetensors\n"
                 "tandem quantize w.safetensors flowers -o int8.safetensors --compare\n"
                 "tandem quantize w.safetensors coco -o int8.safetensors --method percentile \\\n"

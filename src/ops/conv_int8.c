@@ -6,10 +6,10 @@
  *
  * A NaN becomes 0; s8 is -128 .. 127, as of ONNX's QuantizeLinear.
  *
- * quantize_weights(w) -> q, scale       q[k] = round(w[k] / scale[k]), scale[k] = max |w[k]| / 127
+ * quantize_weights(w) {most} -> q, scale    q[k] = round(w[k] / scale[k]), scale[k] = max |w[k]| / most
  *
  *   w      [K, C, R, S]   float32        a filter of zeros has scale 1
- *   q      [K, C, R, S]   s8             -127 .. 127
+ *   q      [K, C, R, S]   s8             -most .. most; most is 127 or less
  *   scale  [K]            float32
  *
  * conv2d_int8(x, w, scale, bias, residual) {x_scale, y_scale, residual_scale, to} -> y
@@ -18,7 +18,7 @@
  *   y = saturate(round(relu?(v) / y_scale)), or relu?(v) if `to` is f32
  *
  *   x         [N, C, H, W]          u8 or s8    padding is zero
- *   w         [K, C/groups, R, S]   s8          filter
+ *   w         [K, C/groups, R, S]   s8          filter, -weight_max .. weight_max
  *   scale     [K]                   float32     of the filters
  *   bias      [K]                   float32
  *   residual  [N, K, P, Q]          may be omitted; u8 or s8, or float32 if `to` is f32
@@ -170,6 +170,14 @@ static const td_field conv_fields[] = {
     TD_REAL(td_conv_int8_attr, residual_scale, 1, SCALE_MIN, SCALE_MAX,
             "value of one step of the residual"),
     TD_ENUM(td_conv_int8_attr, to, 0, result_names, "dtype of the result"),
+    TD_INT (td_conv_int8_attr, weight_max, TD_INT8_MAX, 1, TD_INT8_MAX,
+            "largest magnitude of w, which the caller guarantees"),
+    TD_END,
+};
+
+static const td_field weights_fields[] = {
+    TD_INT(td_quantize_weights_attr, most, TD_INT8_MAX, 1, TD_INT8_MAX,
+           "largest magnitude of the integers"),
     TD_END,
 };
 /* clang-format on */
@@ -205,6 +213,8 @@ const td_op td_op_quantize_weights = {
     .n_in = 1,
     .n_out = 2,
     .in_rank = { 4 },
+    .fields = weights_fields,
+    .attr_bytes = sizeof(td_quantize_weights_attr),
     .layout = TD_LAYOUT_PLAIN,
     .infer = weights_infer,
 };

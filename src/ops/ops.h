@@ -62,15 +62,22 @@ typedef struct {
     int to; /* quantize only: td_int8_to of the result's dtype */
 } td_quantize_attr;
 
+/* quantize_weights */
+typedef struct {
+    int most; /* largest magnitude of the integers */
+} td_quantize_weights_attr;
+
 /* conv2d_int8: as in td_conv_attr, and the values of one step of x, the result and the residual */
 typedef struct {
     int stride, pad, dilation, groups, pad_extra;
     bool relu, relu6;
     double x_scale, y_scale, residual_scale;
-    int to; /* td_int8_to of the result's dtype */
+    int to;         /* td_int8_to of the result's dtype */
+    int weight_max; /* no integer of the filter has a larger magnitude */
 } td_conv_int8_attr;
 
-#define TD_INT8_MAX 127 /* largest magnitude of a quantized weight or s8 activation */
+#define TD_INT8_MAX    127 /* largest magnitude of a quantized weight or s8 activation */
+#define TD_INT8_NARROW 64  /* largest magnitude of a weight so that pairs of products fit 16 bits */
 
 /* the attribute `to` for u8, s8 or (conv2d_int8 only) f32 */
 int td_int8_to(td_dtype d);

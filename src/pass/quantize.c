@@ -8,7 +8,9 @@
  *
  * A convolution takes part if the table of ranges (td_amp_opts.ranges) has its weight and does not
  * keep it in float32, if the weight depends on parameters only, so that quantize_weights runs once,
- * and if the device has a kernel: on the processor a fast one, on the reference device any.
+ * and if the device has a kernel: on the processor a fast one, on the reference device any.  Where
+ * only filters of 7 bits have one, because pairs of products are added in 16 bits, the filter gets 7
+ * bits.
  *
  * Whether a result is integers depends on its readers, so nodes are visited backwards: it is if a
  * quantized convolution reads it as its input, or as its residual with a result of integers.  A
@@ -38,7 +40,8 @@ typedef struct {
     float *range;                    /* [values] 0: unknown */
     bool *wants_int8, *wants_wide;   /* [values] readers of integers, of floats */
     td_value **int8;                 /* [values] the new value of integers, or NULL */
-    int n_refused;
+    int *weight_max;                 /* [nodes] of quantized ones: magnitude of the filter */
+    int n_refused, n_narrow;
 } state;
 
 /* --- what may be quantized -------------------------------------------------------------------- */
@@ -167,6 +170,7 @@ static td_conv_int8_attr attr_of(const state *s, const td_node *n, td_dtype resu
                             .x_scale = scale_of(s, n->in[0]),
                             .y_scale = 1,
                             .residual_scale = 1,
+                            .weight_max = s->weight_max[n->id],
                             .to = td_int8_to(result) };
     if (result != TD_DT_F32) {
         b.y_scale = scale_of(s, n->out[0]);
@@ -209,10 +213,22 @@ static td_dtype result_of(const state *s, const td_node *n)
                                                                       : TD_DT_F32;
 }
 
+static bool has_kernel(const td_target *target, state *s, const td_node *n, td_dtype result)
+{
+    static const int limits[] = { TD_INT8_MAX, TD_INT8_NARROW };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        s->weight_max[n->id] = limits[i];
+        if (is_supported(target, s, n, result))
+            return true;
+    }
+    return false;
+}
+
 static void choose(const td_target *target, state *s, const td_node *n)
 {
     const td_dtype result = result_of(s, n);
-    s->is_quantized[n->id] = s->row[n->id] && is_supported(target, s, n, result);
+    s->is_quantized[n->id] = s->row[n->id] && has_kernel(target, s, n, result);
+    s->n_narrow += s->is_quantized[n->id] && s->weight_max[n->id] < TD_INT8_MAX;
     s->n_refused += s->row[n->id] && !s->is_quantized[n->id];
     for (int i = 0; i < n->n_in; i++) {
         const bool is_int8 = i == 0 || (i == 3 && result != TD_DT_F32);
@@ -239,8 +255,9 @@ static void emit_int8(td_rewriter *rw, state *s, const td_node *n)
     const td_value *old = n->out[0];
     const td_dtype result = result_of(s, n);
     const td_conv_int8_attr a = attr_of(s, n, result);
+    const td_quantize_weights_attr weights = { .most = a.weight_max };
     td_value *q[TD_OUT_MAX], *in[5] = { int8_of(rw, s, n->in[0]) };
-    td_emit_n(rw->b, &td_op_quantize_weights, NULL, 1, TD_ARGS(td_rw_get(rw, n->in[1])), q);
+    td_emit_n(rw->b, &td_op_quantize_weights, &weights, 1, TD_ARGS(td_rw_get(rw, n->in[1])), q);
     in[1] = q[0];
     in[2] = q[1];
     in[3] = td_rw_get(rw, n->in[2]);
@@ -256,6 +273,23 @@ static void emit_int8(td_rewriter *rw, state *s, const td_node *n)
     td_rw_set(rw, old, y);
 }
 
+static void warn(const td_rewriter *rw, const state *s)
+{
+    const int all = s->n_refused + rw->n_changed;
+    if (rw->amp->is_silent)
+        return;
+    if (s->n_refused)
+        td_log(TD_LOG_WARN, "quantize",
+               "%d of %d quantized convolutions run in float32, because the device has no kernel "
+               "for them",
+               s->n_refused, all);
+    if (s->n_narrow)
+        td_log(TD_LOG_WARN, "quantize",
+               "%d of %d quantized convolutions have filters of 7 bits, because the processor has "
+               "neither VNNI nor AMX",
+               s->n_narrow, all);
+}
+
 static void rewrite(td_rewriter *rw, const td_activation_ranges *t, state *s)
 {
     const td_graph *g = rw->old;
@@ -268,12 +302,7 @@ static void rewrite(td_rewriter *rw, const td_activation_ranges *t, state *s)
             emit_int8(rw, s, g->nodes[i]);
         else
             td_rw_copy(rw, g->nodes[i]);
-    if (s->n_refused && !rw->amp->is_silent)
-        td_log(
-            TD_LOG_WARN, "quantize",
-            "%d of %d quantized convolutions run in float32, because the device has no kernel for "
-            "them; a processor needs VNNI or AMX",
-            s->n_refused, s->n_refused + rw->n_changed);
+    warn(rw, s);
 }
 
 static td_status state_init(state *s, const td_graph *g)
@@ -283,6 +312,7 @@ static td_status state_init(state *s, const td_graph *g)
     TD_TRY(TD_ALLOC(s->is_fixed, n_nodes));
     TD_TRY(TD_ALLOC(s->row, n_nodes));
     TD_TRY(TD_ALLOC(s->is_quantized, n_nodes));
+    TD_TRY(TD_ALLOC(s->weight_max, n_nodes));
     TD_TRY(TD_ALLOC(s->is_unsigned, n_values));
     TD_TRY(TD_ALLOC(s->range, n_values));
     TD_TRY(TD_ALLOC(s->wants_int8, n_values));
@@ -295,6 +325,7 @@ static void state_release(state *s)
     td_free(s->is_fixed);
     td_free((void *)s->row);
     td_free(s->is_quantized);
+    td_free(s->weight_max);
     td_free(s->is_unsigned);
     td_free(s->range);
     td_free(s->wants_int8);

@@ -44,6 +44,14 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return (double)td_rng_below(r, 6);
     if (strcmp(name, "pixels") == 0)
         return (double)td_rng_below(r, 256);
+    if (strcmp(name, "full_u8") == 0) /* with full_s8 or, for 7 bits, most_s8: the largest sums */
+        return 255;
+    if (strcmp(name, "full_s8") == 0)
+        return 127;
+    if (strcmp(name, "narrow_s8") == 0)
+        return (double)td_rng_below(r, 129) - 64;
+    if (strcmp(name, "most_s8") == 0)
+        return 64;
     if (td_text_ends(name, "_u8"))
         return (double)td_rng_below(r, 256);
     if (td_text_ends(name, "_s8"))

@@ -7,8 +7,9 @@
  * reads during the run.  Images are channels last, and a filter has groups of four input channels,
  * which one instruction multiplies and adds.
  *
- * Only kernels that use such instructions (VNNI, AMX) are accepted: the others add pairs of
- * products in 16 bits, which saturate.  Signed images are left out: for them oneDNN appends a
+ * Kernels without such instructions (VNNI, AMX) add pairs of products in 16 bits, which saturate
+ * unless the filter has 7 bits, |w| <= 64: 2 * 255 * 64 < 2^15.  Only then are they accepted.
+ * Source: oneDNN, "Nuances of int8 computations".  Signed images are left out: for them oneDNN appends a
  * correction to the filter, which a layout cannot express.
  */
 #include <string.h>
@@ -107,12 +108,14 @@ static dnnl_status_t create(const td_node *n, const int8_parts *p, dnnl_primitiv
         strides, dilates, left, right, p->attr);
 }
 
-/* kernels without these instructions saturate */
-static td_status check_exact(dnnl_primitive_desc_t pd)
+/* kernels without these instructions saturate if the filter has more than 7 bits */
+static td_status check_exact(const td_node *n, dnnl_primitive_desc_t pd)
 {
+    const bool is_narrow = ((const td_conv_int8_attr *)n->attr)->weight_max <= TD_INT8_NARROW;
     const char *impl = "";
     DNNL_TRY(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
-    if (!strstr(impl, "vnni") && !strstr(impl, "amx"))
+    const bool has_pairs = !strstr(impl, "vnni") && !strstr(impl, "amx");
+    if (has_pairs && !(is_narrow && td_text_starts(impl, "jit")))
         return td_error(TD_ENOKERNEL, "%s adds products in 16 bits, which saturate (no VNNI)",
                         impl);
     return TD_OK;
@@ -130,7 +133,7 @@ static td_status make_pd(const td_node *n, bool any, dnnl_primitive_desc_t *pd)
     if (st == TD_OK)
         st = td_dnnl_check_primitive(create(n, &p, pd), pd);
     if (st == TD_OK)
-        st = check_exact(*pd);
+        st = check_exact(n, *pd);
     parts_release(&p);
     if (st != TD_OK) {
         dnnl_primitive_desc_destroy(*pd);

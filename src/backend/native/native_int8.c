@@ -76,9 +76,10 @@ static td_status run_weights(const td_prepared *p, void *const *args)
     const float *w = args[0];
     int8_t *q = args[1];
     float *scale = args[2];
+    const float most = (float)((const td_quantize_weights_attr *)p->node->attr)->most;
 #pragma omp parallel for
     for (int64_t k = 0; k < t->dim[0]; k++) {
-        scale[k] = simd()->largest(each, w + k * each) / TD_INT8_MAX;
+        scale[k] = simd()->largest(each, w + k * each) / most;
         if (!(scale[k] > 0))
             scale[k] = 1;
         simd()->to_s8(each, w + k * each, scale[k], q + k * each);

@@ -40,16 +40,17 @@ static void quantize_weights(const td_node *n, void *const *a)
     const double *w = a[0];
     int8_t *q = a[1];
     double *scale = a[2];
+    const int limit = ((const td_quantize_weights_attr *)n->attr)->most;
 #pragma omp parallel for
     for (int64_t k = 0; k < t->dim[0]; k++) {
         double most = 0;
         for (int64_t i = 0; i < each; i++)
             most = fmax(most, fabs(w[k * each + i]));
-        scale[k] = most > 0 ? (double)((float)most / TD_INT8_MAX) : 1;
+        scale[k] = most > 0 ? (double)((float)most / (float)limit) : 1;
         scale[k] = scale[k] > 0 ? scale[k] : 1; /* the filter is subnormal */
         for (int64_t i = 0; i < each; i++)
             q[k * each + i] = (int8_t)round_within(
-                (double)((float)w[k * each + i] / (float)scale[k]), -TD_INT8_MAX, TD_INT8_MAX);
+                (double)((float)w[k * each + i] / (float)scale[k]), -limit, limit);
     }
 }
 
