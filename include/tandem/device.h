@@ -24,11 +24,17 @@ typedef struct td_device td_device;
 TD_API TD_CHECKED td_status td_device_open(const char *name, td_device **out);
 TD_API void td_device_close(td_device *dev);
 
-/** Whether kernels and layouts are chosen by measuring. */
+/**
+ * Whether kernels and layouts are chosen by measuring.  Results of OFF and QUICK have the same bits
+ * unless FULL was used before with the same cache; those of FULL may be rounded differently.
+ */
 typedef enum {
     TD_TUNE_OFF,    /* the libraries' own order */
     TD_TUNE_CACHED, /* what was measured on this machine before */
-    TD_TUNE_FULL,   /* what is missing is measured when a graph is compiled */
+    TD_TUNE_QUICK,  /* and kernels of the costliest nodes are timed when a graph is compiled: on
+                       device cpu with one rank, for at most 2 s in all and 3 % of the planned runs
+                       (td_compile_opts); of kernels that give the same bits the fastest is used */
+    TD_TUNE_FULL,   /* and all that is missing is measured */
 } td_tune_mode;
 
 /**

@@ -77,6 +77,10 @@ typedef struct {
        change a bit of the results. */
     int64_t memory_limit;
     int64_t *least_bytes; /* receives the least possible limit if it is too small; or NULL */
+
+    /* How often the program will run: TD_TUNE_QUICK measures for at most 3 % of the time that this
+       takes.  0: not known, nothing is measured; with `memory_limit` neither. */
+    int64_t planned_runs;
 } td_compile_opts;
 
 /**

@@ -160,6 +160,11 @@ static td_status agree(const bench *b)
     return st;
 }
 
+static int64_t planned_runs(const bench *b)
+{
+    return (int64_t)b->o.warmup + b->o.iters;
+}
+
 /*
  * A detector's inference includes post-processing, so a detector runner owns the program.
  */
@@ -168,7 +173,8 @@ static td_status compile_detector_runner(bench *b)
     const td_detector_runner_opts fo = { .batch = b->o.batch_size,
                                          .norm = b->feed.norm,
                                          .amp = &b->o.amp,
-                                         .skip_passes = b->o.device.skip_passes };
+                                         .skip_passes = b->o.device.skip_passes,
+                                         .planned_runs = planned_runs(b) };
     TD_TRY(td_detector_runner_new(&b->o.model, b->dev, &fo, &b->runner));
     b->program = td_detector_runner_program(b->runner);
     return load_weights(b);
@@ -190,7 +196,9 @@ static td_status compile(bench *b)
 {
     bool is_training = b->o.mode == TD_BENCHMARK_TRAINING;
     const td_norm *norm = b->feed.norm;
-    td_compile_opts c = { .amp = &b->o.amp, .skip = b->o.device.skip_passes };
+    td_compile_opts c = { .amp = &b->o.amp,
+                          .skip = b->o.device.skip_passes,
+                          .planned_runs = planned_runs(b) };
     if (needs_ranges(b))
         TD_TRY(calibrate(b));
     if (!is_training && td_model_detector(&b->o.model))

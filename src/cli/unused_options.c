@@ -143,7 +143,7 @@ static const need_row needs[] = {
     { "final_state", "final_weights", "*", NULL },
     { "amp_stats_every", "amp_stats", "*", NULL }, /* other values than the default are refused */
     { "dump_dir", "dump_after", "*", NULL },
-    { "tune_cache", "tune", "cached|full", NULL },
+    { "tune_cache", "tune", "cached|quick|full", NULL },
     { "raport_warmup", "raport_names", "tf", NULL },
     { "data", "data_backend", FOLDERS "|tensors", NULL },
     { IMAGES, "data_backend", FOLDERS, NULL },

@@ -77,6 +77,7 @@ static td_detector_evaluator_opts evaluator_opts(evaluation *e)
                                          .comm = e->comm,
                                          .skip_passes = e->o.device.skip_passes,
                                          .dump_after = e->o.device.dump_after,
+                                         .planned_runs = td_evaluation_planned_runs(e),
                                          .print_freq = e->o.print_freq,
                                          .report = e->report,
                                          .each = e->annotated ? td_evaluation_draw : NULL,

@@ -22,8 +22,9 @@ typedef struct {
     const td_amp_opts *amp; /* resolved */
     td_comm *comm;          /* ranks whose loaders share the data set; NULL: one rank */
     const char *skip_passes, *dump_after;
-    td_report *report;  /* records every print_freq batches, or NULL */
-    const char *prefix; /* prefix of the metrics: "val" (NULL) or "val_ema" */
+    int64_t planned_runs; /* as td_compile_opts */
+    td_report *report;    /* records every print_freq batches, or NULL */
+    const char *prefix;   /* prefix of the metrics: "val" (NULL) or "val_ema" */
     int print_freq;
     int64_t step[2]; /* epoch and iteration in the records */
     td_status (*each)(void *ctx, int64_t sample, const td_detection *found,

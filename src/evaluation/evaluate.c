@@ -112,6 +112,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .comm = e->comm,
                                 .skip_passes = e->o.device.skip_passes,
                                 .dump_after = e->o.device.dump_after,
+                                .planned_runs = td_evaluation_planned_runs(e),
                                 .print_freq = e->o.print_freq,
                                 .report = e->report,
                                 .logits = e->o.logits,

@@ -41,6 +41,14 @@ td_status td_evaluation_open_device(td_evaluation *e)
     return td_device_tune(e->dev, e->o.device.tune, e->o.device.tune_cache);
 }
 
+int64_t td_evaluation_planned_runs(const td_evaluation *e)
+{
+    const int64_t all = td_loader_batches(e->ld) * (e->o.ema_too ? 2 : 1);
+    if (e->comm) /* ranks would disturb each other's timing */
+        return 0;
+    return e->o.prof > 0 && e->o.prof < all ? e->o.prof : all;
+}
+
 td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p)
 {
     if (!e->weights)

@@ -48,6 +48,9 @@ td_status td_evaluation_open_device(td_evaluation *e) TD_CHECKED;
 /** For fresh weights: TD_ESHAPE if the data have more classes than the network. */
 td_status td_evaluation_count_classes(const td_evaluation *e) TD_CHECKED;
 
+/** How often the network will run, for td_compile_opts; 0 with several ranks. */
+int64_t td_evaluation_planned_runs(const td_evaluation *e);
+
 /** Load the weights of the file, or its averages (is_ema); without a file, initialize them. */
 td_status td_evaluation_load(const td_evaluation *e, bool is_ema, td_program *p) TD_CHECKED;
 

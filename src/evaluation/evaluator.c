@@ -42,7 +42,8 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     td_graph *g = NULL;
     td_compile_opts compile = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
-                                .dump_after = opts->dump_after };
+                                .dump_after = opts->dump_after,
+                                .planned_runs = opts->planned_runs };
     int size;
     *out = NULL;
     if (opts->topk > model->num_classes && opts->topk != TD_EVALUATOR_TOPK)

@@ -150,7 +150,7 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     td_set_threads(opts->device.threads);
     TD_OUT(open_predictor(&c));
     TD_OUT(open_data(&c, n_files, files, &batch));
-    TD_OUT(td_predictor_add_batch(c.predictor, batch));
+    TD_OUT(td_predictor_add_batch(c.predictor, batch, td_loader_batches(c.ld)));
     TD_OUT(td_predictor_finish(c.predictor));
     c.probabilities =
         td_alloc((size_t)batch, (size_t)td_predictor_classes(c.predictor) * sizeof(float));

@@ -106,7 +106,8 @@ static td_status open_detector_runner(detector *d, int batch)
     td_detect_opts *o = &d->o;
     const td_detector_runner_opts ro = { .batch = batch,
                                          .norm = td_loader_pixel_norm(d->ld),
-                                         .amp = &o->amp };
+                                         .amp = &o->amp,
+                                         .planned_runs = td_loader_batches(d->ld) };
     TD_TRY(td_detector_runner_new(&o->model, d->dev, &ro, &d->runner));
     TD_TRY(td_weights_load(d->weights, o->weights,
                            &(td_load_opts){ .use_ema = o->use_ema, .model = &o->model },

@@ -52,7 +52,8 @@ static td_status compile(td_detector_runner *f, const td_model_opts *model, td_d
     td_graph *g;
     const td_compile_opts c = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
-                                .dump_after = opts->dump_after };
+                                .dump_after = opts->dump_after,
+                                .planned_runs = opts->planned_runs };
     TD_TRY(td_inference_graph(model, opts->batch, opts->norm, &g));
     td_status st = td_compile(g, dev, &c, &f->program);
     td_graph_free(g);

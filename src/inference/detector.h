@@ -26,6 +26,7 @@ typedef struct {
     const td_norm *norm;    /* images are pixels, normalized by this; NULL: floats */
     const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
+    int64_t planned_runs; /* as td_compile_opts */
 } td_detector_runner_opts;
 
 /** The settings of post-processing for these options. */

@@ -201,7 +201,7 @@ void td_predictor_free(td_predictor *p)
 /* --- programs --------------------------------------------------------------------------------- */
 
 static td_status compile(td_predictor *p, const stream_programs *s, int batch, td_dtype dtype,
-                         td_program **out)
+                         int64_t planned_runs, td_program **out)
 {
     td_status st = TD_OK;
     td_graph *g = NULL;
@@ -211,7 +211,8 @@ static td_status compile(td_predictor *p, const stream_programs *s, int batch, t
     *out = NULL;
     const td_compile_opts c = { .amp = &p->o.amp,
                                 .share = own ? own : any,
-                                .own_activations = !own };
+                                .own_activations = !own,
+                                .planned_runs = planned_runs };
     TD_OUT(td_inference_graph(&p->o.model, batch, norm, &g));
     TD_OUT(td_compile(g, p->dev, &c, out));
     TD_OUT(td_weights_load(
@@ -228,7 +229,8 @@ out:
     return st;
 }
 
-static td_status add_program(td_predictor *p, stream_programs *in, int k, int batch)
+static td_status add_program(td_predictor *p, stream_programs *in, int k, int batch,
+                             int64_t planned_runs)
 {
     td_program *program;
     program_set *s = &in->sets[k];
@@ -244,7 +246,7 @@ static td_status add_program(td_predictor *p, stream_programs *in, int k, int ba
         return td_error(TD_ELIMIT,
                         "programs for %d batch sizes are already compiled, which is the limit",
                         s->n);
-    TD_TRY(compile(p, in, batch, s->dtype, &program));
+    TD_TRY(compile(p, in, batch, s->dtype, planned_runs, &program));
     memmove(&s->list[at + 1], &s->list[at], (size_t)(s->n - at) * sizeof *s->list);
     s->list[at] = (batch_program){ .program = program, .batch = batch };
     s->n++;
@@ -252,13 +254,15 @@ static td_status add_program(td_predictor *p, stream_programs *in, int k, int ba
 }
 
 /* kernels are prepared for the number of threads of the stream */
-td_status td_predictor_add_batch(td_predictor *p, int batch)
+td_status td_predictor_add_batch(td_predictor *p, int batch, int64_t planned_runs)
 {
     td_status st = TD_OK;
+    if (p->n_streams > 1) /* measured times are those of all threads */
+        planned_runs = 0;
     for (int i = 0; i < p->n_streams && st == TD_OK; i++) {
         td_threads_use(td_predictor_threads(p, i));
         for (int k = 0; k < p->n_sets && st == TD_OK; k++)
-            st = add_program(p, &p->streams[i], k, batch);
+            st = add_program(p, &p->streams[i], k, batch, planned_runs);
     }
     td_threads_use(td_predictor_threads(p, 0));
     return st;

@@ -3,8 +3,8 @@
  *
  *     td_predictor *p;
  *     TD_TRY(td_predictor_open(&opts, &p));
- *     TD_OUT(td_predictor_add_batch(p, 8));        programs are kept, one for each batch size
- *     TD_OUT(td_predictor_add_batch(p, 1));
+ *     TD_OUT(td_predictor_add_batch(p, 8, 0));     programs are kept, one for each batch size
+ *     TD_OUT(td_predictor_add_batch(p, 1, 0));
  *     TD_OUT(td_predictor_finish(p));
  *     TD_OUT(td_predictor_run(p, images, TD_DT_F32, 11, logits, probabilities));
  *                                                  8, then 3 of 1 or padded
@@ -63,12 +63,12 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) T
 void td_predictor_free(td_predictor *p);
 
 /**
- * Compile for `batch` rows, unless such a program is kept: the largest first, since programs share
+ * Compile for `batch` rows and planned_runs (as td_compile_opts), unless such a program is kept: the largest first, since programs share
  * the memory of earlier ones (td_compile_opts.share).  TD_ELIMIT: TD_PREDICTOR_SIZES programs
  * are kept; TD_EARG: td_predictor_finish was called; and the errors of td_compile and
  * td_weights_load.
  */
-td_status td_predictor_add_batch(td_predictor *p, int batch) TD_CHECKED;
+td_status td_predictor_add_batch(td_predictor *p, int batch, int64_t planned_runs) TD_CHECKED;
 
 /**
  * Free the weight file's memory and that of parameters that no run reads

@@ -3,7 +3,7 @@
  */
 #include "options/rows.h"
 
-const char *const td_tune_names[] = { "off", "cached", "full", NULL };
+const char *const td_tune_names[] = { "off", "cached", "quick", "full", NULL };
 const char *const td_winograd_names[] = { "auto", "off", NULL };
 const char *const td_interpolation_names[] = { "bilinear", "bicubic", "triangular", NULL };
 const char *const td_log_format_names[] = { "plain", "dll", NULL };

@@ -1,5 +1,5 @@
 /*
- * autotune.c -- times kernels and searches for layouts
+ * autotune.c -- chooses kernels by their times and searches for layouts
  *
  * A layout that helps one node may cost its neighbours reorders, so whole graphs are compared, by
  * the sum of their nodes' times, including reorders, after the passes layout, clean and copies.
@@ -25,17 +25,16 @@
 #include "pass/pass.h"
 #include "plan/plan.h"
 #include "runtime/device.h"
-#include "runtime/emulate_half.h"
+#include "runtime/kernel_timing.h"
+#include "runtime/quick_tune.h"
 #include "runtime/tune_cache.h"
 
-enum { LAYOUTS_MAX = 4, CANDIDATES_MAX = 16, RUNS_MIN = 3, RUNS_MAX = 20, ROUNDS = 3 };
+enum { LAYOUTS_MAX = 4, ROUNDS = 3 };
 #define UNSUITABLE_S 1e9 /* the time of a kernel that cannot be prepared */
 
-#define RUN_NS_MAX   40000000   /* limit for timing one kernel, after RUNS_MIN runs */
 #define SAY_NS       5000000000 /* between two log lines about a search */
 #define GAIN_MIN     0.001      /* share of the graph's sum that a change must save */
 #define GAIN_WANTED  0.01       /* share of it that all changes together must save */
-#define FILL_BYTE    0x3c       /* 0.0115 as float32, 0.0115 as bf16, 1.06 as fp16 */
 #define PROBLEM_HEAD "time "
 
 /* a problem whose layouts can be chosen */
@@ -58,142 +57,22 @@ struct td_tuner {
     td_map timed_again; /* the keys timed in this round */
     td_map problems;    /* problem -> problem_state, while searching */
     td_arena arena;
+    td_quick_tuner quick;
     td_status st; /* the first failure in a hook, which cannot return one */
 };
 
-/* --- problems --------------------------------------------------------------------------------- */
-
-/* "conv2d bf16[..]@aBcd16b bf16[..] {pad=1} -> bf16[..]" */
-static void print_problem(const td_node *n, td_text *out)
+static bool knows_nothing(const td_tuner *t)
 {
-    td_text_add(out, "%s", n->op->name);
-    for (int i = 0; i < n->n_in; i++) {
-        td_text_add(out, " ");
-        td_type_print(&n->in[i]->type, out);
-    }
-    if (n->op->fields) {
-        td_text_add(out, " ");
-        td_fields_print(n->op->fields, n->attr, out);
-    }
-    for (int i = 0; i < n->n_out; i++) {
-        td_text_add(out, i ? " " : " -> ");
-        td_type_print(&n->out[i]->type, out);
-    }
+    return t->mode == TD_TUNE_OFF || (t->mode != TD_TUNE_FULL && td_tune_cache_is_empty(t->cache));
 }
+
+/* --- choosing kernels ------------------------------------------------------------------------- */
 
 static td_status time_key(const td_kernel *k, const td_node *n, td_text *out)
 {
     td_text_add(out, PROBLEM_HEAD "%s ", k->name);
-    print_problem(n, out);
+    td_problem_print(n, out);
     return td_text_status(out);
-}
-
-static bool has_macs(const td_node *n)
-{
-    return n->op->macs && n->op->macs(n) > 0;
-}
-
-/* can it be run on arbitrary numbers, and does its layout matter? */
-static bool is_timed(const td_node *n)
-{
-    if (n->op->is_leaf || n->op->is_alias || td_node_has_effect(n) || n->n_in == 0 || n->n_out == 0)
-        return false;
-    for (int i = 0; i < n->n_in + n->n_out; i++) {
-        const td_dtype d = (i < n->n_in ? n->in[i] : n->out[i - n->n_in])->type.dtype;
-        if (!td_dtype_is_float(d) && d != TD_DT_U8)
-            return false;
-    }
-    return td_in_type(n, 0)->rank == 4 || has_macs(n);
-}
-
-static int list_kernels(const td_device *dev, const td_node *n, const td_kernel **out)
-{
-    int count = 0;
-    for (int b = 0; b < dev->n_backends; b++) {
-        const td_backend *backend = dev->backends[b];
-        if (td_backend_is_ref(backend))
-            continue;
-        for (int k = 0; k < backend->n_kernels && count < CANDIDATES_MAX; k++)
-            if (backend->kernels[k]->op == n->op && backend->kernels[k]->accepts(n) == TD_OK)
-                out[count++] = backend->kernels[k];
-    }
-    if (dev->emulates && count < CANDIDATES_MAX && (!count || has_macs(n)) &&
-        td_emulate_half.accepts(n) == TD_OK)
-        out[count++] = &td_emulate_half;
-    return count;
-}
-
-/* --- timing ----------------------------------------------------------------------------------- */
-
-typedef struct {
-    const td_device_memory *memory;
-    void *args[TD_IN_MAX + TD_OUT_MAX + 1];
-    size_t bytes[TD_IN_MAX + TD_OUT_MAX + 1];
-    int n;
-} arguments;
-
-static void free_arguments(arguments *a)
-{
-    for (int i = 0; i < a->n; i++)
-        if (a->args[i])
-            a->memory->free(a->args[i], a->bytes[i]);
-}
-
-static td_status add_argument(const td_node *n, size_t bytes, arguments *a)
-{
-    void **arg = &a->args[a->n];
-    *arg = bytes ? a->memory->alloc(bytes) : NULL;
-    a->bytes[a->n++] = bytes;
-    if (bytes && !*arg)
-        return td_error(TD_ENOMEM, "timing %s needs %.1f MB more", n->op->name,
-                        (double)bytes / 1e6);
-    return bytes ? a->memory->fill(*arg, FILL_BYTE, bytes) : TD_OK;
-}
-
-/* operands, results, scratch; the caller frees them even after a failure */
-static td_status make_arguments(const td_node *n, size_t scratch, arguments *a)
-{
-    for (int i = 0; i < n->n_in; i++)
-        TD_TRY(add_argument(n, (size_t)td_type_bytes(&n->in[i]->type), a));
-    for (int i = 0; i < n->n_out; i++)
-        TD_TRY(add_argument(n, (size_t)td_type_bytes(&n->out[i]->type), a));
-    return add_argument(n, scratch, a);
-}
-
-static td_status run_for_best(const td_prepared *p, void *const *args, double *best)
-{
-    int64_t begin = td_now_ns(), least = INT64_MAX;
-    for (int i = 0; i < RUNS_MAX; i++) {
-        int64_t t0 = td_now_ns();
-        TD_TRY(p->kernel->run(p, args));
-        TD_TRY(p->memory->sync());
-        int64_t t1 = td_now_ns();
-        if (i && t1 - t0 < least) /* the first run is a warm-up */
-            least = t1 - t0;
-        if (i >= RUNS_MIN && t1 - begin > RUN_NS_MAX)
-            break;
-    }
-    *best = (double)least * 1e-9;
-    return TD_OK;
-}
-
-static td_status time_kernel(const td_tuner *t, const td_kernel *k, const td_node *n,
-                             double *seconds)
-{
-    arguments a = { .memory = t->dev->memory };
-    td_prepared p = { .kernel = k, .node = n, .memory = a.memory };
-    td_status st = k->prepare ? k->prepare(n, &p) : TD_OK;
-    if (st != TD_OK)
-        return st;
-    st = make_arguments(n, p.scratch_bytes, &a);
-    a.memory->begin_kernels();
-    if (st == TD_OK)
-        st = run_for_best(&p, a.args, seconds);
-    a.memory->end_kernels();
-    free_arguments(&a);
-    if (k->release)
-        k->release(&p);
-    return st;
 }
 
 /* times it again, unless this round did already; the shorter time is kept */
@@ -206,7 +85,7 @@ static td_status time_again(td_tuner *t, const td_kernel *k, const td_node *n, c
     TD_TRY(td_map_set(&t->timed_again, key, NULL));
     if (*seconds >= UNSUITABLE_S)
         return TD_OK;
-    TD_TRY(time_kernel(t, k, n, &again));
+    TD_TRY(td_time_kernel(t->dev, k, n, &again));
     if (again >= *seconds)
         return TD_OK;
     *seconds = again;
@@ -221,7 +100,7 @@ static td_status kernel_time(td_tuner *t, const td_kernel *k, const td_node *n, 
     td_status st = time_key(k, n, &key);
     *is_known = st == TD_OK && td_tune_cache_get(t->cache, td_text_get(&key), seconds);
     if (st == TD_OK && !*is_known && t->mode == TD_TUNE_FULL) {
-        st = time_kernel(t, k, n, seconds);
+        st = td_time_kernel(t->dev, k, n, seconds);
         if (st == TD_ENOKERNEL) { /* found out by preparing it */
             *seconds = UNSUITABLE_S;
             st = TD_OK;
@@ -261,20 +140,44 @@ static td_status choose(td_tuner *t, const td_node *n, const td_kernel *const *l
     return TD_OK;
 }
 
+/* by all times of --tune full, or else by those of --tune quick */
+static td_status choose_known(td_tuner *t, const td_node *n, const td_kernel *const *list,
+                              int count, const td_kernel **out, td_text *why)
+{
+    double best;
+    TD_TRY(choose(t, n, list, count, out, &best, why));
+    if (*out || !t->dev->memory->is_host)
+        return TD_OK;
+    td_text_release(why); /* some of the times */
+    return td_quick_choose(t->cache, n, list, count, out, why);
+}
+
 td_status td_tune_choose(td_tuner *t, const td_node *n, const td_kernel **out, td_text *why)
 {
-    const td_kernel *list[CANDIDATES_MAX];
-    double best;
+    const td_kernel *list[TD_TIMING_KERNELS_MAX];
     td_text said = { 0 };
     *out = NULL;
-    const int count = t->mode == TD_TUNE_OFF || !is_timed(n) ? 0 : list_kernels(t->dev, n, list);
+    const int count =
+        knows_nothing(t) || !td_node_is_timed(n) ? 0 : td_timing_kernels(t->dev, n, list);
     if (count < 2)
         return TD_OK;
-    td_status st = choose(t, n, list, count, out, &best, &said);
+    td_status st = choose_known(t, n, list, count, out, &said);
     if (*out && why)
         td_text_add(why, "%s%s", why->len ? "; " : "", td_text_get(&said));
     td_text_release(&said);
     return st;
+}
+
+td_status td_tune_kernels(td_tuner *t, const td_graph *g, int64_t runs)
+{
+    if (t->mode != TD_TUNE_QUICK || !t->dev->memory->is_host)
+        return TD_OK;
+    return td_quick_tune(&t->quick, g, runs);
+}
+
+void td_tuner_set_clock(td_tuner *t, int64_t (*now_ns)(void))
+{
+    t->quick.now = now_ns;
 }
 
 /* --- the time of a variant of the graph ------------------------------------------------------- */
@@ -288,11 +191,11 @@ static td_status add_nodes(td_tuner *t, const td_graph *g, double *sum)
     td_plan_mark_setup(g, is_setup);
     for (int i = 0; i < g->n_nodes && !td_signal_caught(); i++) {
         const td_node *n = g->nodes[i];
-        const td_kernel *k, *list[CANDIDATES_MAX];
+        const td_kernel *k, *list[TD_TIMING_KERNELS_MAX];
         double seconds;
-        if (is_setup[i] || !is_timed(n))
+        if (is_setup[i] || !td_node_is_timed(n))
             continue;
-        TD_OUT(choose(t, n, list, list_kernels(t->dev, n, list), &k, &seconds, NULL));
+        TD_OUT(choose(t, n, list, td_timing_kernels(t->dev, n, list), &k, &seconds, NULL));
         *sum += seconds;
     }
 out:
@@ -379,7 +282,7 @@ int td_tune_layout(td_tuner *t, const td_node *n)
     int choice = 0;
     if (!t->is_searching && !t->is_resolved)
         return 0;
-    print_problem(n, &problem);
+    td_problem_print(n, &problem);
     if (td_text_status(&problem) != TD_OK) {
         t->st = TD_ENOMEM;
     } else if (t->is_searching) {
@@ -571,7 +474,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
     double one;
     t->is_resolved = false;
     t->st = TD_OK;
-    if (t->mode == TD_TUNE_OFF || td_text_in_list(skip, "layout"))
+    if (knows_nothing(t) || td_text_in_list(skip, "layout"))
         return TD_OK;
     TD_TRY(name_graph(t, g));
     t->is_resolved = td_tune_cache_get(t->cache, t->graph, &one);
@@ -625,6 +528,7 @@ td_status td_tuner_new(td_device *dev, td_tune_mode mode, const char *path, td_t
     TD_OUT(td_tune_cache_open(path ? path : place, td_text_get(&machine), &t->cache));
     if (mode == TD_TUNE_CACHED && td_tune_cache_is_empty(t->cache))
         goto out;
+    t->quick = (td_quick_tuner){ .dev = dev, .cache = t->cache, .now = td_now_ns };
     *out = t;
     t = NULL;
 out:
@@ -636,8 +540,9 @@ out:
 
 void td_tune_save(td_tuner *t)
 {
-    if (td_tune_cache_save(t->cache) != TD_OK)
-        td_log(TD_LOG_WARN, "tune", "measurements were not saved: %s", td_error_message());
+    if (td_tune_cache_save(t->cache) != TD_OK) /* nobody has asked for quick, the default */
+        td_log(t->mode == TD_TUNE_QUICK ? TD_LOG_INFO : TD_LOG_WARN, "tune",
+               "measurements were not saved: %s", td_error_message());
 }
 
 void td_tuner_free(td_tuner *t)

@@ -5,11 +5,15 @@
  * things are stored for each problem: the time of each kernel that accepts it and, for each graph,
  * which of the backends' candidate layouts it uses.  Both are kept in a file (tune_cache.h).
  *
- *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ...
+ *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ... -> td_tune_kernels(graph)
  *               kernels:     td_tune_choose(node)
  *
- * cached: uses stored times, measures nothing.  full: measures missing times and stores them.
- * Choices depend only on the numbers in the file, so the same file gives the same program.
+ *     cached   uses stored times, measures nothing
+ *     quick    times kernels of the costliest nodes that give the same bits (quick_tune.h)
+ *     full     measures all missing times, searches for layouts
+ *
+ * Choices depend only on the numbers in the file, so the same file gives the same program.  The
+ * choices of quick do not change a bit of the results.
  */
 #ifndef TD_RUNTIME_AUTOTUNE_H
 #define TD_RUNTIME_AUTOTUNE_H
@@ -45,7 +49,16 @@ int td_tune_layout(td_tuner *t, const td_node *n);
 td_status td_tune_choose(td_tuner *t, const td_node *n, const td_kernel **out,
                          td_text *why) TD_CHECKED;
 
-/** Save the measurements; a failure is only a warning. */
+/**
+ * Mode quick: time kernels of `g`, after all passes, for a program that will run `runs` times; 0:
+ * not known, nothing is timed.  The other modes do nothing.
+ */
+td_status td_tune_kernels(td_tuner *t, const td_graph *g, int64_t runs) TD_CHECKED;
+
+/** The clock of mode quick, for tests. */
+void td_tuner_set_clock(td_tuner *t, int64_t (*now_ns)(void));
+
+/** Save the measurements; a failure is only logged. */
 void td_tune_save(td_tuner *t);
 
 #endif

@@ -157,6 +157,8 @@ td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache)
     const bool is_tuned = !dev->is_absent && (dev->emulates || !dev->memory->is_host);
     if (mode == TD_TUNE_FULL && !is_tuned)
         td_log(TD_LOG_WARN, "device", "--tune full has no effect on device %s", dev->name);
+    if (mode == TD_TUNE_QUICK && dev->comm)
+        mode = TD_TUNE_CACHED; /* ranks would disturb each other's timing */
     if (mode != TD_TUNE_OFF && is_tuned)
         TD_TRY(td_tuner_new(dev, mode, cache, &t));
     td_tuner_free(dev->tuner);

@@ -188,6 +188,8 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     p->memory = dev->memory;
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
+    if (dev->tuner && !o->memory_limit) /* timing needs memory */
+        TD_OUT(td_tune_kernels(dev->tuner, p->graph, o->planned_runs));
     TD_OUT(td_program_plan(p));
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));

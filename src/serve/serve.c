@@ -235,8 +235,8 @@ static td_status open_predictor(server *s)
     s->service.transform.by_library = true;
     TD_TRY(check_name(s->service.name));
     TD_TRY(check_kind(o, is_detector));
-    TD_TRY(td_predictor_add_batch(s->predictor, o->max_batch));
-    TD_TRY(td_predictor_add_batch(s->predictor, 1));
+    TD_TRY(td_predictor_add_batch(s->predictor, o->max_batch, INT64_MAX));
+    TD_TRY(td_predictor_add_batch(s->predictor, 1, INT64_MAX));
     TD_TRY(td_predictor_finish(s->predictor));
     log_memory(s);
     s->service.n_classes = td_predictor_classes(s->predictor);

@@ -120,6 +120,7 @@ static td_evaluator_opts evaluator_opts(const job *j)
                                 .amp = &o->amp,
                                 .comm = j->ranks.comm,
                                 .skip_passes = o->device.skip_passes,
+                                .planned_runs = td_train_eval_batches_left(j),
                                 .report = j->log.report,
                                 .print_freq = o->metrics.print_freq,
                                 .step = { j->s.epoch, j->s.iteration } };

@@ -136,6 +136,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
         .amp = &o->amp,
         .comm = j->ranks.comm,
         .skip_passes = o->device.skip_passes,
+        .planned_runs = td_train_eval_batches_left(j),
         .report = j->log.report,
         .prefix = *prefix ? "val_ema" : "val",
         .print_freq = o->metrics.print_freq,

@@ -26,6 +26,7 @@
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
+#include "train/train_rate.h"
 
 typedef td_train_job job;
 
@@ -210,7 +211,8 @@ td_status td_train_program_open(td_train_job *j)
     td_graph *g = NULL;
     td_compile_opts c = { .amp = &o->amp,
                           .skip = o->device.skip_passes,
-                          .dump_after = o->device.dump_after };
+                          .dump_after = o->device.dump_after,
+                          .planned_runs = td_train_batches_left(j) };
     j->compiled.size = td_sizes_at(&j->data.sizes, j->s.epoch, o->model.image_size);
     TD_OUT(check_half_weights(j));
     TD_OUT(check_sizes(j));
@@ -233,7 +235,8 @@ td_status td_train_program_resize(td_train_job *j)
     const int64_t begin_ns = td_now_ns();
     const td_compile_opts c = { .amp = &o->amp,
                                 .skip = o->device.skip_passes,
-                                .memory_limit = j->compiled.step_limit };
+                                .memory_limit = j->compiled.step_limit,
+                                .planned_runs = td_train_batches_left(j) };
     td_status st = TD_OK;
     td_graph *g = NULL;
     td_tensors *kept = NULL;

@@ -97,11 +97,47 @@ bool td_train_is_finished(const td_train_job *j)
     return j->plan.planned_steps && step_now(j) >= j->plan.planned_steps;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* epochs that this run still begins or continues */
+static int64_t epochs_left(const job *j)
+{
+    const int64_t left = j->o.length.epochs - j->s.epoch, of_run = j->o.length.run_epochs;
+    return of_run >= 0 ? least(left, of_run - j->run.epochs) : left;
+}
+
+int64_t td_train_batches_left(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    int64_t left = epochs_left(j) * td_loader_batches(j->data.train_loader) - j->s.iteration;
+    if (o->profile.iterations > 0)
+        left = least(left, epochs_left(j) * o->profile.iterations);
+    if (o->length.run_steps >= 0)
+        left = least(left, (o->length.run_steps - j->run.steps) * j->plan.batches_per_step);
+    if (j->plan.planned_steps)
+        left = least(left, (j->plan.planned_steps - step_now(j)) * j->plan.batches_per_step);
+    return left > 0 ? left : 0;
+}
+
 /* --- validations ------------------------------------------------------------------------------ */
 
 int td_train_eval_batch(const td_train_opts *o)
 {
     return o->validation.batch_size ? o->validation.batch_size : o->batch.size;
+}
+
+int64_t td_train_eval_batches_left(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    int64_t batches = td_loader_batches(j->data.val_loader), n = epochs_left(j);
+    if (o->profile.iterations > 0)
+        batches = least(batches, o->profile.iterations);
+    if (o->validation.count > 0)
+        n = least(n, o->validation.count);
+    return batches * (n > 1 ? n : 1);
 }
 
 bool td_train_is_validation_due(const td_train_job *j)

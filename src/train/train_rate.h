@@ -15,6 +15,12 @@ bool td_train_is_finished(const td_train_job *j);
 /** Is a validation due after epoch j->s.epoch? */
 bool td_train_is_validation_due(const td_train_job *j);
 
+/** An estimate of the batches that this run still trains, on this rank; at least 0. */
+int64_t td_train_batches_left(const td_train_job *j);
+
+/** Likewise of the batches that it still validates. */
+int64_t td_train_eval_batches_left(const td_train_job *j);
+
 /** Batch size of validation. */
 int td_train_eval_batch(const td_train_opts *o);
 

@@ -24,9 +24,30 @@ same times.txt before.txt
 expect 0 inspect kernels --model small.td --training -b 4 --threads 1 --tune-cache times.txt
 prints '^conv1 '
 
-# --- nothing is measured unless asked for ------------------------------------------------------------
+# --- quick, the default: for many runs only, the same bits, kept, and then nothing is left to be said --
+bench="benchmark --model small.td -b 4 --threads 2 --warmup 1 --no-bound --tune-cache quick.txt"
+expect 0 $bench --iters 1
+[ ! -e quick.txt ] || complain "one run was worth measuring"
+"$TANDEM" $bench --iters 1000000 >out 2>err & # until the file is there
+pid=$! waited=0
+while [ ! -e quick.txt ] && [ $waited -lt 600 ]; do
+    sleep 0.2
+    waited=$((waited + 2))
+done
+kill -INT $pid
+wait $pid
+says '^tune: timed the kernels of [0-9]+ kinds of layer in [0-9.]+ s: [0-9]+ get another one with the same bits'
+grep -q ' quick ' quick.txt || complain "quick.txt has no times of quick"
+expect 0 evaluate set --model small.td --weights a.safetensors -b 4 --threads 2 --tune off --logits off.safetensors
+expect 0 evaluate set --model small.td --weights a.safetensors -b 4 --threads 2 --tune-cache quick.txt --logits quick.safetensors
+same off.safetensors quick.safetensors
+expect 0 $run --threads 2 --workspace q --tune off --final-weights q.safetensors
+expect 0 $run --threads 2 --workspace r --tune quick --tune-cache quick.txt --final-weights r.safetensors
+same q.safetensors r.safetensors
+
+# --- nothing is measured unless it pays ------------------------------------------------------------
 expect 0 $run --workspace d --tune-cache none.txt --run-iters 2
-[ ! -e none.txt ] || complain "cached wrote a file"
+[ ! -e none.txt ] || complain "a file for two steps"
 expect 0 $run --workspace d --overwrite --tune off --tune-cache none.txt --run-iters 2
 
 # --- the default place -------------------------------------------------------------------------------

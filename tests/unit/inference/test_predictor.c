@@ -53,14 +53,14 @@ static void every_cut_gives_the_same(void **state)
     td_predictor *p = open_one(make_weights());
     expect_error(td_predictor_run(p, images, TD_DT_F32, 1, NULL, one), TD_EARG,
                  "no program is compiled");
-    expect_ok(td_predictor_add_batch(p, 1));
+    expect_ok(td_predictor_add_batch(p, 1, 0));
     assert_int_equal(td_predictor_classes(p), CLASSES);
     assert_int_equal(td_predictor_transform(p)->size, SIZE);
     expect_ok(td_predictor_run(p, images, TD_DT_F32, ROWS, logits, one));
-    expect_ok(td_predictor_add_batch(p, 4));
-    expect_ok(td_predictor_add_batch(p, 4)); /* is there */
+    expect_ok(td_predictor_add_batch(p, 4, 0));
+    expect_ok(td_predictor_add_batch(p, 4, 0)); /* is there */
     expect_ok(td_predictor_finish(p));
-    expect_error(td_predictor_add_batch(p, 2), TD_EARG, "the predictor has released its weights");
+    expect_error(td_predictor_add_batch(p, 2, 0), TD_EARG, "the predictor has released its weights");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
         expect_ok(td_predictor_run(p, images, TD_DT_F32, n, NULL, cut));
@@ -131,13 +131,13 @@ static void streams_compute_the_same_at_the_same_time(void **state)
     for (int i = 0; i < STREAMS; i++)
         assert_int_equal(td_predictor_threads(p, i), i == 0 ? first : 1);
     assert_int_equal(td_threads(), first); /* of this thread, which is that of stream 0 */
-    expect_ok(td_predictor_add_batch(p, 4));
-    expect_ok(td_predictor_add_batch(p, 1));
+    expect_ok(td_predictor_add_batch(p, 4, 0));
+    expect_ok(td_predictor_add_batch(p, 1, 0));
     expect_ok(td_predictor_finish(p));
     td_set_threads(1);
     one = open_one(o.weights);
-    expect_ok(td_predictor_add_batch(one, 4));
-    expect_ok(td_predictor_add_batch(one, 1));
+    expect_ok(td_predictor_add_batch(one, 4, 0));
+    expect_ok(td_predictor_add_batch(one, 1, 0));
     expect_ok(td_predictor_finish(one));
     /* one copy of the weights, three of activations */
     const td_predictor_bytes all = td_predictor_memory(p), alone = td_predictor_memory(one);
@@ -237,10 +237,10 @@ static void a_detector_hands_out_its_results(void **state)
     make_room(&one, anchors->n);
     make_room(&cut, anchors->n);
 
-    expect_ok(td_predictor_add_batch(p, 1));
+    expect_ok(td_predictor_add_batch(p, 1, 0));
     expect_ok(td_predictor_each(p, 0, images, TD_DT_F32, IMAGES, keep_results, &one));
     assert_int_equal(one.n_runs, IMAGES);
-    expect_ok(td_predictor_add_batch(p, 2));
+    expect_ok(td_predictor_add_batch(p, 2, 0));
     expect_ok(td_predictor_finish(p));
     expect_ok(td_predictor_each(p, 0, images, TD_DT_F32, IMAGES, keep_results, &cut));
     assert_int_equal(cut.n_runs, 2);

@@ -47,7 +47,7 @@ static td_predictor *open_predictor(int streams)
     td_model_defaults(&o.model);
     td_amp_defaults(&o.amp);
     expect_ok(td_predictor_open(&o, &p));
-    expect_ok(td_predictor_add_batch(p, BATCH));
+    expect_ok(td_predictor_add_batch(p, BATCH, 0));
     expect_ok(td_predictor_finish(p));
     return p;
 }
