@@ -29,6 +29,17 @@ launch_with "" --nproc 4 --cpu-affinity none
 grep -q '^tandem: warning' err && complain "a warning without binding"
 expect 1 launch --nproc 4 --cpu-affinity numa $job
 error_names --cpu-affinity HWLOC_SYNTHETIC
+# a training of one process on four nodes says how four ranks are started; not if it is told how many threads
+expect 0 dataset draw set --classes 2 --train 8 --val 2 --size 32
+training="train set --arch resnet18 --image-size 32 --epochs 1 --training-only --no-checkpoints --workspace run --overwrite"
+expect 0 $training --batch-size 8
+log_names 4 NUMA nodes launch --nproc --batch-size 2
+for options in "--batch-size 6" "--batch-size 8 --threads 1"; do
+    expect 0 $training $options
+    grep -q 'NUMA nodes' err && complain "it advises ranks"
+done
+expect 0 launch --nproc 1 $training --batch-size 8
+grep -q 'NUMA nodes' err && complain "it advises ranks to a rank"
 # one rank has nothing to be bound to
 launch_with "" --nproc 1
 grep -q '^tandem: warning' err && complain "a warning for one rank"
