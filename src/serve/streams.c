@@ -1,10 +1,9 @@
 /*
  * streams.c -- several batches at the same time
  *
- * A stream is a thread with programs and compute threads of its own.  n streams of T/n threads
- * compute more images per second than one of T threads: fewer threads wait for each other at the
- * end of each kernel, and the parts of a kernel that are not divided run at the same time.  A
- * single batch takes longer.
+ * A stream is a thread with programs and compute threads of its own.  With n streams of T/n threads
+ * fewer threads wait for each other at the end of each kernel than with one of T, and what a kernel
+ * does not divide runs n times at once.  A single batch takes longer.
  */
 #include "serve/streams.h"
 
