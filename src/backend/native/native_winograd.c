@@ -68,6 +68,11 @@ td_native_wino_image td_native_wino_image_of(const td_type *t)
     return (td_native_wino_image){ .pixel = LANES, .block = LANES * area, .half = TD_WINO_HALF };
 }
 
+int64_t td_native_wino_step(int64_t channels, int64_t room)
+{
+    return (channels / LANES * room | 1) * LANES;
+}
+
 td_status td_native_wino_check_halves(void)
 {
     const int lanes = td_native_wino_simd_at(0)->lanes;
@@ -209,8 +214,9 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->threads = td_threads();
     s->w = geometry_of(n);
     divide(s, td_type_bytes(td_in_type(n, 1)));
+    s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
     const size_t line = LANES * sizeof(float) * POINTS * (size_t)s->w.room;
-    s->v_bytes = td_round_up(line * (size_t)(s->w.C / LANES), TD_HOST_ALIGN);
+    s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->job_bytes * (size_t)s->threads;
@@ -236,13 +242,13 @@ static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const fl
                      const tensors *t, float *m)
 {
     const td_native_wino *w = &s->w;
-    const int64_t v_step = w->C * w->room, m_step = blocks * w->room * LANES;
+    const int64_t m_step = blocks * w->room * LANES;
     const int64_t panels = divided_up(n, s->simd->tiles);
     for (int64_t p = 0; p < POINTS; p++) {
         const float *u = t->u + (kb * POINTS + p) * w->C * LANES;
         for (int64_t i = 0; i < panels; i++) {
             const int64_t from = n * i / panels, to = n * (i + 1) / panels;
-            s->simd->product(w, (int)(to - from), blocks, v + p * v_step + from * LANES, u,
+            s->simd->product(w, (int)(to - from), blocks, v + p * w->v_step + from * LANES, u,
                              POINTS * w->C * LANES, m + p * m_step + from * LANES);
         }
     }

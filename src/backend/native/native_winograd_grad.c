@@ -160,6 +160,8 @@ static void divide(state *s)
     s->tiles = s->w.N * s->w.rows * s->w.cols;
     s->groups = divided_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
     s->w.room = divided_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
+    s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
+    s->w.d_step = td_native_wino_step(s->w.K, s->w.room);
     s->run = smaller(s->tiles / s->groups / (4 * s->threads), RUN_MAX);
     s->run = s->run > 1 ? s->run : 1;
     s->kb_count = KB_MAX;
@@ -200,9 +202,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->dw_block = s->dw.channel == LANES ? TAPS * BLOCK_FLOATS : 2 * s->dw.channel_half;
     td_winograd_matrices(&s->matrices);
     divide(s);
-    const size_t line = POINTS * (size_t)s->w.room * sizeof(float);
-    s->v_bytes = td_round_up(line * (size_t)s->w.C, TD_HOST_ALIGN);
-    s->d_bytes = td_round_up(line * (size_t)s->w.K, TD_HOST_ALIGN);
+    s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
+    s->d_bytes = td_round_up(POINTS * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->v_bytes + s->d_bytes;
     const int64_t sums = s->has_own ? s->own_floats * s->threads : POINTS * s->w.C * s->w.K;
@@ -252,13 +253,14 @@ static void end_block(const state *s, const tensors *t, int64_t kb, int64_t cb, 
 static void run_job(const state *s, const tensors *t, int64_t group, const job *j, int64_t tiles,
                     float *own)
 {
-    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, line = s->w.room * LANES;
+    const int64_t CB = s->w.C / LANES, line = s->w.room * LANES;
     const int64_t m_step = (s->has_own ? j->cb_count : CB) * SUM_FLOATS;
     float *m = s->has_own ? own : t->sum + (j->kb * CB + j->cb) * SUM_FLOATS;
     for (int64_t p = j->from; p < j->to; p++)
         for (int64_t c = 0; c < j->cb_count; c++)
-            s->simd->gradient_product(tiles, (int)j->kb_count, t->v + (p * CB + j->cb + c) * line,
-                                      t->d + (p * KB + j->kb) * line, line,
+            s->simd->gradient_product(tiles, (int)j->kb_count,
+                                      t->v + p * s->w.v_step + (j->cb + c) * line,
+                                      t->d + p * s->w.d_step + j->kb * line, line,
                                       m + c * SUM_FLOATS + p * BLOCK_FLOATS, m_step, group > 0);
     if (group < s->groups - 1 || s->parts > 1)
         return;

@@ -36,6 +36,7 @@ static float *normal(int64_t n, uint64_t seed, double scale)
 #define COUNT    (IMAGES * CHANNELS * SIDE * SIDE)
 
 #define AREA     (SIDE * SIDE)
+#define V_STEP   (CHANNELS * TILES + TD_WINO_LANES) /* td_native_wino_step(CHANNELS, TILES) */
 #define DW_BLOCK (9 * TD_WINO_LANES * TD_WINO_LANES)
 
 /* aBcd16b, aBcd8b, ABcd16b16a and ABcd8b8a */
@@ -58,6 +59,8 @@ static td_native_wino geometry(const td_native_wino_image *layout)
                              .rows = 3,
                              .cols = 3,
                              .room = TILES,
+                             .v_step = V_STEP,
+                             .d_step = V_STEP,
                              .x = *layout,
                              .y = *layout,
                              .relu = true,
@@ -68,8 +71,8 @@ static td_native_wino geometry(const td_native_wino_image *layout)
 static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const float *x,
                      const float *u, const float *bias, const float *z, float *y)
 {
-    static float v[TD_WINO_POINTS * CHANNELS * TILES], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
-    const int64_t v_step = CHANNELS * w.room, m_step = w.room * TD_WINO_LANES;
+    static float v[TD_WINO_POINTS * V_STEP], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
+    const int64_t m_step = w.room * TD_WINO_LANES;
     for (int64_t first = 0; first < TILES; first += piece) {
         const int64_t n = TILES - first < piece ? TILES - first : piece;
         f->input(&w, first, n, x, v);
@@ -77,7 +80,7 @@ static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t pie
             for (int64_t p = 0; p < TD_WINO_POINTS; p++)
                 for (int64_t i = 0; i < n; i += f->tiles)
                     f->product(&w, (int)(n - i < f->tiles ? n - i : f->tiles), 1,
-                               v + p * v_step + i * TD_WINO_LANES,
+                               v + p * w.v_step + i * TD_WINO_LANES,
                                u + (kb * TD_WINO_POINTS + p) * CHANNELS * TD_WINO_LANES, 0,
                                m + p * m_step + i * TD_WINO_LANES);
             const float *norm = bias + kb * TD_WINO_LANES; /* scale and bias */
@@ -107,6 +110,7 @@ static void instruction_sets_agree(void **state)
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
     float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
+    assert_int_equal(V_STEP, td_native_wino_step(CHANNELS, TILES));
     for (int l = 0; l < 2; l++) {
         const td_native_wino_simd *f;
         const td_native_wino w = geometry(&layouts[l]);
@@ -136,7 +140,7 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
                          float *dw)
 {
     enum { BLOCK = TD_WINO_LANES * TD_WINO_LANES, BLOCKS = CHANNELS / TD_WINO_LANES };
-    static float v[TD_WINO_POINTS * CHANNELS * TILES], d[TD_WINO_POINTS * CHANNELS * TILES];
+    static float v[TD_WINO_POINTS * V_STEP], d[TD_WINO_POINTS * V_STEP];
     static float m[BLOCKS * BLOCKS * TD_WINO_POINTS * BLOCK];
     const int64_t line = w->room * TD_WINO_LANES, m_step = BLOCKS * TD_WINO_POINTS * BLOCK;
     td_winograd matrices;
@@ -147,8 +151,8 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
         for (int64_t kb = 0; kb < BLOCKS; kb += 2)
             for (int64_t cb = 0; cb < BLOCKS; cb++)
                 for (int64_t p = 0; p < TD_WINO_POINTS; p++)
-                    f->gradient_product(n, BLOCKS - kb < 2 ? 1 : 2, v + (p * BLOCKS + cb) * line,
-                                        d + (p * BLOCKS + kb) * line, line,
+                    f->gradient_product(n, BLOCKS - kb < 2 ? 1 : 2, v + p * w->v_step + cb * line,
+                                        d + p * w->d_step + kb * line, line,
                                         m + kb * m_step + (cb * TD_WINO_POINTS + p) * BLOCK, m_step,
                                         first > 0);
     }
