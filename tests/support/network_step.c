@@ -30,8 +30,8 @@ static const limits margin_224_limits = { 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 5e-5, NO
 /*
  * `plain` in float32: what the reference's own float32 runs reach, with a factor of 5.  Where their
  * gradients differ by more than rounding does (RELU_FLIP), the operand of a relu has another sign
- * in one of them.  Which one depends on chance, and so does the size of the difference: 1 to 10 % in
- * these networks.  `margin` cases have no operands near zero; they judge gradients.
+ * in one of them.  Which one depends on chance, and so does the size of the difference: 1 to 10 %
+ * in these networks.  `margin` cases have no operands near zero; they judge gradients.
  */
 #define RELU_FLIP       1e-4
 #define RELU_FLIP_LIMIT 5e-2
