@@ -18,6 +18,7 @@
 
 #include "backend/ref/ref.h"
 #include "base/rng.h"
+#include "ops/ops.h"
 #include "pass/pass.h"
 #include "runtime/device.h"
 #include "support/graphs.h"
@@ -274,6 +275,75 @@ static void passes_change_nothing_for_inference(void **state)
     }
 }
 
+/* --- 8-bit integers --------------------------------------------------------------------------- */
+
+static bool supports_all(void *ctx, const td_node *n)
+{
+    (void)ctx;
+    (void)n;
+    return true;
+}
+
+/* a device on which only filters of 7 bits have a kernel */
+static bool supports_narrow(void *ctx, const td_node *n)
+{
+    (void)ctx;
+    return n->op != &td_op_conv2d_int8 ||
+           ((const td_conv_int8_attr *)n->attr)->weight_max <= TD_INT8_NARROW;
+}
+
+static const td_target narrow_target = { .supports = supports_narrow, .is_reference = true };
+static const td_target wide_target = { .supports = supports_all, .is_reference = true };
+
+/* the graph with every convolution in integers that can be, its ranges 4 */
+static td_graph *in_int8(const td_graph *g, const td_target *target, int *n_convs)
+{
+    static const td_pass *const passes[] = { &td_pass_fold, &td_pass_fuse, &td_pass_quantize };
+    td_activation_range ranges[64];
+    td_activation_ranges table = { .ranges = ranges };
+    for (int i = 0; i < g->n_values && table.n < 64; i++)
+        if (td_value_is_param(g->values[i]) && g->values[i]->type.rank == 4)
+            ranges[table.n++] = (td_activation_range){ g->values[i]->name, 4, 4, i % 5 == 0 };
+    const td_amp_opts amp = { .precision = TD_PRECISION_INT8, .ranges = &table, .is_silent = true };
+    td_graph *now = NULL;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        td_graph *next;
+        expect_ok(td_pass_run(passes[i], now ? now : g, target, &amp, &next));
+        td_graph_free(now);
+        now = next;
+    }
+    for (int i = 0; i < now->n_nodes; i++)
+        *n_convs += now->nodes[i]->op == &td_op_conv2d_int8;
+    return now;
+}
+
+/* A value near the middle of two integers may become either, and what follows differs by a step or
+   two of 4/127 each; a wrong kernel, scale or layout is off by most of the values. */
+#define TOLERANCE_INT8 0.1
+
+static void integers_are_the_same_on_every_device(void **state)
+{
+    (void)state;
+    char what[100];
+    int n_convs = 0;
+    for (int i = 0; i < n_graphs(); i++) {
+        td_graph *g = td_random_graph(seed_at(i), TD_RANDOM_INFER, TD_DT_F32);
+        td_graph *q = in_int8(g, i % 2 ? &narrow_target : &wide_target, &n_convs);
+        runner a = runner_of(q, seed_at(i), "ref", NULL), b = runner_of(q, seed_at(i), "cpu", NULL);
+        expect_ok(td_program_run(a.p));
+        expect_ok(td_program_run(b.p));
+        const double y = outputs_distance(q, &a, &b);
+        snprintf(what, sizeof what, "int8: outputs differ by %.2g", y);
+        if (!(y <= TOLERANCE_INT8))
+            show(q, seed_at(i), what);
+        release(&a);
+        release(&b);
+        td_graph_free(q);
+        td_graph_free(g);
+    }
+    assert_true(n_convs > n_graphs() / 4);
+}
+
 static void passes_change_nothing_for_training(void **state)
 {
     (void)state;
@@ -396,6 +466,7 @@ int main(void)
         cmocka_unit_test(print_and_parse_is_identity),
         cmocka_unit_test(a_pass_run_twice_is_run_once),
         cmocka_unit_test(passes_change_nothing_for_inference),
+        cmocka_unit_test(integers_are_the_same_on_every_device),
         cmocka_unit_test(passes_change_nothing_for_training),
         cmocka_unit_test(a_run_repeated_gives_the_same_bits),
         cmocka_unit_test(gradients_agree_with_differences),
