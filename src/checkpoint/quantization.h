@@ -46,8 +46,8 @@ td_status td_quantization_read(const td_tensors *t, const char *path,
 void td_quantization_release(td_quantization *q);
 
 /**
- * Add all tensors of `wide`, f32, to `out`: the weights of quantized convolutions as integers with a
- * scale for each row, as op quantize_weights has them, the others as they are, borrowed.
+ * Add all tensors of `wide`, f32, to `out`: the weights of quantized convolutions as integers with
+ * a scale for each row, as op quantize_weights has them, the others as they are, borrowed.
  */
 td_status td_quantization_add_tensors(const td_quantization *q, const td_tensors *wide,
                                       td_tensors *out) TD_CHECKED;

@@ -34,8 +34,8 @@ typedef struct {
     int64_t rows;
 } td_onnx_integers;
 
-/* passes that would change the order of sums: without them the file that is read back gives the same
-   integers */
+/* passes that would change the order of sums: without them the file that is read back gives the
+   same integers */
 #define TD_ONNX_SKIP "fold,fuse,winograd"
 
 typedef struct {

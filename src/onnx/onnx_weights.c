@@ -1,5 +1,5 @@
 /*
- * onnx_weights.c -- the numbers of a model's tensors: halves, and integers with a scale for each row
+ * onnx_weights.c -- the numbers of a model's tensors: halves, integers with a scale for each row
  */
 #include <string.h>
 

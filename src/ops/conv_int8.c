@@ -6,7 +6,8 @@
  *
  * A NaN becomes 0; s8 is -128 .. 127, as of ONNX's QuantizeLinear.
  *
- * quantize_weights(w) {most} -> q, scale    q[k] = round(w[k] / scale[k]), scale[k] = max |w[k]| / most
+ * quantize_weights(w) {most} -> q, scale    q[k] = round(w[k] / scale[k])
+ *                                           scale[k] = max |w[k]| / most
  *
  *   w      [K, C, R, S]   float32        a filter of zeros has scale 1
  *   q      [K, C, R, S]   s8             -most .. most; most is 127 or less

@@ -9,8 +9,8 @@
  * A convolution takes part if the table of ranges (td_amp_opts.ranges) has its weight and does not
  * keep it in float32, if the weight depends on parameters only, so that quantize_weights runs once,
  * and if the device has a kernel: on the processor a fast one, on the reference device any.  Where
- * only filters of 7 bits have one, because pairs of products are added in 16 bits, the filter gets 7
- * bits.
+ * only filters of 7 bits have one, because pairs of products are added in 16 bits, the filter gets
+ * 7 bits.
  *
  * Whether a result is integers depends on its readers, so nodes are visited backwards: it is if a
  * quantized convolution reads it as its input, or as its residual with a result of integers.  A

@@ -1,5 +1,5 @@
 /*
- * test_onnx_qdq.c -- the QDQ form of a quantized network, against the integers; forms that are refused
+ * test_onnx_qdq.c -- the QDQ form of a quantized network, against the integers; what is refused
  */
 #include "onnx/onnx_qdq.h"
 
