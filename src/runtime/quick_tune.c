@@ -35,9 +35,8 @@ typedef struct {
     const td_node *node; /* the first one */
     const td_kernel *list[TD_TIMING_KERNELS_MAX];
     int n_kernels, n_nodes;
-    bool is_known;        /* nothing is left to be timed */
-    double estimate_s;    /* of one node */
-    double own_s, best_s; /* measured: the device's own choice, the chosen one */
+    bool is_known;     /* nothing is left to be timed */
+    double estimate_s; /* of one node */
 } problem;
 
 typedef struct {
@@ -320,6 +319,15 @@ static bool has_own_bits(const td_node *n, const race *r)
     return true;
 }
 
+/* is there time for a run of kernel k, before or after the first one? */
+static bool has_time(const tuning *t, const problem *p, const race *r, int k)
+{
+    const double known = r->seconds[k] < SLOW_S ? r->seconds[k] : r->seconds[0];
+    const double guess = p->estimate_s * scale(t);
+    const double s = known < SLOW_S && known > guess ? known : guess;
+    return (double)time_left(t) > s * 1e9;
+}
+
 static td_status run_once(tuning *t, const problem *p, race *r, int k)
 {
     const int64_t begin = t->q->now();
@@ -330,15 +338,19 @@ static td_status run_once(tuning *t, const problem *p, race *r, int k)
 }
 
 /* one run of each kernel, whose results are compared; *n_same: how many have the same bits */
-static td_status compare(tuning *t, const problem *p, race *r, int *n_same)
+static td_status compare(tuning *t, const problem *p, race *r, int *n_same, bool *is_done)
 {
     const td_node *n = p->node;
+    for (int k = 0; k < p->n_kernels; k++)
+        r->seconds[k] = r->is_prepared[k] ? SLOW_S : OTHER_BITS;
     for (int k = 0; k < p->n_kernels; k++) {
         if (!r->is_prepared[k])
             continue;
+        *is_done = has_time(t, p, r, k);
+        if (!*is_done)
+            return TD_OK;
         for (int i = n->n_in; i < n->n_in + n->n_out; i++) /* padding is compared too */
             memset(r->buffers.args[i], 0, r->buffers.bytes[i]);
-        r->seconds[k] = SLOW_S;
         TD_TRY(run_once(t, p, r, k));
         if (k == 0)
             TD_TRY(keep_own(n, r));
@@ -361,7 +373,7 @@ static td_status time_in_turns(tuning *t, const problem *p, race *r, bool *is_do
         for (int k = 0; k < p->n_kernels; k++) {
             if (r->seconds[k] == OTHER_BITS)
                 continue;
-            if (time_left(t) <= 0)
+            if (!has_time(t, p, r, k))
                 return TD_OK;
             TD_TRY(run_once(t, p, r, k));
         }
@@ -403,8 +415,8 @@ static td_status time_problem(tuning *t, problem *p)
         goto out;
     TD_OUT(td_timing_buffers_init(p->node, memory, scratch_bytes, &r.buffers));
     TD_OUT(fill_operands(p->node, &r.buffers));
-    TD_OUT(compare(t, p, &r, &n_same));
-    if (n_same > 1)
+    TD_OUT(compare(t, p, &r, &n_same, &is_done));
+    if (is_done && n_same > 1)
         TD_OUT(time_in_turns(t, p, &r, &is_done));
     if (is_done)
         TD_OUT(remember(t, p, &r));
