@@ -60,7 +60,8 @@ static void every_cut_gives_the_same(void **state)
     expect_ok(td_predictor_add_batch(p, 4, 0));
     expect_ok(td_predictor_add_batch(p, 4, 0)); /* is there */
     expect_ok(td_predictor_finish(p));
-    expect_error(td_predictor_add_batch(p, 2, 0), TD_EARG, "the predictor has released its weights");
+    expect_error(td_predictor_add_batch(p, 2, 0), TD_EARG,
+                 "the predictor has released its weights");
     for (int n = 1; n <= ROWS; n++) { /* padded, or 4 and 1 at a time once that is timed */
         memset(cut, 0, sizeof cut);
         expect_ok(td_predictor_run(p, images, TD_DT_F32, n, NULL, cut));

@@ -146,7 +146,7 @@ static void the_budget_ends_it_and_the_next_run_continues(void **state)
     td_free(same);
 }
 
-/* 3 % of 1000 runs of about 1 ms: less than one node takes at 10 ms for each reading of the clock */
+/* 3 % of 1000 runs of about 1 ms: less than a node takes at 10 ms for each reading of the clock */
 static void the_planned_runs_limit_it(void **state)
 {
     (void)state;
