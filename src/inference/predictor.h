@@ -63,10 +63,10 @@ td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out) T
 void td_predictor_free(td_predictor *p);
 
 /**
- * Compile for `batch` rows and planned_runs (as td_compile_opts), unless such a program is kept: the largest first, since programs share
- * the memory of earlier ones (td_compile_opts.share).  TD_ELIMIT: TD_PREDICTOR_SIZES programs
- * are kept; TD_EARG: td_predictor_finish was called; and the errors of td_compile and
- * td_weights_load.
+ * Compile for `batch` rows, unless such a program is kept: the largest first, since programs share
+ * the memory of earlier ones (td_compile_opts.share).  planned_runs is as in td_compile_opts, and
+ * has no effect with several streams.  TD_ELIMIT: TD_PREDICTOR_SIZES programs are kept; TD_EARG:
+ * td_predictor_finish was called; and the errors of td_compile and td_weights_load.
  */
 td_status td_predictor_add_batch(td_predictor *p, int batch, int64_t planned_runs) TD_CHECKED;
 

@@ -5,8 +5,8 @@
  * things are stored for each problem: the time of each kernel that accepts it and, for each graph,
  * which of the backends' candidate layouts it uses.  Both are kept in a file (tune_cache.h).
  *
- *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ... -> td_tune_kernels(graph)
- *               kernels:     td_tune_choose(node)
+ *     compile:  passes ... -> td_tune_layouts(graph) -> layout, clean, ...
+ *               td_tune_kernels(graph), then for each node td_tune_choose(node)
  *
  *     cached   uses stored times, measures nothing
  *     quick    times kernels of the costliest nodes that give the same bits (quick_tune.h)
