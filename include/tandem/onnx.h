@@ -73,6 +73,9 @@ typedef struct {
 TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
                                            const td_onnx_opts *opts, td_onnx_result *out);
 
+/** Has td_onnx_export written the file: do its metadata describe the network?  Errors of reading. */
+TD_API TD_CHECKED td_status td_onnx_is_export(const char *path, bool *out);
+
 /**
  * Read the weights of an ONNX file that td_onnx_export has written, and write them as a weight file
  * (.safetensors) with the description of the network; n_tensors gets their number.  Norms that are

@@ -33,6 +33,7 @@
 #include "inference/inputs.h"
 #include "loggers/throughput.h"
 #include "model/arch.h"
+#include "model/own_graph.h"
 #include "optim/memory_limit.h"
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
@@ -120,6 +121,7 @@ static td_status open_weights(bench *b)
             return TD_ENOMEM;
         b->o.weights = b->checkpoint;
     }
+    td_model_onnx_weights(&b->o.model, &b->o.weights);
     if (!b->o.weights)
         return TD_OK;
     TD_TRY(td_weight_file_open(b->o.weights, &b->weights));

@@ -7,11 +7,13 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/onnx_weights.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/weight_suggest.h"
 #include "io/blob.h"
 #include "io/foreign.h"
 #include "model/arch.h"
+#include "onnx_file/onnx.h"
 #include "pth/pth.h"
 
 td_status td_weight_file_is_torch(const char *path, bool *out)
@@ -32,7 +34,10 @@ static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensor
 {
     bool is_pth = false;
     *out = NULL;
-    TD_TRY(td_foreign_refuse(path, "weights: .safetensors, or PyTorch's .pth, .pth.tar or .pt"));
+    if (td_onnx_is(path))
+        return td_onnx_weights_read(path, out);
+    TD_TRY(td_foreign_refuse(path,
+                             "weights: .safetensors, .onnx, or PyTorch's .pth, .pth.tar or .pt"));
     TD_TRY(td_weight_file_is_torch(path, &is_pth));
     if (is_pth)
         return td_pth_read(path, is_ema, out);

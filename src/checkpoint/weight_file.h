@@ -1,8 +1,8 @@
 /*
  * checkpoint/weight_file.h -- read a weight file of any supported format
  *
- * The content determines the format, not the name: safetensors (io/safetensors.h) or PyTorch's
- * (pth/pth.h).
+ * The content determines the format, not the name: safetensors (io/safetensors.h), PyTorch's
+ * (pth/pth.h) or ONNX (onnx_weights.h).
  */
 #ifndef TD_CHECKPOINT_WEIGHT_FILE_H
 #define TD_CHECKPOINT_WEIGHT_FILE_H

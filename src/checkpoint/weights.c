@@ -197,8 +197,25 @@ static td_status check_tensor(const td_tensor *t, const td_type *type, const cha
     return check_squares(t, name, path);
 }
 
+/* The name of a tensor for `p`: its own if p has such a parameter, otherwise the canonical one. */
+static void name_for(const td_map *params, const char *name, char out[256])
+{
+    if (td_map_has(params, name))
+        snprintf(out, 256, "%s", name);
+    else
+        td_weight_name(name, out);
+}
+
+static td_status params_of(const td_program *p, td_map *out)
+{
+    for (int i = 0; i < td_program_param_count(p); i++)
+        TD_TRY(td_map_set(out, td_program_param_name(p, i), out));
+    return TD_OK;
+}
+
 /* Map names to tensors; with use_ema, averages replace the tensors of which they are averages. */
-static td_status index_file(const td_tensors *t, const char *path, bool use_ema, td_map *map)
+static td_status index_tensors(const td_tensors *t, const char *path, bool use_ema,
+                               const td_map *params, td_map *map)
 {
     char name[256];
     bool has_ema = false;
@@ -210,7 +227,7 @@ static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
         has_ema = has_ema || is_ema;
         if (use_ema && !is_ema && !td_text_ends(x->name, TRACKED))
             continue;
-        td_weight_name(x->name + (use_ema && is_ema ? strlen(TD_EMA_PREFIX) : 0), name);
+        name_for(params, x->name + (use_ema && is_ema ? strlen(TD_EMA_PREFIX) : 0), name);
         if (td_map_has(map, name))
             return td_error(TD_EFORMAT, "'%s': two tensors map to '%s'", path, name);
         TD_TRY(td_map_set(map, name, (void *)(uintptr_t)x));
@@ -221,6 +238,17 @@ static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
                         "...'): its training did not use --use-ema",
                         path);
     return TD_OK;
+}
+
+static td_status index_file(const td_tensors *t, const char *path, bool use_ema,
+                            const td_program *p, td_map *map)
+{
+    td_map params = { 0 };
+    td_status st = params_of(p, &params);
+    if (st == TD_OK)
+        st = index_tensors(t, path, use_ema, &params, map);
+    td_map_release(&params);
+    return st;
 }
 
 static td_status check_all(const td_map *map, const char *path, const td_load_opts *o,
@@ -273,7 +301,7 @@ static td_status other_network(const td_tensors *t, const td_model_opts *model)
 static td_status check_file(const td_tensors *t, const char *path, const td_load_opts *o,
                             const td_program *p, td_map *map)
 {
-    TD_TRY(index_file(t, path, o->use_ema, map));
+    TD_TRY(index_file(t, path, o->use_ema, p, map));
     const td_status st = check_all(map, path, o, p);
     return st == TD_EFORMAT && o->model ? other_network(t, o->model) : st;
 }
@@ -392,7 +420,7 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
     td_text left = { 0 }, unused = { 0 };
     int n_taken = 0, n_left = 0, n_unused = 0;
     td_status st;
-    TD_OUT(index_file(t, path, false, &map));
+    TD_OUT(index_file(t, path, false, p, &map));
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         if (td_weight_prefix(name))

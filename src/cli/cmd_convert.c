@@ -189,8 +189,12 @@ static td_status run(const td_call *call)
     const options *o = call->opts;
     if (!o->in)
         return td_error(TD_EUSAGE, "convert requires IN [OUT]");
-    if (td_text_ends(o->in, ".onnx"))
-        return restore(call);
+    if (td_text_ends(o->in, ".onnx")) {
+        bool is_ours;
+        TD_TRY(td_onnx_is_export(o->in, &is_ours));
+        if (is_ours)
+            return restore(call);
+    }
     return is_to_onnx(o) ? convert_onnx(call) : convert_weights(call);
 }
 

@@ -345,7 +345,7 @@ static td_status run(const td_call *call)
             call->args[0]);
     if (!is_files)
         TD_TRY(td_cli_data(&o->input, call));
-    if (!is_files && !o->weights && !o->checkpoint_dir)
+    if (!is_files && !o->model.model && !o->weights && !o->checkpoint_dir)
         return td_error(TD_EUSAGE, "evaluate requires --weights FILE");
     return td_cli_evaluate(o, call);
 }

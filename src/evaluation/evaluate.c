@@ -20,6 +20,7 @@
 #include "inference/inputs.h"
 #include "io/safetensors.h"
 #include "model/arch.h"
+#include "model/own_graph.h"
 #include "tandem/dataset.h"
 #include "tandem/evaluate.h"
 #include "tandem/loader.h"
@@ -54,6 +55,7 @@ static td_status open_fresh(const evaluation *e)
 
 static td_status open_weights(evaluation *e)
 {
+    td_model_onnx_weights(&e->o.model, &e->o.weights);
     if (!e->o.weights && !e->o.is_fresh)
         return td_error(TD_EUSAGE, "evaluate requires --weights FILE");
     if (!e->o.weights)

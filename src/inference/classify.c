@@ -15,6 +15,7 @@
 #include "base/stats.h"
 #include "inference/inputs.h"
 #include "inference/predictor.h"
+#include "model/own_graph.h"
 #include "tandem/dataset.h"
 #include "tandem/inference.h"
 #include "tandem/loader.h"
@@ -77,7 +78,8 @@ static td_status open_predictor(classifier *c)
                              .interpolation = o->interpolation,
                              .stored_orientation = o->stored_orientation,
                              .device = o->device };
-    if (!o->weights)
+    td_model_onnx_weights(&po.model, &po.weights);
+    if (!po.weights)
         return td_error(TD_EUSAGE, "classify requires --weights FILE");
     return td_predictor_open(&po, &c->predictor);
 }

@@ -11,6 +11,7 @@
 #include "checkpoint/quantization.h"
 #include "checkpoint/weight_file.h"
 #include "inference/inputs.h"
+#include "model/own_graph.h"
 
 static const struct {
     const char *name;
@@ -97,6 +98,8 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
                               td_tensors **out, td_quantization *quantization)
 {
     td_model_opts *m = &o->model;
+    if (has_network)
+        td_model_onnx_weights(m, &o->weights);
     if (!o->weights)
         return TD_OK;
     if (!has_network)

@@ -79,7 +79,7 @@ static const char *kind_of_bytes(const td_blob *b, const char *path)
     if (is_table(b) || td_text_starts((const char *)head, STATE_TEXT) || is_checkpoint_data(path))
         return CHECKPOINT;
     if (is_onnx(head, n))
-        return "an ONNX file";
+        return TD_FOREIGN_ONNX;
     if (is_saved_model(head, n))
         return "a TensorFlow SavedModel";
     return is_hdf5(head, n) ? "an HDF5 file" : NULL;

@@ -16,6 +16,8 @@
 
 #include "base/status.h"
 
+#define TD_FOREIGN_ONNX "an ONNX file"
+
 /** "a TFRecord file"; NULL: none of these, or unreadable. */
 const char *td_foreign_kind(const char *path);
 

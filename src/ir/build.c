@@ -249,20 +249,15 @@ td_value *td_emit_n(td_builder *b, const td_op *op, const void *attr, int n_in, 
     return op->n_out ? n->out[0] : &b->dummy;
 }
 
-static bool name_fits(const char *name)
-{
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/");
-    return n > 0 && name[n] == '\0' && n < 256;
-}
-
 static td_status emit_leaf(td_builder *b, const td_op *op, const void *attr, const char *name,
                            const td_type *type, td_value **out)
 {
     td_node *n;
-    if (!name_fits(name))
-        return td_error(
-            TD_EARG, "%s: '%.80s' is not a valid name, wanted at most 255 letters, digits and _.-/",
-            op->name, name);
+    if (!td_name_fits(name))
+        return td_error(TD_EARG,
+                        "%s: '%.80s' is not a valid name, wanted at most 255 letters, digits "
+                        "and " TD_NAME_MARKS,
+                        op->name, name);
     if (td_map_has(&b->names, name))
         return td_error(TD_EARG, "%s: the value name '%s' is already used", op->name, name);
     if (type->rank < 0 || type->rank > TD_RANK_MAX)
@@ -324,7 +319,7 @@ void td_output(td_builder *b, const char *name, td_value *v)
     if (!td_build_ok(b))
         return;
     td_status st = TD_OK;
-    if (!v || v == &b->dummy || !name_fits(name))
+    if (!v || v == &b->dummy || !td_name_is_bare(name) || !td_name_fits(name))
         st = td_error(TD_EARG, "output '%s' has no value or an invalid name", name);
     for (size_t i = 0; st == TD_OK && i < b->n_outputs; i++)
         if (strcmp(b->outputs[i].name, name) == 0)

@@ -318,3 +318,21 @@ td_status td_graph_verify(const td_graph *g)
     td_free(vf.overwritten);
     return st;
 }
+
+#define ALNUM "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+static bool consists_of(const char *name, const char *chars)
+{
+    const size_t n = strspn(name, chars);
+    return n > 0 && name[n] == '\0';
+}
+
+bool td_name_fits(const char *name)
+{
+    return consists_of(name, ALNUM TD_NAME_MARKS) && strlen(name) < 256;
+}
+
+bool td_name_is_bare(const char *name)
+{
+    return consists_of(name, ALNUM "_.-/");
+}

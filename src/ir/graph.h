@@ -78,6 +78,15 @@ bool td_node_has_effect(const td_node *n);
 td_value *td_graph_find(const td_graph *g, const char *name);
 td_value *td_graph_output_value(const td_graph *g, const char *name);
 
+/** The marks that a name may have beside letters and digits. */
+#define TD_NAME_MARKS "_.-/:;,!?@#$~^*+=|()[]"
+
+/** Can a value have this name?  1 to 255 of the above. */
+bool td_name_fits(const char *name);
+
+/** Is it written without quotes: letters, digits and _.-/ only? */
+bool td_name_is_bare(const char *name);
+
 /** "conv2d %x, %w {pad=1}": print a node in the text form, for messages and reports. */
 void td_node_print(const td_node *n, td_text *out);
 

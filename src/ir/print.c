@@ -12,11 +12,19 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 
+/* "%x", or "%\"a:b\"" for a name with other marks */
+static void print_name(const char *name, td_text *out)
+{
+    td_text_add(out, td_name_is_bare(name) ? "%%%s" : "%%\"%s\"", name);
+}
+
 static void print_call(const td_node *n, td_text *out)
 {
     td_text_add(out, "%s", n->op->name);
-    for (int i = 0; i < n->n_in; i++)
-        td_text_add(out, i ? ", %%%s" : " %%%s", n->in[i]->name);
+    for (int i = 0; i < n->n_in; i++) {
+        td_text_add(out, i ? ", " : " ");
+        print_name(n->in[i]->name, out);
+    }
     if (n->op->fields) {
         td_text attr = { 0 };
         td_fields_print(n->op->fields, n->attr, &attr);
@@ -31,7 +39,9 @@ static void print_call(const td_node *n, td_text *out)
 void td_node_print(const td_node *n, td_text *out)
 {
     for (int i = 0; i < n->n_out; i++) {
-        td_text_add(out, i ? ", %%%s:" : "%%%s:", n->out[i]->name);
+        td_text_add(out, i ? ", " : "");
+        print_name(n->out[i]->name, out);
+        td_text_add(out, ":");
         td_type_print(&n->out[i]->type, out);
     }
     if (n->n_out)
@@ -47,8 +57,11 @@ td_status td_graph_print(const td_graph *g, char **out)
         td_node_print(g->nodes[i], &t);
         td_text_add(&t, "\n");
     }
-    for (int i = 0; i < g->n_outputs; i++)
-        td_text_add(&t, "output %s = %%%s\n", g->outputs[i].name, g->outputs[i].value->name);
+    for (int i = 0; i < g->n_outputs; i++) {
+        td_text_add(&t, "output %s = ", g->outputs[i].name);
+        print_name(g->outputs[i].value->name, &t);
+        td_text_add(&t, "\n");
+    }
     td_text_add(&t, "%s", "");
     return td_text_take(&t, TD_OK, out);
 }

@@ -10,6 +10,7 @@
 #include "model/head.h"
 #include "model/own_graph.h"
 #include "model/ssd.h"
+#include "onnx_import/onnx_import.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
 #define SSD320_CLASSES   90 /* COCO's largest category number; there are gaps */
@@ -35,8 +36,9 @@ static const td_field fields[] = {
                "resnext50-32x4d, resnext101-32x4d, se-resnet50, se-resnext101-32x4d, "
                "seresnet50 and seresnext101_32x4d (timm's); detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
-               "graph file of your own network, instead of --arch; with the parts of a "
-               "preset: its network"),
+               "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
+               "weights are used unless others are given; with the parts of a preset: its "
+               "network"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),
@@ -130,6 +132,19 @@ static td_status fit_classes(const td_model_opts *opts, td_graph **g)
     return TD_OK;
 }
 
+static td_status read_onnx(const td_model_opts *opts, td_graph **out)
+{
+    td_onnx *m;
+    td_onnx_graph g = { 0 };
+    *out = NULL;
+    TD_TRY(td_onnx_read(opts->model, &m));
+    const td_onnx_import_opts o = { .batch = 1, .is_model = true, .image_size = opts->image_size };
+    const td_status st = td_graph_of_onnx(m, opts->model, &o, &g);
+    td_onnx_free(m);
+    *out = g.graph;
+    return st;
+}
+
 static td_status parse_graph(const td_model_opts *opts, td_graph **out)
 {
     const char *path = opts->model;
@@ -139,6 +154,8 @@ static td_status parse_graph(const td_model_opts *opts, td_graph **out)
     *out = NULL;
     if (opts->model_text)
         return td_graph_parse(opts->model_text, graph_name(opts), out);
+    if (td_onnx_is(path))
+        return read_onnx(opts, out);
     st = td_file_read(path, GRAPH_FILE_BYTES, &text, &n);
     if (st == TD_ENOTFOUND && td_arch_known(path))
         st =
@@ -153,6 +170,28 @@ static td_status parse_graph(const td_model_opts *opts, td_graph **out)
 out:
     td_free(text);
     return st;
+}
+
+td_status td_model_file_text(const td_model_opts *opts, char **out)
+{
+    td_graph *g;
+    *out = NULL;
+    if (!td_onnx_is(opts->model)) {
+        size_t n;
+        return td_file_read(opts->model, GRAPH_FILE_BYTES, out, &n);
+    }
+    TD_TRY(read_onnx(opts, &g));
+    const td_status st = td_graph_print(g, out);
+    td_graph_free(g);
+    return st;
+}
+
+void td_model_onnx_weights(td_model_opts *model, const char **weights)
+{
+    if (*weights || !model->model || model->model_text || !td_onnx_is(model->model))
+        return;
+    *weights = model->model;
+    model->model = NULL;
 }
 
 static td_status read_graph(const td_model_opts *opts, td_graph **out)

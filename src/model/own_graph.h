@@ -13,6 +13,15 @@
  */
 td_status td_model_graph_text(const td_model_opts *opts, char **out) TD_CHECKED;
 
+/** The text of the graph file or ONNX file opts->model; release with td_text_free. */
+td_status td_model_file_text(const td_model_opts *opts, char **out) TD_CHECKED;
+
+/**
+ * An ONNX file given as the network has its weights, too: unless *weights names a file, it becomes
+ * *weights, which names the network as well, and model->model NULL.
+ */
+void td_model_onnx_weights(td_model_opts *model, const char **weights);
+
 /**
  * Names of the last layer's parameters, "fc.weight" and "fc.bias"; "" if there is none, or if the
  * head of a graph cannot be resized (model/head.h).

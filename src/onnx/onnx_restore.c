@@ -68,11 +68,26 @@ static td_status copy_meta(job *j)
     return td_tensors_set_meta(j->wide, "tandem.kind", "weights");
 }
 
+static bool describes_network(const td_onnx *m)
+{
+    return td_onnx_meta_find(m, "tandem.arch") || td_onnx_meta_find(m, "tandem.graph");
+}
+
+td_status td_onnx_is_export(const char *path, bool *out)
+{
+    td_onnx *m;
+    *out = false;
+    TD_TRY(td_onnx_read(path, &m));
+    *out = describes_network(m);
+    td_onnx_free(m);
+    return TD_OK;
+}
+
 static td_status open_network(job *j)
 {
     td_model_defaults(&j->network);
     TD_TRY(td_onnx_read(j->path, &j->model));
-    if (!td_onnx_meta_find(j->model, "tandem.arch") && !td_onnx_meta_find(j->model, "tandem.graph"))
+    if (!describes_network(j->model))
         return td_error(TD_EUNSUPPORTED,
                         "'%s' does not describe its network as a file of 'tandem convert' does: "
                         "its weights cannot be named",

@@ -13,7 +13,7 @@
  *
  * The functions that add record the first failure in m->st; later calls do nothing, and
  * td_onnx_write returns it.  Reading rejects content that refers to other files or is ambiguous:
- * external data, subgraphs, functions, other domains, sparse tensors, numbers outside raw_data.
+ * external data, subgraphs, functions, other domains, sparse tensors.
  *
  * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
  */
@@ -48,6 +48,7 @@ typedef enum {
     TD_ONNX_FLOAT = 1,
     TD_ONNX_INT = 2,
     TD_ONNX_TEXT = 3,
+    TD_ONNX_TENSOR = 4, /* read only */
     TD_ONNX_INTS = 7
 } td_onnx_kind;
 
@@ -59,6 +60,7 @@ typedef struct {
     const char *text;
     int n;
     int64_t *ints;
+    td_tensor *tensor;
 } td_onnx_attr;
 
 typedef struct {
@@ -138,6 +140,9 @@ int td_onnx_ir_version(int opset);
  */
 td_status td_onnx_write(const td_onnx *m, const char *path,
                         td_status (*check)(void *ctx, const char *written), void *ctx) TD_CHECKED;
+
+/** Does the file begin like an ONNX model, with ir_version?  false if it cannot be read. */
+bool td_onnx_is(const char *path);
 
 /**
  * Read a whole file and check it (td_onnx_check).

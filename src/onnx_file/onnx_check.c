@@ -43,6 +43,9 @@ static td_status check_attrs(const checker *c, const td_onnx_node *n)
             if (strcmp(n->attr[i].name, n->attr[k].name) == 0)
                 return td_error(TD_EFORMAT, "'%s': node '%s' has the attribute '%s' twice", c->what,
                                 n->name, n->attr[i].name);
+    for (int i = 0; i < n->n_attr; i++)
+        if (n->attr[i].tensor)
+            TD_TRY(check_tensor(c, n->attr[i].tensor));
     return TD_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file_io.h"
+#include "io/foreign.h"
 #include "io/protobuf.h"
 #include "onnx_file/onnx.h"
 
@@ -57,6 +58,154 @@ static void *new_array(reader *r, int n, size_t each)
     return td_arena_alloc(&r->m->arena, (size_t)n + 1, each);
 }
 
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+static td_status read_dims(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
+{
+    size_t n = (size_t)t->rank, first = n;
+    TD_TRY(td_pb_ints(pb, f, t->dim, TD_ONNX_RANK_MAX, &n));
+    if (n > TD_ONNX_RANK_MAX)
+        return td_error(TD_ELIMIT, "'%s' has a tensor of more than %d dimensions", r->what,
+                        TD_ONNX_RANK_MAX);
+    t->rank = (int)n;
+    for (size_t i = first; i < n; i++)
+        if (t->dim[i] < 0)
+            return td_error(TD_EFORMAT, "'%s' has a tensor with a dimension of %lld", r->what,
+                            (long long)t->dim[i]);
+    return TD_OK;
+}
+
+static td_status read_tensor_field(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
+{
+    int64_t number;
+    switch (f->number) {
+    case 1:
+        return read_dims(r, pb, f, t);
+    case 2:
+        TD_TRY(td_pb_int(pb, f, &number));
+        t->dtype = td_onnx_dtype_of(number);
+        return t->dtype ? TD_OK : refuse(r, "a tensor of an unsupported type");
+    case 8:
+        return get_text(r, pb, f, &t->name);
+    case 9:
+        if (f->wire != 2 || t->data)
+            return td_error(TD_EFORMAT,
+                            "'%s': a tensor's raw_data is not a byte string, or is repeated",
+                            r->what);
+        t->data = f->bytes;
+        t->n_bytes = f->n_bytes;
+        return TD_OK;
+    case 13:
+        return refuse(r, "a tensor in a file of its own (external data)");
+    case 14:
+        TD_TRY(td_pb_int(pb, f, &number));
+        return number ? refuse(r, "a tensor in a file of its own (external data)") : TD_OK;
+    case 3:
+    case 6:
+        return refuse(r, "a part of a tensor, or one of texts");
+    default: /* 4, 5, 7, 10, 11: read_numbers */
+        return TD_OK;
+    }
+}
+
+/* the field of a tensor message that has the numbers of this type, if raw_data has not */
+static int list_field(td_dtype d)
+{
+    switch (d) {
+    case TD_DT_F32:
+        return 4;
+    case TD_DT_F64:
+        return 10;
+    case TD_DT_I64:
+        return 7;
+    default:
+        return 5;
+    }
+}
+
+/* appends the numbers of one field to `to`, or counts them if it is NULL */
+static td_status read_list(reader *r, const td_pb *pb, const td_pb_field *f, td_dtype d, size_t *n,
+                           char *to)
+{
+    const size_t each = td_dtype_bytes(d);
+    const size_t first = *n;
+    if (d != TD_DT_F32 && d != TD_DT_F64) {
+        int64_t *ints = to ? td_alloc(f->n_bytes + 1, sizeof *ints) : NULL;
+        size_t found = 0;
+        if (to && !ints)
+            return TD_ENOMEM;
+        const td_status st = td_pb_ints(pb, f, ints, to ? f->n_bytes + 1 : 0, &found);
+        for (size_t i = 0; st == TD_OK && to && i < found; i++) /* little-endian: the low bytes */
+            memcpy(to + (first + i) * each, &ints[i], each);
+        td_free(ints);
+        *n += found;
+        return st;
+    }
+    const bool is_one = f->wire == (each == 4 ? 5 : 1);
+    if (!is_one && (f->wire != 2 || f->n_bytes % each))
+        return td_error(TD_EFORMAT, "'%s': a tensor's list of numbers is malformed", r->what);
+    if (to)
+        memcpy(to + first * each, is_one ? (const void *)&f->value : f->bytes,
+               is_one ? each : f->n_bytes);
+    *n += is_one ? 1 : f->n_bytes / each;
+    return TD_OK;
+}
+
+/* a tensor without raw_data: its numbers are in a list that its type selects */
+static td_status read_numbers(reader *r, td_pb pb, td_tensor *t)
+{
+    const td_pb start = pb;
+    td_pb_field f;
+    size_t n = 0;
+    char *to = NULL;
+    for (int pass = 0; pass < 2; pass++) {
+        pb = start;
+        n = 0;
+        while (td_pb_more(&pb)) {
+            TD_TRY(td_pb_next(&pb, &f));
+            const bool is_list =
+                f.number == 4 || f.number == 5 || f.number == 7 || (f.number & ~1) == 10;
+            if (is_list && (t->data || f.number != list_field(t->dtype)))
+                return td_error(TD_EFORMAT, "'%s': tensor '%s' has numbers of two kinds", r->what,
+                                t->name);
+            if (is_list)
+                TD_TRY(read_list(r, &pb, &f, t->dtype, &n, to));
+        }
+        if (n == 0)
+            return TD_OK;
+        if (!to)
+            to = td_arena_alloc(&r->m->arena, n, 8);
+        if (!to)
+            return TD_ENOMEM;
+    }
+    t->data = to;
+    t->n_bytes = n * td_dtype_bytes(t->dtype);
+    return TD_OK;
+}
+
+static td_status read_tensor(reader *r, td_pb pb, td_tensor *out)
+{
+    const td_pb start = pb;
+    td_pb_field f;
+    *out = (td_tensor){ .name = "" };
+    TD_TRY(count_items(r, 1));
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        TD_TRY(read_tensor_field(r, &pb, &f, out));
+    }
+    return read_numbers(r, start, out);
+}
+
+static td_status add_tensor(reader *r, td_pb pb)
+{
+    td_onnx *m = r->m;
+    td_tensor t;
+    TD_TRY(read_tensor(r, pb, &t));
+    TD_TRY(td_reserve(&m->tensors, &m->cap_tensors, m->n_tensors + 1, sizeof *m->tensors));
+    m->tensors[m->n_tensors++] = t;
+    return TD_OK;
+}
+
 /* --- attributes and nodes --------------------------------------------------------------------- */
 
 static td_status count_ints(td_pb pb, int field, size_t *n)
@@ -75,6 +224,7 @@ static td_status read_attr_field(reader *r, const td_pb *pb, const td_pb_field *
                                  size_t *n, td_onnx_attr *a)
 {
     int64_t kind;
+    td_pb inner;
     switch (f->number) {
     case 1:
         return get_text(r, pb, f, &a->name);
@@ -89,15 +239,20 @@ static td_status read_attr_field(reader *r, const td_pb *pb, const td_pb_field *
     case 20:
         TD_TRY(td_pb_int(pb, f, &kind));
         if (kind != TD_ONNX_FLOAT && kind != TD_ONNX_INT && kind != TD_ONNX_TEXT &&
-            kind != TD_ONNX_INTS)
-            return refuse(r, "an attribute that is not a number, text or list of integers");
+            kind != TD_ONNX_TENSOR && kind != TD_ONNX_INTS)
+            return refuse(r, "an attribute that is not a number, text, tensor or list of integers");
         a->kind = (td_onnx_kind)kind;
         return TD_OK;
     case 5:
+        a->tensor = td_arena_alloc(&r->m->arena, 1, sizeof *a->tensor);
+        if (!a->tensor)
+            return TD_ENOMEM;
+        TD_TRY(td_pb_enter(pb, f, &inner));
+        return read_tensor(r, inner, a->tensor);
     case 6:
     case 10:
     case 11:
-        return refuse(r, "an attribute with a tensor or a graph inside");
+        return refuse(r, "an attribute with a graph or several tensors inside");
     case 21:
         return refuse(r, "a function's attribute");
     default:
@@ -120,8 +275,9 @@ static td_status read_attr(reader *r, td_pb pb, td_onnx_attr *a)
         TD_TRY(read_attr_field(r, &pb, &f, room, &n, a));
     }
     a->n = (int)n;
-    if (!a->kind)
-        return td_error(TD_EFORMAT, "'%s': attribute '%s' has no type", r->what, a->name);
+    if (!a->kind || (a->kind == TD_ONNX_TENSOR) != (a->tensor != NULL))
+        return td_error(TD_EFORMAT, "'%s': attribute '%s' has no type, or no value of its type",
+                        r->what, a->name);
     return TD_OK;
 }
 
@@ -262,76 +418,6 @@ static td_status read_value(reader *r, td_pb pb, td_onnx_values *list)
     return TD_OK;
 }
 
-/* --- tensors ---------------------------------------------------------------------------------- */
-
-static td_status read_dims(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
-{
-    size_t n = (size_t)t->rank, first = n;
-    TD_TRY(td_pb_ints(pb, f, t->dim, TD_ONNX_RANK_MAX, &n));
-    if (n > TD_ONNX_RANK_MAX)
-        return td_error(TD_ELIMIT, "'%s' has a tensor of more than %d dimensions", r->what,
-                        TD_ONNX_RANK_MAX);
-    t->rank = (int)n;
-    for (size_t i = first; i < n; i++)
-        if (t->dim[i] < 0)
-            return td_error(TD_EFORMAT, "'%s' has a tensor with a dimension of %lld", r->what,
-                            (long long)t->dim[i]);
-    return TD_OK;
-}
-
-static td_status read_tensor_field(reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
-{
-    int64_t number;
-    switch (f->number) {
-    case 1:
-        return read_dims(r, pb, f, t);
-    case 2:
-        TD_TRY(td_pb_int(pb, f, &number));
-        t->dtype = td_onnx_dtype_of(number);
-        return t->dtype ? TD_OK : refuse(r, "a tensor of an unsupported type");
-    case 8:
-        return get_text(r, pb, f, &t->name);
-    case 9:
-        if (f->wire != 2 || t->data)
-            return td_error(TD_EFORMAT,
-                            "'%s': a tensor's raw_data is not a byte string, or is repeated",
-                            r->what);
-        t->data = f->bytes;
-        t->n_bytes = f->n_bytes;
-        return TD_OK;
-    case 13:
-        return refuse(r, "a tensor in a file of its own (external data)");
-    case 14:
-        TD_TRY(td_pb_int(pb, f, &number));
-        return number ? refuse(r, "a tensor in a file of its own (external data)") : TD_OK;
-    case 3:
-    case 4:
-    case 5:
-    case 6:
-    case 7:
-    case 10:
-    case 11:
-        return refuse(r, "a tensor whose numbers are not in raw_data");
-    default:
-        return TD_OK;
-    }
-}
-
-static td_status read_tensor(reader *r, td_pb pb)
-{
-    td_pb_field f;
-    td_onnx *m = r->m;
-    td_tensor t = { .name = "" };
-    TD_TRY(count_items(r, 1));
-    while (td_pb_more(&pb)) {
-        TD_TRY(td_pb_next(&pb, &f));
-        TD_TRY(read_tensor_field(r, &pb, &f, &t));
-    }
-    TD_TRY(td_reserve(&m->tensors, &m->cap_tensors, m->n_tensors + 1, sizeof *m->tensors));
-    m->tensors[m->n_tensors++] = t;
-    return TD_OK;
-}
-
 /* --- graph and model -------------------------------------------------------------------------- */
 
 static td_status read_graph_field(reader *r, const td_pb *pb, const td_pb_field *f)
@@ -345,7 +431,7 @@ static td_status read_graph_field(reader *r, const td_pb *pb, const td_pb_field 
         return get_text(r, pb, f, &r->m->graph_name);
     case 5:
         TD_TRY(td_pb_enter(pb, f, &inner));
-        return read_tensor(r, inner);
+        return add_tensor(r, inner);
     case 11:
         TD_TRY(td_pb_enter(pb, f, &inner));
         return read_value(r, inner, &r->m->inputs);
@@ -486,4 +572,10 @@ td_status td_onnx_read(const char *path, td_onnx **out)
     else
         td_free(bytes);
     return st;
+}
+
+bool td_onnx_is(const char *path)
+{
+    const char *kind = td_foreign_kind(path);
+    return kind && strcmp(kind, TD_FOREIGN_ONNX) == 0;
 }

@@ -17,6 +17,11 @@ typedef struct {
     int batch;               /* images, if the model does not fix that number */
     const char *const *also; /* values that become outputs, too; ends with NULL; NULL: none */
 
+    /* A network for --model: input `images`, output `logits`, its tensors are trained parameters.  A
+       batch or a side that the file fixes is taken from it. */
+    bool is_model;
+    int image_size; /* of a model whose height and width are not fixed; 0: 224 */
+
     /* can a node be left to the caller?  From the first such node on all must be; NULL: none can */
     bool (*is_after)(const td_onnx_node *n);
 } td_onnx_import_opts;
@@ -29,6 +34,10 @@ typedef struct {
     size_t n_prepared;  /* number of preparation nodes before it */
     size_t first_post;  /* the first node after the network; n_nodes: none */
     int batch;
+
+    td_tensor
+        *params; /* of a model: the tensor of each parameter of the graph; owned, data borrowed */
+    size_t n_params, cap_params;
 } td_onnx_graph;
 
 /**

@@ -78,12 +78,31 @@ static td_status word(parser *p, char *out, const char *wanted)
     return TD_OK;
 }
 
+/* name, or "name" */
+static td_status value_name(parser *p, char *out)
+{
+    if (*p->s != '"')
+        return word(p, out, "a name");
+    const size_t n = strcspn(p->s + 1, "\"\n");
+    if (p->s[n + 1] != '"')
+        return bad(p, "a name that ends with '\"'");
+    if (n >= NAME_MAX_BYTES)
+        return td_error(TD_ELIMIT, "a name has %zu bytes, wanted at most %d", n,
+                        NAME_MAX_BYTES - 1);
+    memcpy(out, p->s + 1, n);
+    out[n] = '\0';
+    if (!td_name_fits(out))
+        return bad(p, "a name of letters, digits and " TD_NAME_MARKS);
+    p->s += n + 2;
+    return TD_OK;
+}
+
 static td_status operand(parser *p, td_value **out)
 {
     char name[NAME_MAX_BYTES];
     if (!take(p, '%'))
         return bad(p, "an operand '%name'");
-    TD_TRY(word(p, name, "a name"));
+    TD_TRY(value_name(p, name));
     *out = td_map_get(&p->values, name);
     if (!*out)
         return td_error(TD_EFORMAT, "undefined value '%%%s'", name);
@@ -97,7 +116,7 @@ static td_status parse_results(parser *p, result *r, int *n)
             return td_error(TD_EFORMAT, "more than %d results", TD_OUT_MAX);
         if (!take(p, '%'))
             return bad(p, "a result '%name'");
-        TD_TRY(word(p, r[*n].name, "a name"));
+        TD_TRY(value_name(p, r[*n].name));
         if (td_map_has(&p->values, r[*n].name))
             return td_error(TD_EFORMAT, "value '%%%s' is already defined", r[*n].name);
         for (int i = 0; i < *n; i++)

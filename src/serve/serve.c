@@ -7,6 +7,7 @@
  *     HTTP thread -- complete requests --> workers -- rows --> streams -- answers --> HTTP thread
  */
 #include "tandem/serve.h"
+#include "model/own_graph.h"
 #include "tandem/loader.h"
 
 #include <stdio.h>
@@ -137,13 +138,19 @@ static td_status check_name(const char *name)
         name);
 }
 
+/* the ONNX file that is the network has its weights, too */
+static const char *weights_of(const td_serve_opts *o)
+{
+    return o->weights ? o->weights : o->model.model;
+}
+
 /* the architecture; for a network of the user's own the weight file without its ending */
 static const char *choose_name(server *s)
 {
     const char *name = s->o->name ? s->o->name : td_path_base(td_predictor_name(s->predictor));
     if (s->o->name || is_name(name))
         return name;
-    name = td_path_base(s->o->weights);
+    name = td_path_base(weights_of(s->o));
     snprintf(s->file_name, sizeof s->file_name, "%.*s", (int)strcspn(name, "."), name);
     for (char *c = s->file_name; *(c += strspn(c, NAME_CHARS)); c++)
         *c = '_';
@@ -165,7 +172,7 @@ static td_status check_kind(const td_serve_opts *o, bool is_detector)
                                        { true, o->only != NULL, "--only" },
                                        { false, is_given(o, "topk"), "--top" },
                                        { false, is_given(o, "interpolation"), "--interpolation" } };
-    return td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, o->weights);
+    return td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, weights_of(o));
 }
 
 static td_status open_detector(server *s)
@@ -212,7 +219,8 @@ static td_status open_predictor(server *s)
                              .takes_detectors = true,
                              .takes_floats = true, /* tensors of infer requests */
                              .streams = o->streams ? o->streams : TD_STREAMS_AUTO };
-    if (!o->weights)
+    td_model_onnx_weights(&po.model, &po.weights);
+    if (!po.weights)
         return td_error(TD_EUSAGE, "serve requires --weights FILE");
     if (o->streams > td_threads())
         return td_error(TD_EUSAGE, "--streams %d requires as many --threads, there are %d",

@@ -18,6 +18,7 @@
 #include "inference/inputs.h"
 #include "io/atomic.h"
 #include "model/arch.h"
+#include "model/own_graph.h"
 #include "pass/amp.h"
 #include "recipes/preset.h"
 #include "recipes/stored_options.h"
@@ -136,10 +137,9 @@ static td_status open_sizes(job *j)
  */
 static td_status read_own_graph(job *j)
 {
-    size_t n;
     if (!j->o.model.model || j->o.model.model_text)
         return TD_OK;
-    TD_TRY(td_file_read(j->o.model.model, (size_t)64 << 20, &j->files.graph_text, &n));
+    TD_TRY(td_model_file_text(&j->o.model, &j->files.graph_text));
     j->o.model.model_text = j->files.graph_text;
     return TD_OK;
 }

@@ -238,7 +238,9 @@ static void set_defaults(job *j)
 
 td_status td_train_start_open(td_train_job *j)
 {
-    const td_train_opts *o = &j->o;
+    td_train_opts *o = &j->o;
+    if (!o->start.resume)
+        td_model_onnx_weights(&o->model, &o->start.pretrained_weights);
     const char *path = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     set_defaults(j);
     if (!path)

@@ -44,8 +44,10 @@ expect 1 classify set/val --weights saved
 error_names "'saved'" SavedModel
 expect 1 classify set/val --weights saved/saved_model.pb
 error_names SavedModel
-named net.onnx ONNX
 named keras.h5 HDF5
+# an ONNX file is read as weights (onnx_model.sh), but no run resumes from one
+expect 1 train set $own --resume net.onnx
+error_names "'net.onnx'"
 
 # --- data ----------------------------------------------------------------------------------------
 expect 1 evaluate records/train $own --weights w.safetensors

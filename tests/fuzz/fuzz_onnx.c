@@ -28,10 +28,29 @@ static void walk(const td_onnx *m)
     }
 }
 
+/* a graph that its text repeats, or an error */
+static void import(const td_onnx *m, const td_onnx_import_opts *o)
+{
+    td_onnx_graph g;
+    char *text;
+    td_error_clear();
+    if (td_graph_of_onnx(m, "input", o, &g) == TD_OK) {
+        TD_CHECK(td_graph_verify(g.graph) == TD_OK);
+        TD_CHECK(td_graph_print(g.graph, &text) == TD_OK);
+        td_graph *again = NULL;
+        const td_status st = td_graph_parse(text, "text", &again);
+        TD_CHECK(st == TD_OK || st == TD_ELIMIT);
+        td_graph_free(again);
+        td_text_free(text);
+    } else {
+        TD_CHECK(!g.graph && *td_error_message());
+    }
+    td_onnx_graph_release(&g);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     td_onnx *m;
-    td_onnx_graph g;
     td_error_clear();
     if (td_onnx_parse(data, n_bytes, "input", &m) != TD_OK) {
         TD_CHECK(!m && *td_error_message());
@@ -40,13 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     TD_CHECK(td_onnx_check(m, "input") == TD_OK);
     walk(m);
     td_error_clear();
-    if (td_graph_of_onnx(m, "input",
-                         &(td_onnx_import_opts){ .batch = 2, .is_after = td_onnx_eval_knows },
-                         &g) == TD_OK)
-        TD_CHECK(td_graph_verify(g.graph) == TD_OK);
-    else
-        TD_CHECK(!g.graph && *td_error_message());
-    td_onnx_graph_release(&g);
+    import(m, &(td_onnx_import_opts){ .batch = 2, .is_after = td_onnx_eval_knows });
+    import(m, &(td_onnx_import_opts){ .batch = 1, .is_model = true, .image_size = 64 });
     td_onnx_free(m);
     return 0;
 }

@@ -297,7 +297,7 @@ static void test_other_nodes(void **state)
     n->op = "ConvTranspose";
     expect_refused(&s, TD_EUNSUPPORTED, "ConvTranspose): an");
     *n = was;
-    n->attr[0].name = "auto_pad";
+    n->attr[0].name = "pad_mode";
     expect_refused(&s, TD_EUNSUPPORTED, "Conv): an unsupported attribute");
     n->attr[0].name = "kernel_shape";
     n->attr[0].ints[0]++;

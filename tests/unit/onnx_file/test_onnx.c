@@ -312,10 +312,12 @@ static void test_what_is_not_read(void **state)
     (void)state;
     expect_field_refused('t', 13, false, TD_EUNSUPPORTED, "external data");
     expect_field_refused('t', 14, true, TD_EUNSUPPORTED, "external data");
-    expect_field_refused('t', 4, false, TD_EUNSUPPORTED, "not in raw_data");
-    expect_field_refused('t', 7, true, TD_EUNSUPPORTED, "not in raw_data");
-    expect_field_refused('a', 6, false, TD_EUNSUPPORTED, "a tensor or a graph inside");
-    expect_field_refused('a', 5, false, TD_EUNSUPPORTED, "a tensor or a graph inside");
+    expect_field_refused('t', 3, false, TD_EUNSUPPORTED, "a part of a tensor");
+    expect_field_refused('t', 6, false, TD_EUNSUPPORTED, "one of texts");
+    expect_field_refused('t', 4, false, TD_EFORMAT, "'tensor' has numbers of two kinds");
+    expect_field_refused('t', 7, true, TD_EFORMAT, "'tensor' has numbers of two kinds");
+    expect_field_refused('a', 6, false, TD_EUNSUPPORTED, "a graph or several tensors inside");
+    expect_field_refused('a', 5, true, TD_EFORMAT, "is not a message");
     expect_field_refused('a', 8, true, TD_EFORMAT, "'attr' has no type");
     expect_field_refused('a', 21, false, TD_EUNSUPPORTED, "a function's attribute");
     expect_field_refused('n', 7, false, TD_EUNSUPPORTED, "another domain");
@@ -324,6 +326,78 @@ static void test_what_is_not_read(void **state)
     expect_field_refused('m', 20, false, TD_EUNSUPPORTED, "training information");
     expect_field_refused('g', 1, true, TD_EFORMAT, "8: field 1 is not a message");
     expect_field_refused('m', 7, false, TD_EFORMAT, "");
+}
+
+/* tensor fields: data_type 2, dims 1, float_data 4, int32_data 5, int64_data 7, name 8, double_data
+   10 */
+static td_status read_listed(int type, int64_t n, const td_text *list, td_onnx **out)
+{
+    td_text tensor = { 0 }, graph = { 0 }, model = { 0 }, opset = { 0 }, node = { 0 }, y = { 0 };
+    td_text size = { 0 }, of = { 0 };
+    td_pb_put_int(&tensor, 1, n);
+    td_pb_put_int(&tensor, 2, type);
+    td_text_add_bytes(&tensor, list->data, list->len);
+    td_pb_put_text(&tensor, 8, "t");
+    td_pb_put_text(&node, 1, "t");
+    td_pb_put_text(&node, 2, "y");
+    td_pb_put_text(&node, 4, "Identity");
+    td_pb_put_message(&graph, 1, &node);
+    td_pb_put_message(&graph, 5, &tensor);
+    td_pb_put_int(&size, 1, 1);
+    td_pb_put_message(&of, 1, &size);
+    td_pb_put_text(&y, 1, "y");
+    td_pb_put_message(&y, 2, &of);
+    td_pb_put_message(&graph, 12, &y);
+    td_pb_put_int(&opset, 2, 13);
+    td_pb_put_message(&model, 8, &opset);
+    td_pb_put_message(&model, 7, &graph);
+    const td_status st = td_onnx_parse(model.data, model.len, "x", out);
+    td_text *const all[] = { &tensor, &graph, &model, &opset, &node, &y, &size, &of };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        td_text_release(all[i]);
+    return st;
+}
+
+static void expect_list(int type, int64_t n, td_text *list, const void *wanted, size_t n_bytes)
+{
+    td_onnx *m;
+    expect_ok(read_listed(type, n, list, &m));
+    assert_int_equal(m->tensors[0].n_bytes, n_bytes);
+    assert_memory_equal(m->tensors[0].data, wanted, n_bytes);
+    td_onnx_free(m);
+    td_text_release(list);
+}
+
+static void test_numbers_in_lists(void **state)
+{
+    (void)state;
+    td_text list = { 0 };
+    td_onnx *m;
+    static const float floats[3] = { 1.5F, -2, 3e-20F };
+    td_pb_put_bytes(&list, 4, floats, sizeof floats); /* packed */
+    expect_list(1, 3, &list, floats, sizeof floats);
+    for (int i = 0; i < 3; i++)
+        td_pb_put_float(&list, 4, floats[i]); /* one by one */
+    expect_list(1, 3, &list, floats, sizeof floats);
+    static const double doubles[2] = { 1e300, -0.1 };
+    td_pb_put_bytes(&list, 10, doubles, sizeof doubles);
+    expect_list(11, 2, &list, doubles, sizeof doubles);
+    static const int64_t longs[3] = { -1, 1ll << 60, 7 };
+    for (int i = 0; i < 3; i++)
+        td_pb_put_int(&list, 7, longs[i]);
+    expect_list(7, 3, &list, longs, sizeof longs);
+    td_pb_put_bytes(&list, 5, "\xff\x01\x03", 3); /* packed: 255, 3 */
+    expect_list(2, 2, &list, "\xff\x03", 2);
+
+    td_pb_put_bytes(&list, 4, floats, 7);
+    expect_error(read_listed(1, 1, &list, &m), TD_EFORMAT, "malformed");
+    td_text_release(&list);
+    td_pb_put_bytes(&list, 4, floats, 8);
+    expect_error(read_listed(1, 3, &list, &m), TD_EFORMAT, "8 bytes, its shape needs 12");
+    expect_error(read_listed(7, 2, &list, &m), TD_EFORMAT, "numbers of two kinds");
+    td_pb_put_bytes(&list, 9, floats, 8);
+    expect_error(read_listed(1, 2, &list, &m), TD_EFORMAT, "numbers of two kinds");
+    td_text_release(&list);
 }
 
 static void test_no_model(void **state)
@@ -428,8 +502,9 @@ int main(void)
         cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_types_and_versions),
         cmocka_unit_test(test_no_graph),         cmocka_unit_test(test_cut_everywhere),
         cmocka_unit_test(test_what_is_not_read), cmocka_unit_test(test_no_model),
-        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_old_file_stays),
-        cmocka_unit_test(test_two_gib),          cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_numbers_in_lists), cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_old_file_stays),   cmocka_unit_test(test_two_gib),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

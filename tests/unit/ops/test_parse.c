@@ -60,6 +60,13 @@ static void complaints_name_the_source_and_the_line(void **state)
         { "%y = relu %x,", TD_EFORMAT, "the line ends, wanted an operand '%name'" },
         { "%y = relu %", TD_EFORMAT, "the line ends, wanted a name" },
         { "%y relu %x", TD_EFORMAT, "found 'relu %x', wanted '='" },
+        { "%\"a = relu %x", TD_EFORMAT, "wanted a name that ends with '\"'" },
+        { "%\"\" = relu %x", TD_EFORMAT, "wanted a name of letters, digits and" },
+        { "%\"a b\" = relu %x", TD_EFORMAT, "wanted a name of letters, digits and" },
+        { "%\"a{b\" = relu %x", TD_EFORMAT, "wanted a name of letters, digits and" },
+        { "%a:b = relu %x", TD_EFORMAT, "wanted a type" },
+        { "%y = relu %\"a:b\"", TD_EFORMAT, "undefined value '%a:b'" },
+        { "output \"y\" = %x", TD_EFORMAT, "wanted the output's name" },
         { "% = relu %x", TD_EFORMAT, "found '= relu %x', wanted a name" },
         { "%y = ", TD_EFORMAT, "the line ends, wanted an op" },
         { "=", TD_EFORMAT, "found '=', wanted an op" },
@@ -105,6 +112,25 @@ static void complaints_name_the_source_and_the_line(void **state)
         expect_refused(text, rows[i].st, rows[i].part);
         assert_int_equal(strncmp(td_error_message(), "net.td", 6), 0);
     }
+}
+
+static void names_in_quotes_are_printed_so(void **state)
+{
+    (void)state;
+    static const char text[] = "%\"onnx::Conv_1\":f32[2,3] = param\n"
+                               "%\"a[0];(b)\":f32[2,3] = relu %\"onnx::Conv_1\"\n"
+                               "%plain:f32[2,3] = relu %\"a[0];(b)\"\n"
+                               "output y = %\"a[0];(b)\"\noutput z = %plain\n";
+    td_graph *g;
+    char *printed;
+    expect_ok(td_graph_parse(text, "net.td", &g));
+    assert_non_null(td_graph_find(g, "onnx::Conv_1"));
+    expect_ok(td_graph_print(g, &printed));
+    assert_string_equal(printed, text);
+    td_text_free(printed);
+    td_graph_free(g);
+    expect_ok(td_graph_parse("%\"bare\":f32[1] = param\noutput y = %bare\n", "net.td", &g));
+    td_graph_free(g);
 }
 
 static void long_names_are_refused(void **state)
@@ -257,6 +283,7 @@ int main(void)
         cmocka_unit_test(comments_blanks_and_line_ends_do_not_matter),
         cmocka_unit_test(an_empty_text_is_an_empty_graph),
         cmocka_unit_test(complaints_name_the_source_and_the_line),
+        cmocka_unit_test(names_in_quotes_are_printed_so),
         cmocka_unit_test(long_names_are_refused),
         cmocka_unit_test(too_many_lines_are_refused),
         cmocka_unit_test(too_many_nodes_are_refused),

@@ -1,0 +1,46 @@
+/*
+ * onnx_weights.c -- see onnx_weights.h
+ */
+#include "checkpoint/onnx_weights.h"
+
+#include <string.h>
+
+#include "ir/graph.h"
+#include "onnx_import/onnx_import.h"
+
+static td_status copy_network(td_tensors *to, const td_onnx_graph *g)
+{
+    char *text;
+    for (size_t i = 0; i < g->n_params; i++) {
+        const td_tensor *t = &g->params[i];
+        void *data;
+        TD_TRY(td_tensors_add_new(to, t->name, t->dtype, t->rank, t->dim, &data));
+        if (t->n_bytes)
+            memcpy(data, t->data, t->n_bytes);
+    }
+    TD_TRY(td_graph_print(g->graph, &text));
+    const td_status st = td_tensors_set_meta(to, "tandem.graph", text);
+    td_text_free(text);
+    return st;
+}
+
+td_status td_onnx_weights_read(const char *path, td_tensors **out)
+{
+    td_onnx *m;
+    td_onnx_graph g = { 0 };
+    td_tensors *t = NULL;
+    *out = NULL;
+    TD_TRY(td_onnx_read(path, &m));
+    td_status st =
+        td_graph_of_onnx(m, path, &(td_onnx_import_opts){ .batch = 1, .is_model = true }, &g);
+    TD_OUT(st);
+    TD_OUT(td_tensors_new(&t));
+    TD_OUT(copy_network(t, &g));
+    *out = t;
+    t = NULL;
+out:
+    td_tensors_free(t);
+    td_onnx_graph_release(&g);
+    td_onnx_free(m);
+    return st;
+}

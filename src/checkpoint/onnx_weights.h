@@ -1,0 +1,16 @@
+/*
+ * checkpoint/onnx_weights.h -- an ONNX file as a weight file: its network and its tensors
+ */
+#ifndef TD_CHECKPOINT_ONNX_WEIGHTS_H
+#define TD_CHECKPOINT_ONNX_WEIGHTS_H
+
+#include "io/safetensors.h"
+
+/**
+ * Read an ONNX model as weights: one tensor for each parameter of its graph, under the name that it
+ * has in the file, and the graph's text as "tandem.graph".  Errors of td_onnx_read and
+ * td_graph_of_onnx.
+ */
+td_status td_onnx_weights_read(const char *path, td_tensors **out) TD_CHECKED;
+
+#endif

@@ -1,0 +1,246 @@
+/*
+ * fold.c -- see fold.h
+ *
+ * Source: ONNX operator documentation, opsets 11 to 21.
+ */
+#include "onnx_import/fold.h"
+
+#include <string.h>
+
+/* a list of integers, or one integer of no dimension */
+typedef struct {
+    int rank, n;
+    int64_t at[TD_ONNX_FOLD_MAX];
+} list;
+
+static td_status bad(const char *what)
+{
+    return td_error(TD_EFORMAT, "%s", what);
+}
+
+static bool list_of(const td_tensor *t, list *out)
+{
+    if (!t || t->dtype != TD_DT_I64 || t->rank > 1 || t->n_bytes > sizeof out->at)
+        return false;
+    out->rank = t->rank;
+    out->n = (int)(t->n_bytes / sizeof *out->at);
+    if (t->n_bytes)
+        memcpy(out->at, t->data, t->n_bytes);
+    return true;
+}
+
+static const td_tensor *operand(const td_onnx_folder *f, const td_onnx_node *n, int i)
+{
+    return i < n->n_in ? td_map_get(f->tensors, n->in[i]) : NULL;
+}
+
+static td_status add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t)
+{
+    td_tensor *copy = td_arena_alloc(&f->arena, 1, sizeof *copy);
+    if (!copy)
+        return TD_ENOMEM;
+    *copy = *t;
+    return td_map_set(f->tensors, n->out[0], copy);
+}
+
+static td_status add_list(td_onnx_folder *f, const td_onnx_node *n, const list *l)
+{
+    int64_t *at = td_arena_alloc(&f->arena, (size_t)l->n + 1, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    memcpy(at, l->at, (size_t)l->n * sizeof *at);
+    const td_tensor t = { .name = n->out[0],
+                          .dtype = TD_DT_I64,
+                          .rank = l->rank,
+                          .dim = { l->n },
+                          .data = at,
+                          .n_bytes = (size_t)l->n * sizeof *at };
+    return add(f, n, &t);
+}
+
+static int64_t attr_of(const td_onnx_node *n, const char *name, int64_t otherwise)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(n, name);
+    return a && a->kind == TD_ONNX_INT ? a->i : otherwise;
+}
+
+/* --- operators: each returns whether it applies ------------------------------------------------ */
+
+static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    const td_onnx_attr *a = n->n_attr == 1 ? &n->attr[0] : NULL;
+    if (!a || n->n_in)
+        return bad("a constant has one attribute and no operand");
+    if (a->kind == TD_ONNX_TENSOR) {
+        td_tensor t = *a->tensor;
+        t.name = n->out[0];
+        *done = true;
+        return add(f, n, &t);
+    }
+    list l = { 0 };
+    if (a->kind == TD_ONNX_INT && strcmp(a->name, "value_int") == 0) {
+        l.n = 1;
+        l.at[0] = a->i;
+    } else if (a->kind == TD_ONNX_INTS && strcmp(a->name, "value_ints") == 0 &&
+               a->n <= TD_ONNX_FOLD_MAX) {
+        l.rank = 1;
+        l.n = a->n;
+        memcpy(l.at, a->ints, (size_t)a->n * sizeof *l.at);
+    } else if (a->kind == TD_ONNX_FLOAT && strcmp(a->name, "value_float") == 0) {
+        const td_tensor t = {
+            .name = n->out[0], .dtype = TD_DT_F32, .data = &a->f, .n_bytes = sizeof a->f
+        };
+        *done = true;
+        return add(f, n, &t);
+    } else {
+        return TD_OK;
+    }
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static td_status shape(td_onnx_folder *f, const td_onnx_node *n, const td_type *x, bool *done)
+{
+    list l = { .rank = 1 };
+    int64_t start = attr_of(n, "start", 0), end = attr_of(n, "end", x->rank);
+    start += start < 0 ? x->rank : 0;
+    end += end < 0 ? x->rank : 0;
+    for (int64_t i = start < 0 ? 0 : start; i < end && i < x->rank; i++)
+        l.at[l.n++] = x->dim[i];
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+/* the list itself with another rank: Squeeze, Unsqueeze, Cast to i64 */
+static td_status same(td_onnx_folder *f, const td_onnx_node *n, const list *x, int rank, bool *done)
+{
+    list l = *x;
+    l.rank = rank;
+    if (rank == 0 && l.n != 1)
+        return bad("more than one number is squeezed to one");
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static td_status gather(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list at, l;
+    if (!list_of(operand(f, n, 1), &at) || x->rank != 1 || attr_of(n, "axis", 0) != 0)
+        return TD_OK;
+    l = (list){ .rank = at.rank, .n = at.n };
+    for (int i = 0; i < at.n; i++) {
+        const int64_t k = at.at[i] < 0 ? at.at[i] + x->n : at.at[i];
+        if (k < 0 || k >= x->n)
+            return bad("an index is outside its list");
+        l.at[i] = x->at[k];
+    }
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static td_status concat(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    list l = { .rank = 1 }, x;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!list_of(operand(f, n, i), &x) || x.rank != 1 || l.n + x.n > TD_ONNX_FOLD_MAX)
+            return TD_OK;
+        memcpy(l.at + l.n, x.at, (size_t)x.n * sizeof *x.at);
+        l.n += x.n;
+    }
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static int64_t clamped(int64_t i, int64_t n)
+{
+    i += i < 0 ? n : 0;
+    return i < 0 ? 0 : i > n ? n : i;
+}
+
+static td_status slice(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list start, end, axis, step, l = { .rank = 1 };
+    if (x->rank != 1 || !list_of(operand(f, n, 1), &start) || !list_of(operand(f, n, 2), &end) ||
+        start.n != 1 || end.n != 1)
+        return TD_OK;
+    if (n->n_in > 3 && *n->in[3] &&
+        (!list_of(operand(f, n, 3), &axis) || axis.n != 1 || (axis.at[0] != 0 && axis.at[0] != -1)))
+        return TD_OK;
+    if (n->n_in > 4 && (!list_of(operand(f, n, 4), &step) || step.n != 1 || step.at[0] != 1))
+        return TD_OK;
+    for (int64_t i = clamped(start.at[0], x->n); i < clamped(end.at[0], x->n); i++)
+        l.at[l.n++] = x->at[i];
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static bool compute(const char *op, int64_t a, int64_t b, int64_t *out)
+{
+    if (strcmp(op, "Add") == 0)
+        return !__builtin_add_overflow(a, b, out);
+    if (strcmp(op, "Sub") == 0)
+        return !__builtin_sub_overflow(a, b, out);
+    if (strcmp(op, "Mul") == 0)
+        return !__builtin_mul_overflow(a, b, out);
+    if (b == 0 || (a == INT64_MIN && b == -1))
+        return false;
+    *out = a / b;
+    return true;
+}
+
+static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list y, l;
+    if (!list_of(operand(f, n, 1), &y) || (x->n != y.n && x->n != 1 && y.n != 1))
+        return TD_OK;
+    l = (list){ .rank = x->rank | y.rank, .n = x->n == 1 ? y.n : x->n };
+    for (int i = 0; i < l.n; i++)
+        if (!compute(n->op, x->at[x->n == 1 ? 0 : i], y.at[y.n == 1 ? 0 : i], &l.at[i]))
+            return bad("integers overflow, or are divided by 0");
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+/* --- entry point ------------------------------------------------------------------------------ */
+
+static td_status fold_list(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    const char *op = n->op;
+    if (strcmp(op, "Gather") == 0)
+        return gather(f, n, x, done);
+    if (strcmp(op, "Slice") == 0)
+        return slice(f, n, x, done);
+    if (strcmp(op, "Unsqueeze") == 0)
+        return x->rank == 0 ? same(f, n, x, 1, done) : TD_OK;
+    if (strcmp(op, "Squeeze") == 0)
+        return same(f, n, x, 0, done);
+    if (strcmp(op, "Cast") == 0)
+        return td_onnx_dtype_of(attr_of(n, "to", 0)) == TD_DT_I64 ? same(f, n, x, x->rank, done)
+                                                                  : TD_OK;
+    if (strcmp(op, "Concat") == 0)
+        return attr_of(n, "axis", 0) == 0 ? concat(f, n, done) : TD_OK;
+    if (strcmp(op, "Add") == 0 || strcmp(op, "Sub") == 0 || strcmp(op, "Mul") == 0 ||
+        strcmp(op, "Div") == 0)
+        return arithmetic(f, n, x, done);
+    return TD_OK;
+}
+
+td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *x, bool *done)
+{
+    const td_tensor *first = operand(f, n, 0);
+    list l;
+    *done = false;
+    if (n->n_out != 1)
+        return TD_OK;
+    if (strcmp(n->op, "Constant") == 0)
+        return constant(f, n, done);
+    if (strcmp(n->op, "Shape") == 0 && x)
+        return shape(f, n, x, done);
+    if (strcmp(n->op, "Identity") == 0 && first) {
+        td_tensor t = *first;
+        t.name = n->out[0];
+        *done = true;
+        return add(f, n, &t);
+    }
+    return list_of(first, &l) ? fold_list(f, n, &l, done) : TD_OK;
+}

@@ -1,0 +1,34 @@
+/*
+ * onnx_import/fold.h -- computes the constants and shapes of an ONNX model
+ *
+ * An exporter writes `x.view(x.size(0), -1)` as Shape, Gather, Unsqueeze, Concat and Reshape.  All
+ * types are known while a graph is made, so these lists of integers are, too.
+ *
+ * PyTorch's exporter writes parameters of equal numbers once, and an Identity for each of the others,
+ * whose result has the parameter's name: each is a tensor of its own.
+ */
+#ifndef TD_ONNX_IMPORT_FOLD_H
+#define TD_ONNX_IMPORT_FOLD_H
+
+#include "ir/type.h"
+#include "onnx_file/onnx.h"
+
+#define TD_ONNX_FOLD_MAX 64 /* integers in a list */
+
+typedef struct {
+    td_arena arena;  /* owns the tensors that are computed */
+    td_map *tensors; /* name -> td_tensor: initialisers, and the results */
+} td_onnx_folder;
+
+/**
+ * Compute node `n` if it is a Constant, an Identity of a tensor, a Shape, or an operation on known
+ * integers (i64, at most one dimension, TD_ONNX_FOLD_MAX numbers): its result joins the tensors and
+ * *done is true.  `x`: the type of operand 0 if that is a value of the graph; NULL: it is not.
+ *
+ *   TD_EFORMAT  operands or attributes that ONNX does not allow; the message lacks file and node
+ *   TD_ENOMEM
+ */
+td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *x,
+                       bool *done) TD_CHECKED;
+
+#endif

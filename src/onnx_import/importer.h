@@ -1,0 +1,84 @@
+/*
+ * onnx_import/importer.h -- what the functions of onnx_import.c, operands.c and the operators share
+ */
+#ifndef TD_ONNX_IMPORT_IMPORTER_H
+#define TD_ONNX_IMPORT_IMPORTER_H
+
+#include "ir/build.h"
+#include "onnx_import/fold.h"
+#include "onnx_import/onnx_import.h"
+#include "ops/ops.h"
+
+typedef struct {
+    const td_onnx *m;
+    const char *what;
+    const td_onnx_import_opts *o;
+    td_builder *b;
+    td_map values;   /* name -> td_value */
+    td_map tensors;  /* name -> td_tensor */
+    td_map declared; /* name -> td_onnx_value */
+    td_onnx_folder folder;
+    td_onnx_graph *out;
+    const td_onnx_node *node; /* the current node */
+} td_importer;
+
+/* --- operands.c: operands and attributes of the current node; errors name file and node --------- */
+
+td_status td_import_refuse(const td_importer *im, const char *what) TD_CHECKED;
+td_status td_import_wrong(const td_importer *im, const char *what) TD_CHECKED;
+td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand,
+                            td_value **out) TD_CHECKED;
+/** Operand i as a value of the graph; a tensor becomes a parameter when it is first read. */
+td_status td_import_value_at(td_importer *im, int i, td_value **out) TD_CHECKED;
+/** All operands, `least` to `most` of them. */
+td_status td_import_values_of(td_importer *im, int least, int most, td_value **out) TD_CHECKED;
+/** Operand i, a constant of this type. */
+td_status td_import_tensor_at(const td_importer *im, int i, td_dtype dtype, int rank,
+                              const td_tensor **out) TD_CHECKED;
+/** Operand i, a constant i64 [n], n <= room. */
+td_status td_import_ints_at(const td_importer *im, int i, int room, int *n,
+                            int64_t *out) TD_CHECKED;
+td_status td_import_attr_int(const td_importer *im, const char *name, int64_t otherwise,
+                             int64_t *out) TD_CHECKED;
+/** An attribute that only has one supported value. */
+td_status td_import_attr_must(const td_importer *im, const char *name, int64_t value) TD_CHECKED;
+double td_import_attr_float(const td_importer *im, const char *name, double otherwise);
+/** A list of n equal numbers; `otherwise` if the attribute is absent. */
+td_status td_import_attr_same(const td_importer *im, const char *name, int n, int otherwise,
+                              int *out) TD_CHECKED;
+bool td_import_attr_is(const td_importer *im, const char *name, const char *text);
+/** Pads, also by auto_pad, of a square image of `side` pixels. */
+td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t window, int stride,
+                                   int *pad, int *extra) TD_CHECKED;
+/** Four dimensions; with auto_pad SAME_UPPER equal height and width. */
+td_status td_import_check_square(const td_importer *im, const td_type *x) TD_CHECKED;
+
+/* --- operators.c, shape_operators.c: the value of a node's result -------------------------------- */
+
+/** Is operand i of a model one finite number? */
+bool td_import_is_number(const td_importer *im, int i, double *out);
+td_status td_import_scalar_at(const td_importer *im, int i, td_dtype d, double *out) TD_CHECKED;
+td_status td_import_conv(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_norm(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_pool(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_means(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_flatten(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_gemm(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_unary(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_identity(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_binary(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_hard(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_clip(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_concat(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_slice(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_reshape(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_cast(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_transpose(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_resize(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_gather(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_quantize(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_dequantize(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_reduce(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_softmax(td_importer *im, td_value **y) TD_CHECKED;
+
+#endif

@@ -1,0 +1,303 @@
+/*
+ * shape_operators.c -- ONNX operators that join, cut, move, convert and reduce
+ *
+ * There is no transpose op, but join_heads of one head without a bias moves channels last.
+ *
+ * Source: ONNX operator documentation, opsets 13 to 21.
+ */
+#include <string.h>
+
+#include "onnx_import/importer.h"
+
+/* more operands than an op may have are joined in parts */
+td_status td_import_concat(td_importer *im, td_value **y)
+{
+    td_value *in[TD_IN_MAX];
+    int64_t axis;
+    int n = 0;
+    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
+    for (int i = 0; i < im->node->n_in; i++) {
+        TD_TRY(td_import_value_at(im, i, &in[n]));
+        const int rank = td_value_type(in[n++]).rank;
+        axis += i == 0 && axis < 0 ? rank : 0;
+        if (axis < 0 || axis >= rank)
+            return td_import_wrong(im, "an axis is out of range");
+        if (n == TD_IN_MAX && i + 1 < im->node->n_in) {
+            in[0] = td_concat(im->b, n, in, (int)axis);
+            n = 1;
+        }
+    }
+    if (n == 0)
+        return td_import_wrong(im, "an operand is missing");
+    *y = n > 1 ? td_concat(im->b, n, in, (int)axis) : in[0];
+    return TD_OK;
+}
+
+td_status td_import_slice(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int n[3];
+    int64_t start, end, axis;
+    if (im->node->n_in != 4)
+        return td_import_refuse(im, "operands other than x, starts, ends, axes");
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_ints_at(im, 1, 1, &n[0], &start));
+    TD_TRY(td_import_ints_at(im, 2, 1, &n[1], &end));
+    TD_TRY(td_import_ints_at(im, 3, 1, &n[2], &axis));
+    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || axis < 0 || axis >= TD_RANK_MAX || start < 0 ||
+        end <= start)
+        return td_import_refuse(im, "only one slice along one axis is supported");
+    td_slice_attr a = { .axis = (int)axis, .start = start, .size = end - start };
+    *y = td_emit(im->b, &td_op_slice, &a, x);
+    return TD_OK;
+}
+
+td_status td_import_reshape(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int n, open = -1;
+    int64_t dim[TD_RANK_MAX], known = 1, zero;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_attr_int(im, "allowzero", 0, &zero));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
+    const td_type t = td_value_type(x);
+    for (int i = 0; i < n; i++) {
+        if (dim[i] == 0 && !zero && i < t.rank)
+            dim[i] = t.dim[i];
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else if (dim[i] < 1 || dim[i] > TD_TYPE_BYTES_MAX)
+            return td_import_wrong(im, "an invalid shape");
+        else
+            known = td_mul_capped(known, dim[i]);
+    }
+    if (open >= 0)
+        dim[open] = td_type_count(&t) / known;
+    *y = td_reshape(im->b, x, n, dim);
+    return TD_OK;
+}
+
+td_status td_import_cast(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t to;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    TD_TRY(td_import_attr_int(im, "to", 0, &to));
+    const td_dtype d = td_onnx_dtype_of(to);
+    if (!d || d == TD_DT_S8) /* the op quantize makes s8, not cast */
+        return td_import_refuse(im, "an unsupported element type");
+    *y = td_cast(im->b, x, d);
+    return TD_OK;
+}
+
+/* [N, C, H, W] -> [N, H W, C] */
+static td_value *channels_last(td_importer *im, td_value *x)
+{
+    const td_type zeros = td_type_1d(td_value_type(x).dtype, td_value_type(x).dim[1]);
+    td_constant_attr none = { .value = 0, .type = td_build_type_text(im->b, &zeros) };
+    td_join_attr attr = { .columns = (int)zeros.dim[0], .order = TD_JOIN_CHANNEL };
+    td_value *bias = td_emit_n(im->b, &td_op_constant, &none, 0, NULL, NULL);
+    return td_emit(im->b, &td_op_join_heads, &attr, x, bias);
+}
+
+/* [N, C, M] -> [N, M, C], [N, C, H, W] -> [N, H, W, C] */
+td_status td_import_transpose(td_importer *im, td_value **y)
+{
+    static const int64_t orders[2][4] = { { 0, 2, 1 }, { 0, 2, 3, 1 } };
+    const td_onnx_attr *perm = td_onnx_attr_find(im->node, "perm");
+    td_value *x;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    const td_type t = td_value_type(x);
+    if ((t.rank != 3 && t.rank != 4) || t.dim[1] > 1 << 20 || !perm || perm->n != t.rank ||
+        memcmp(perm->ints, orders[t.rank - 3], (size_t)t.rank * sizeof *perm->ints) != 0)
+        return td_import_refuse(im, "only moving channels to the end is supported");
+    if (t.rank == 3) {
+        x = td_reshape(im->b, x, 4, (int64_t[]){ t.dim[0], t.dim[1], t.dim[2], 1 });
+        *y = td_build_ok(im->b) ? channels_last(im, x) : x;
+        return TD_OK;
+    }
+    *y = td_reshape(im->b, channels_last(im, x), 4,
+                    (int64_t[]){ t.dim[0], t.dim[2], t.dim[3], t.dim[1] });
+    return TD_OK;
+}
+
+/* operands: x, no region, scales [1, 1, a, b] that are whole numbers */
+td_status td_import_resize(td_importer *im, td_value **y)
+{
+    td_value *x;
+    float by[4];
+    const td_tensor *t;
+    if (im->node->n_in != 3 || *im->node->in[1])
+        return td_import_refuse(im, "operands other than x and scales");
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_tensor_at(im, 2, TD_DT_F32, 1, &t));
+    if (t->dim[0] != 4 || td_value_type(x).rank != 4)
+        return td_import_wrong(im, "the scales are not four numbers for four dimensions");
+    memcpy(by, t->data, sizeof by);
+    for (int i = 0; i < 4; i++)
+        if (!(by[i] >= 1 && by[i] <= 4096) || by[i] > (float)(int)by[i] || (i < 2 && by[i] > 1))
+            return td_import_refuse(im, "scales that are not whole factors of height and width");
+    if (!td_import_attr_is(im, "mode", "nearest") ||
+        !td_import_attr_is(im, "nearest_mode", "floor") ||
+        !td_import_attr_is(im, "coordinate_transformation_mode", "asymmetric"))
+        return td_import_refuse(im, "resizing other than nearest is not supported");
+    const td_type type = td_value_type(x);
+    td_resize_attr a = { (int)(type.dim[2] * (int)by[2]), (int)(type.dim[3] * (int)by[3]) };
+    *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
+    return TD_OK;
+}
+
+/* a Gather of rows or columns floor(i * from / to) is a resize to `to` */
+td_status td_import_gather(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis, at;
+    const td_tensor *t;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_tensor_at(im, 1, TD_DT_I64, 1, &t));
+    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
+    const td_type type = td_value_type(x);
+    if ((axis != 2 && axis != 3) || type.rank != 4 || t->dim[0] < 1 || t->dim[0] > 1 << 16)
+        return td_import_refuse(im, "only rows or columns of images are supported");
+    for (int64_t i = 0; i < t->dim[0]; i++) {
+        memcpy(&at, (const char *)t->data + i * 8, sizeof at);
+        if (at != i * type.dim[axis] / t->dim[0])
+            return td_import_refuse(im, "the rows or columns are not those of a nearest resize");
+    }
+    td_resize_attr a = { (int)(axis == 2 ? t->dim[0] : type.dim[2]),
+                         (int)(axis == 3 ? t->dim[0] : type.dim[3]) };
+    *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
+    return TD_OK;
+}
+
+/* the scale and the zero point, which must be 0, of the integers `d` */
+static td_status scale_at(const td_importer *im, td_dtype d, double *scale)
+{
+    const td_onnx_attr *axis = td_onnx_attr_find(im->node, "axis");
+    const td_tensor *zero;
+    TD_TRY(td_import_scalar_at(im, 1, TD_DT_F32, scale));
+    TD_TRY(td_import_tensor_at(im, 2, d, 0, &zero));
+    if (axis || *(const char *)zero->data)
+        return td_import_refuse(im, "a zero point other than 0, or an axis");
+    if (!(*scale >= 1e-37 && *scale <= 1e37))
+        return td_import_wrong(im, "the scale is not a positive number");
+    return TD_OK;
+}
+
+/* `tandem convert` makes weights of a quantized file that it wrote */
+static td_status check_not_model(const td_importer *im)
+{
+    return im->o->is_model ? td_import_refuse(im, "a quantized network is not supported") : TD_OK;
+}
+
+td_status td_import_quantize(td_importer *im, td_value **y)
+{
+    td_value *x;
+    const td_tensor *zero = im->node->n_in > 2 ? td_map_get(&im->tensors, im->node->in[2]) : NULL;
+    td_quantize_attr a = { 0 };
+    TD_TRY(check_not_model(im));
+    TD_TRY(td_import_value_at(im, 0, &x));
+    if (!zero || (zero->dtype != TD_DT_U8 && zero->dtype != TD_DT_S8))
+        return td_import_refuse(im, "a result that is not u8 or s8");
+    a.to = td_int8_to(zero->dtype);
+    TD_TRY(scale_at(im, zero->dtype, &a.scale));
+    *y = td_emit(im->b, &td_op_quantize, &a, x);
+    return TD_OK;
+}
+
+/* a tensor of integers is a parameter of the numbers for which they stand (onnx_weights.c) */
+static td_status get_integers(td_importer *im, const td_tensor *t, td_value **y)
+{
+    const td_onnx_attr *axis = td_onnx_attr_find(im->node, "axis");
+    const td_tensor *scale = NULL;
+    TD_TRY(td_import_tensor_at(im, 1, TD_DT_F32, 1, &scale));
+    if (t->rank < 1 || t->rank > TD_RANK_MAX || scale->dim[0] != t->dim[0] || !axis ||
+        axis->kind != TD_ONNX_INT || axis->i != 0 ||
+        (t->dtype != TD_DT_S8 && t->dtype != TD_DT_I32))
+        return td_import_refuse(im, "integers without a scale for each row");
+    if (td_map_has(&im->values, t->name))
+        return td_import_refuse(im, "integers that are read twice");
+    td_tensor wide = *t;
+    wide.dtype = TD_DT_F32;
+    return td_import_leaf_of(im, &wide, 0, y);
+}
+
+static td_status check_zeros(const td_importer *im, td_dtype d)
+{
+    const td_tensor *zero;
+    if (im->node->n_in < 3)
+        return TD_OK;
+    TD_TRY(td_import_tensor_at(im, 2, d, 1, &zero));
+    for (size_t i = 0; i < zero->n_bytes; i++)
+        if (((const char *)zero->data)[i])
+            return td_import_refuse(im, "a zero point other than 0");
+    return TD_OK;
+}
+
+td_status td_import_dequantize(td_importer *im, td_value **y)
+{
+    td_value *x;
+    td_quantize_attr a = { 0 };
+    const td_tensor *t = td_map_get(&im->tensors, im->node->n_in ? im->node->in[0] : "");
+    TD_TRY(check_not_model(im));
+    if (t) {
+        TD_TRY(check_zeros(im, t->dtype));
+        return get_integers(im, t, y);
+    }
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(scale_at(im, td_value_type(x).dtype, &a.scale));
+    *y = td_emit(im->b, &td_op_dequantize, &a, x);
+    return TD_OK;
+}
+
+/* the mean over height and width */
+static td_status get_plane_mean(td_importer *im, td_value *x, td_value **y)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "axes");
+    const td_type t = td_value_type(x);
+    int64_t keep, axes[2];
+    int n = 0;
+    if (a && a->kind == TD_ONNX_INTS && a->n == 2)
+        memcpy(axes, a->ints, (size_t)(n = 2) * sizeof *axes);
+    else if (!a && im->node->n_in == 2)
+        TD_TRY(td_import_ints_at(im, 1, 2, &n, axes));
+    for (int i = 0; i < n; i++)
+        axes[i] += axes[i] < 0 ? t.rank : 0;
+    if (n != 2 || t.rank != 4 || axes[0] + axes[1] != 5 || (axes[0] != 2 && axes[0] != 3))
+        return td_import_refuse(im, "a mean that is not one over height and width");
+    TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
+    *y = td_global_avg_pool(im->b, x);
+    if (keep && td_build_ok(im->b))
+        *y = td_reshape(im->b, *y, 4, (int64_t[]){ t.dim[0], t.dim[1], 1, 1 });
+    return TD_OK;
+}
+
+td_status td_import_reduce(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t keep;
+    if (im->o->is_model) {
+        TD_TRY(td_import_value_at(im, 0, &x));
+        return strcmp(im->node->op, "ReduceMean") == 0
+                   ? get_plane_mean(im, x, y)
+                   : td_import_refuse(im, "a sum over dimensions is not supported");
+    }
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
+    if (keep)
+        return td_import_refuse(im, "keepdims is not supported");
+    *y = strcmp(im->node->op, "ReduceSum") == 0 ? td_sum(im->b, x) : td_mean(im->b, x);
+    return TD_OK;
+}
+
+td_status td_import_softmax(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
+    if (axis != -1 && axis != td_value_type(x).rank - 1)
+        return td_import_refuse(im, "the axis is not the last one");
+    *y = td_softmax(im->b, x);
+    return TD_OK;
+}

@@ -1,0 +1,77 @@
+# onnx_model.sh -- a network from an ONNX file of another program, in every verb: PyTorch's logits, and its weights after
+# three steps; tests/oracle/onnx_import.py --golden made the files
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+golden=$TANDEM_SOURCE/tests/golden/onnx
+
+# apart A B TENSOR: the largest difference of two files' tensors, divided by the largest element
+apart() {
+    tensor "$1" "$3" | od -An -v -t f4 -w4 >a.txt
+    tensor "$2" "$3" | od -An -v -t f4 -w4 >b.txt
+    [ -s a.txt ] && [ "$(wc -l <a.txt)" = "$(wc -l <b.txt)" ] || complain "$3 has another size in $1 than in $2"
+    paste a.txt b.txt | awk '{ d = $1 - $2; d = d < 0 ? -d : d; m = $2 < 0 ? -$2 : $2
+                               if (d > worst) worst = d; if (m > most) most = m }
+                             END { if (most > 0) worst /= most
+                                   print worst + 0 }'
+}
+
+# near A B TENSOR LIMIT
+near() {
+    d=$(apart "$1" "$2" "$3")
+    awk "BEGIN { exit !($d < $4) }" || complain "$3 of $1 differs from $2 by $d, wanted less than $4"
+}
+
+fixed="--data-backend tensors --precision fp32 --threads 1"
+for form in folded dynamo norms; do
+    expect 0 evaluate "$golden/in.safetensors" --model "$golden/$form.onnx" $fixed -b 4 --logits y.safetensors
+    near y.safetensors "$golden/logits.safetensors" logits 1e-5
+    expect 0 evaluate "$golden/in.safetensors" --weights "$golden/$form.onnx" $fixed -b 3 --logits z.safetensors
+    near z.safetensors "$golden/logits.safetensors" logits 1e-5
+    # and out again
+    expect 0 convert "$golden/$form.onnx" again.onnx --overwrite
+    expect 0 convert "$golden/$form.onnx" own.safetensors --overwrite
+    for again in again.onnx own.safetensors; do
+        expect 0 evaluate "$golden/in.safetensors" --weights $again $fixed -b 4 --logits z.safetensors
+        near z.safetensors "$golden/logits.safetensors" logits 1e-5
+    done
+done
+
+# three steps of SGD, as torch.optim.SGD(lr=1e-3, momentum=0.9)
+steps="--run-iters 3 --lr 0.001 --momentum 0.9 --weight-decay 0 --lr-schedule step --warmup 0 --training-only --no-checkpoints"
+expect 0 train "$golden/in.safetensors" --model "$golden/norms.onnx" $fixed -b 4 $steps --workspace w \
+    --final-weights t.safetensors
+for t in stem.0.weight stem.1.weight stem.1.bias stem.1.running_mean stem.1.running_var deep.0.weight deep.1.weight \
+    deep.1.running_var wide.0.weight wide.0.bias down.weight up.bias mix.weight gain fc.weight fc.bias; do
+    near t.safetensors "$golden/trained.safetensors" $t 1e-4
+done
+# trained weights carry the network; from them, and from the file's network with them
+expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
+expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors
+near y.safetensors z.safetensors logits 1e-6
+
+# images, mixed precision, another head; the run resumes without the file
+drawn set --classes 3 --train 24 --val 8 --size 34
+cp "$golden/norms.onnx" net.onnx
+expect 0 train set --model net.onnx --num-classes 3 --precision bf16 --threads 1 --workers 1 -b 8 --epochs 2 --seed 1 \
+    --lr 0.01 --run-iters 3 --workspace run
+rm net.onnx
+expect 0 train set --resume run/checkpoint.safetensors --run-iters -1 --workspace run --threads 1 --workers 1
+expect 0 classify set/val/*/* --weights run/checkpoint.safetensors --threads 1
+expect 0 classify set/val/*/* --model "$golden/folded.onnx" --threads 1
+expect 0 benchmark --model "$golden/norms.onnx" -b 2 --iters 1 --warmup 0 --threads 1 --mode inference
+expect 0 inspect graph --model "$golden/folded.onnx"
+prints '%"onnx::Conv_[0-9]+":f32\[8,3,3,3\] = param'
+cp out graph.td # the text is a graph file
+expect 0 inspect model --model graph.td
+
+# what cannot be read is said in one sentence
+head -c 5000 "$golden/norms.onnx" >short.onnx
+expect 1 evaluate "$golden/in.safetensors" --model short.onnx $fixed
+says "'short.onnx'"
+: >empty.onnx
+expect 1 inspect graph --model empty.onnx
+expect 2 classify set/val/*/* --model graph.td
+says 'requires --weights'
+
+finish

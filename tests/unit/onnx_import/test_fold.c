@@ -1,0 +1,136 @@
+/*
+ * test_fold.c -- constants and shapes of ONNX models, and hostile ones
+ */
+#include "onnx_import/fold.h"
+
+#include "support/expect.h"
+
+typedef struct {
+    td_onnx *m;
+    td_map tensors;
+    td_onnx_folder folder;
+} fixture;
+
+static void begin(fixture *f)
+{
+    *f = (fixture){ 0 };
+    f->folder.tensors = &f->tensors;
+    expect_ok(td_onnx_new(&f->m));
+}
+
+static void end(fixture *f)
+{
+    td_map_release(&f->tensors);
+    td_arena_release(&f->folder.arena);
+    td_onnx_free(f->m);
+}
+
+static void known(fixture *f, const char *name, int rank, int n, const int64_t *at)
+{
+    const int64_t dim = n;
+    td_onnx_add_tensor(f->m, name, TD_DT_I64, rank, &dim, at);
+    expect_ok(f->m->st);
+    td_tensor *t = td_arena_alloc(&f->folder.arena, 1, sizeof *t);
+    assert_non_null(t);
+    *t = f->m->tensors[f->m->n_tensors - 1];
+    expect_ok(td_map_set(&f->tensors, name, t));
+}
+
+static td_onnx_node *node(fixture *f, const char *op, const char *a, const char *b, const char *y)
+{
+    td_onnx_add_node(f->m, op, y, b ? 2 : 1, (const char *[]){ a, b }, y);
+    expect_ok(f->m->st);
+    return &f->m->nodes[f->m->n_nodes - 1];
+}
+
+static void expect_list(fixture *f, const td_onnx_node *n, const td_type *x, int rank, int count,
+                        const int64_t *wanted)
+{
+    bool done;
+    expect_ok(td_onnx_fold(&f->folder, n, x, &done));
+    assert_true(done);
+    const td_tensor *t = td_map_get(&f->tensors, n->out[0]);
+    assert_int_equal(t->rank, rank);
+    assert_int_equal(t->n_bytes, (size_t)count * sizeof *wanted);
+    assert_memory_equal(t->data, wanted, t->n_bytes);
+}
+
+static void expect_left(fixture *f, const td_onnx_node *n)
+{
+    bool done;
+    expect_ok(td_onnx_fold(&f->folder, n, NULL, &done));
+    assert_false(done);
+}
+
+static void expect_bad(fixture *f, const td_onnx_node *n, const char *says)
+{
+    bool done;
+    expect_error(td_onnx_fold(&f->folder, n, NULL, &done), TD_EFORMAT, says);
+}
+
+static void shapes_are_lists(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    const td_type x = td_type_4d(TD_DT_F32, 2, 8, 5, 7);
+    known(&f, "one", 0, 1, (int64_t[]){ 1 });
+    known(&f, "minus", 1, 1, (int64_t[]){ -1 });
+    known(&f, "axes", 1, 1, (int64_t[]){ 0 });
+    expect_list(&f, node(&f, "Shape", "x", NULL, "s"), &x, 1, 4, (int64_t[]){ 2, 8, 5, 7 });
+    expect_list(&f, node(&f, "Gather", "s", "one", "c"), NULL, 0, 1, (int64_t[]){ 8 });
+    expect_list(&f, node(&f, "Gather", "s", "minus", "w"), NULL, 1, 1, (int64_t[]){ 7 });
+    expect_list(&f, node(&f, "Unsqueeze", "c", "axes", "c1"), NULL, 1, 1, (int64_t[]){ 8 });
+    expect_list(&f, node(&f, "Squeeze", "c1", "axes", "c2"), NULL, 0, 1, (int64_t[]){ 8 });
+    const td_onnx_node *join = node(&f, "Concat", "c1", "minus", "j");
+    td_onnx_attr_int(f.m, "axis", 0);
+    expect_list(&f, join, NULL, 1, 2, (int64_t[]){ 8, -1 });
+    expect_list(&f, node(&f, "Mul", "s", "minus", "p"), NULL, 1, 4, (int64_t[]){ -2, -8, -5, -7 });
+    expect_list(&f, node(&f, "Div", "c", "w", "q"), NULL, 1, 1, (int64_t[]){ 1 });
+    const td_onnx_node *part = node(&f, "Shape", "x", NULL, "s2");
+    td_onnx_attr_int(f.m, "start", -2);
+    expect_list(&f, part, &x, 1, 2, (int64_t[]){ 5, 7 });
+    end(&f);
+}
+
+static void what_is_not_known_is_left(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    known(&f, "s", 1, 2, (int64_t[]){ 3, 4 });
+    expect_left(&f, node(&f, "Relu", "x", NULL, "a"));
+    expect_left(&f, node(&f, "Shape", "x", NULL, "b")); /* a value without a type */
+    expect_left(&f, node(&f, "Gather", "s", "x", "c"));
+    expect_left(&f, node(&f, "Add", "s", "x", "d"));
+    expect_left(&f, node(&f, "Identity", "x", NULL, "e"));
+    end(&f);
+}
+
+static void hostile_integers_are_errors(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    known(&f, "s", 1, 2, (int64_t[]){ INT64_MIN, 4 });
+    known(&f, "far", 0, 1, (int64_t[]){ 2 });
+    known(&f, "zero", 0, 1, (int64_t[]){ 0 });
+    known(&f, "minus", 0, 1, (int64_t[]){ -1 });
+    expect_bad(&f, node(&f, "Gather", "s", "far", "a"), "outside its list");
+    expect_bad(&f, node(&f, "Div", "s", "zero", "b"), "divided by 0");
+    expect_bad(&f, node(&f, "Div", "s", "minus", "c"), "overflow");
+    expect_bad(&f, node(&f, "Mul", "s", "minus", "d"), "overflow");
+    expect_bad(&f, node(&f, "Squeeze", "s", NULL, "e"), "more than one number");
+    expect_bad(&f, node(&f, "Constant", "s", NULL, "g"), "a constant has one attribute");
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_are_lists),
+        cmocka_unit_test(what_is_not_known_is_left),
+        cmocka_unit_test(hostile_integers_are_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
