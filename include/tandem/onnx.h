@@ -73,7 +73,7 @@ typedef struct {
 TD_API TD_CHECKED td_status td_onnx_export(const char *weights, const char *out_path,
                                            const td_onnx_opts *opts, td_onnx_result *out);
 
-/** Has td_onnx_export written the file: do its metadata describe the network?  Errors of reading. */
+/** Has td_onnx_export written the file: does it describe its network?  Errors of reading. */
 TD_API TD_CHECKED td_status td_onnx_is_export(const char *path, bool *out);
 
 /**

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/onnx_weights.h"
+#include "checkpoint/onnx_network.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/weight_suggest.h"
 #include "io/blob.h"

@@ -2,7 +2,7 @@
  * checkpoint/weight_file.h -- read a weight file of any supported format
  *
  * The content determines the format, not the name: safetensors (io/safetensors.h), PyTorch's
- * (pth/pth.h) or ONNX (onnx_weights.h).
+ * (pth/pth.h) or ONNX (onnx_network.h).
  */
 #ifndef TD_CHECKPOINT_WEIGHT_FILE_H
 #define TD_CHECKPOINT_WEIGHT_FILE_H

@@ -5,8 +5,8 @@
 #define TD_ONNX_IMPORT_IMPORTER_H
 
 #include "ir/build.h"
-#include "onnx_import/fold.h"
 #include "onnx_import/onnx_import.h"
+#include "onnx_import/shape_values.h"
 #include "ops/ops.h"
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     const td_onnx_node *node; /* the current node */
 } td_importer;
 
-/* --- operands.c: operands and attributes of the current node; errors name file and node --------- */
+/* --- operands.c: operands and attributes of the current node; errors name file and node ------- */
 
 td_status td_import_refuse(const td_importer *im, const char *what) TD_CHECKED;
 td_status td_import_wrong(const td_importer *im, const char *what) TD_CHECKED;
@@ -53,7 +53,7 @@ td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t 
 /** Four dimensions; with auto_pad SAME_UPPER equal height and width. */
 td_status td_import_check_square(const td_importer *im, const td_type *x) TD_CHECKED;
 
-/* --- operators.c, shape_operators.c: the value of a node's result -------------------------------- */
+/* --- operators.c, shape_operators.c: the value of a node's result ----------------------------- */
 
 /** Is operand i of a model one finite number? */
 bool td_import_is_number(const td_importer *im, int i, double *out);

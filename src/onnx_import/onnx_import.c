@@ -59,6 +59,8 @@ typedef struct {
     td_status (*get)(td_importer *im, td_value **y);
 } row;
 
+#define WINDOW "kernel_shape strides pads dilations ceil_mode auto_pad "
+
 /* clang-format off */
 static const row rows[] = {
     { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv },
@@ -67,8 +69,8 @@ static const row rows[] = {
     { "Sigmoid",            "", td_import_unary },
     { "Identity",           "", td_import_identity },
     { "Clip",               "", td_import_clip },
-    { "MaxPool",            "kernel_shape strides pads dilations ceil_mode storage_order auto_pad ", td_import_pool },
-    { "AveragePool",        "kernel_shape strides pads count_include_pad dilations ceil_mode auto_pad ", td_import_pool },
+    { "MaxPool",            WINDOW "storage_order ", td_import_pool },
+    { "AveragePool",        WINDOW "count_include_pad ", td_import_pool },
     { "GlobalAveragePool",  "", td_import_means },
     { "Flatten",            "axis ", td_import_flatten },
     { "Gemm",               "transB transA alpha beta ", td_import_gemm },

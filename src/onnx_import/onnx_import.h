@@ -17,8 +17,8 @@ typedef struct {
     int batch;               /* images, if the model does not fix that number */
     const char *const *also; /* values that become outputs, too; ends with NULL; NULL: none */
 
-    /* A network for --model: input `images`, output `logits`, its tensors are trained parameters.  A
-       batch or a side that the file fixes is taken from it. */
+    /* A network for --model: input `images`, output `logits`, its tensors are trained parameters.
+       A batch or a side that the file fixes is taken from it. */
     bool is_model;
     int image_size; /* of a model whose height and width are not fixed; 0: 224 */
 

@@ -49,45 +49,12 @@ typedef struct {
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
 
-/* --- layouts of images ------------------------------------------------------------------------ */
+/* --- convolution: kernels --------------------------------------------------------------------- */
 
 static bool has_layout(const td_type *t, const char *layout)
 {
     return strcmp(t->layout, layout) == 0;
 }
-
-td_native_wino_image td_native_wino_image_of(const td_type *t)
-{
-    const int64_t area = t->dim[2] * t->dim[3];
-    if (has_layout(t, LAST))
-        return (td_native_wino_image){ .pixel = t->dim[1], .block = LANES, .half = TD_WINO_HALF };
-    if (has_layout(t, HALVES))
-        return (td_native_wino_image){ .pixel = TD_WINO_HALF,
-                                       .block = LANES * area,
-                                       .half = TD_WINO_HALF * area };
-    return (td_native_wino_image){ .pixel = LANES, .block = LANES * area, .half = TD_WINO_HALF };
-}
-
-int64_t td_native_wino_step(int64_t channels, int64_t room)
-{
-    return (channels / LANES * room | 1) * LANES;
-}
-
-td_status td_native_wino_check_halves(void)
-{
-    const int lanes = td_native_wino_simd_at(0)->lanes;
-    return lanes <= TD_WINO_HALF
-               ? TD_OK
-               : td_error(TD_ENOKERNEL, "blocks of %d channels for registers of %d lanes",
-                          TD_WINO_HALF, lanes);
-}
-
-bool td_native_wino_prefers_halves(const td_type *t)
-{
-    return td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF && !has_layout(t, BLOCKS);
-}
-
-/* --- convolution: kernels --------------------------------------------------------------------- */
 
 /* does t have this layout, one of the three, with whole blocks? */
 static bool is_image(const td_type *t, const char *layout)

@@ -1,8 +1,8 @@
 /*
- * checkpoint/onnx_weights.h -- an ONNX file as a weight file: its network and its tensors
+ * checkpoint/onnx_network.h -- an ONNX file as a weight file: its network and its tensors
  */
-#ifndef TD_CHECKPOINT_ONNX_WEIGHTS_H
-#define TD_CHECKPOINT_ONNX_WEIGHTS_H
+#ifndef TD_CHECKPOINT_ONNX_NETWORK_H
+#define TD_CHECKPOINT_ONNX_NETWORK_H
 
 #include "io/safetensors.h"
 

@@ -1,7 +1,7 @@
 /*
- * onnx_weights.c -- see onnx_weights.h
+ * onnx_network.c -- see onnx_network.h
  */
-#include "checkpoint/onnx_weights.h"
+#include "checkpoint/onnx_network.h"
 
 #include <string.h>
 

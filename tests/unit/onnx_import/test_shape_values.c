@@ -1,7 +1,7 @@
 /*
- * test_fold.c -- constants and shapes of ONNX models, and hostile ones
+ * test_shape_values.c -- constants and shapes of ONNX models, and hostile ones
  */
-#include "onnx_import/fold.h"
+#include "onnx_import/shape_values.h"
 
 #include "support/expect.h"
 

@@ -1,9 +1,9 @@
 /*
- * fold.c -- see fold.h
+ * shape_values.c -- see shape_values.h
  *
  * Source: ONNX operator documentation, opsets 11 to 21.
  */
-#include "onnx_import/fold.h"
+#include "onnx_import/shape_values.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ static int64_t attr_of(const td_onnx_node *n, const char *name, int64_t otherwis
     return a && a->kind == TD_ONNX_INT ? a->i : otherwise;
 }
 
-/* --- operators: each returns whether it applies ------------------------------------------------ */
+/* --- operators: each returns whether it applies ----------------------------------------------- */
 
 static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {

@@ -1,14 +1,14 @@
 /*
- * onnx_import/fold.h -- computes the constants and shapes of an ONNX model
+ * onnx_import/shape_values.h -- computes the constants and shapes of an ONNX model
  *
  * An exporter writes `x.view(x.size(0), -1)` as Shape, Gather, Unsqueeze, Concat and Reshape.  All
  * types are known while a graph is made, so these lists of integers are, too.
  *
- * PyTorch's exporter writes parameters of equal numbers once, and an Identity for each of the others,
- * whose result has the parameter's name: each is a tensor of its own.
+ * PyTorch's exporter writes parameters of equal numbers once, and an Identity for each of the
+ * others, whose result has the parameter's name: each is a tensor of its own.
  */
-#ifndef TD_ONNX_IMPORT_FOLD_H
-#define TD_ONNX_IMPORT_FOLD_H
+#ifndef TD_ONNX_IMPORT_SHAPE_VALUES_H
+#define TD_ONNX_IMPORT_SHAPE_VALUES_H
 
 #include "ir/type.h"
 #include "onnx_file/onnx.h"
