@@ -4,7 +4,8 @@
  * Nodes are copied in order.  Three things change:
  *
  *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, depending on the mode
- *   the batch     a reshape whose first dimension was the old batch gets the new one
+ *   the batch     a reshape with fixed dimensions gets the new batch where it had the old one, and
+ *                 what does not depend on the images is repeated to be concatenated with what does
  *   the dtype     parameters take the images' float type, so that a float32 text runs in float64
  *
  * The running statistics of a batch norm get role=stat, whatever role the text gives them: every
@@ -114,14 +115,92 @@ static void copy_norm(copier *c, const td_node *n)
         c->map[n->out[0]->id] = td_emit_n(c->b, &td_op_batch_norm_infer, n->attr, 5, in, NULL);
 }
 
+/* the first dimension in which two types of one rank differ, or -1 */
+static int changed_dim(const td_type *a, const td_type *b)
+{
+    for (int d = 0; d < a->rank && a->rank == b->rank; d++)
+        if (a->dim[d] != b->dim[d])
+            return d;
+    return -1;
+}
+
+/* elements from one index of dimension d to the next */
+static int64_t step_of(const td_type *t, int d)
+{
+    int64_t step = 1;
+    for (int k = d + 1; k < t->rank; k++)
+        step *= t->dim[k];
+    return step;
+}
+
+/*
+ * The dimension of y that contains the batch, if x, a reshape's operand, has it in dimension d: one
+ * that was the old batch and lies within x's, otherwise one that contains it.  A batch of 1 may be
+ * part of either neighbor: of the next one if that was split, [197, N, 768] -> [197, N 12, 64],
+ * otherwise of the one before, [197, N, 12, 64] -> [197 N, 768].  -1: none.
+ */
+static int batch_dim(const td_type *x, int d, const td_type *y, int64_t batch)
+{
+    const int64_t inner = step_of(x, d), outer = inner * x->dim[d];
+    int before = -1, after = -1;
+    for (int e = 0; e < y->rank; e++) {
+        const int64_t from = step_of(y, e), to = from * y->dim[e];
+        if (y->dim[e] == batch && from >= inner && to <= outer)
+            return e;
+        if (from <= inner && to >= outer && to > from)
+            before = before < 0 ? e : before;
+        if (to == inner && x->dim[d] == 1)
+            after = e;
+    }
+    const bool is_split = after >= 0 && y->rank - after > x->rank - 1 - d;
+    return is_split || before < 0 ? after : before;
+}
+
 static void copy_reshape(copier *c, const td_node *n)
 {
     td_value *x = mapped(c, n, 0);
+    const td_type *old = td_in_type(n, 0);
     td_type y = n->out[0]->type;
-    if (y.rank > 0 && y.dim[0] == c->old_batch && td_in_type(n, 0)->rank > 0 &&
-        td_in_type(n, 0)->dim[0] == c->old_batch)
-        y.dim[0] = x->type.dim[0];
+    const char *shape = ((const td_reshape_attr *)n->attr)->shape;
+    const int d = changed_dim(old, &x->type);
+    const int e = d < 0 ? -1 : batch_dim(old, d, &y, c->old_batch);
+    if (shape && strchr(shape, '-')) {
+        c->map[n->out[0]->id] = td_emit(c->b, &td_op_reshape, n->attr, x);
+        return;
+    }
+    if (e >= 0)
+        y.dim[e] = y.dim[e] / c->old_batch * c->images->type.dim[0];
     c->map[n->out[0]->id] = td_reshape(c->b, x, y.rank, y.dim);
+}
+
+/* repeats v, of which dimension d is 1, along it */
+static td_value *repeated(copier *c, td_value *v, int d, int64_t to)
+{
+    td_text text = { 0 };
+    for (int k = 0; k < v->type.rank; k++)
+        td_text_add(&text, k ? ":%lld" : "shape=%lld", (long long)(k == d ? to : v->type.dim[k]));
+    if (td_text_status(&text) == TD_OK)
+        v = td_emit(c->b, &td_op_broadcast_to,
+                    td_build_attr(c->b, &td_op_broadcast_to, td_text_get(&text)), v);
+    else
+        td_build_fail(c->b, td_text_status(&text));
+    td_text_release(&text);
+    return v;
+}
+
+static void copy_concat(copier *c, const td_node *n)
+{
+    td_value *in[TD_IN_MAX];
+    int d = -1;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = mapped(c, n, i);
+        d = d < 0 ? changed_dim(td_in_type(n, i), &in[i]->type) : d;
+    }
+    for (int i = 0; i < n->n_in && d >= 0; i++)
+        if (in[i]->type.dim[d] == 1 && td_in_type(n, i)->dim[d] == 1 &&
+            d != ((const td_concat_attr *)n->attr)->axis && td_build_ok(c->b))
+            in[i] = repeated(c, in[i], d, c->images->type.dim[0]);
+    c->map[n->out[0]->id] = td_emit_n(c->b, n->op, n->attr, n->n_in, in, NULL);
 }
 
 static void copy_other(copier *c, const td_node *n)
@@ -142,6 +221,8 @@ static void copy_node(copier *c, const td_node *n)
         copy_norm(c, n);
     else if (is_op(n, &td_op_reshape))
         copy_reshape(c, n);
+    else if (is_op(n, &td_op_concat))
+        copy_concat(c, n);
     else if (!is_op(n, &td_op_batch_norm_update)) /* it was copied with its batch_norm */
         copy_other(c, n);
 }

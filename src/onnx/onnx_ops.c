@@ -29,7 +29,7 @@ static td_onnx_value shape_like(const td_onnx_value *x, int64_t c, int64_t h, in
 }
 
 /* one node with the same operands and no attributes */
-static void put_same(td_onnx_writer *e, const td_node *n, const char *op)
+void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const char *in[TD_IN_MAX];
     td_onnx_value y = td_writer_shape(e, n->out[0]);
@@ -166,7 +166,7 @@ static void put_join(td_onnx_writer *e, const td_node *n, const char *op)
 
 static void put_linear(td_onnx_writer *e, const td_node *n, const char *op)
 {
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "transB", 1);
 }
 
@@ -184,7 +184,7 @@ static void put_pool(td_onnx_writer *e, const td_node *n, const char *op)
         td_writer_stop(e, td_error(TD_EUNSUPPORTED,
                                    "the second result of %s is used, which ONNX does not have",
                                    n->op->name));
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     TD_WRITER_INTS(e, "kernel_shape", a->kernel, a->kernel);
     TD_WRITER_INTS(e, "strides", a->stride, a->stride);
     put_pads(e, a->pad, is_average ? 0 : a->pad_extra);
@@ -209,13 +209,13 @@ static void put_global(td_onnx_writer *e, const td_node *n, const char *op)
 
 static void put_softmax(td_onnx_writer *e, const td_node *n, const char *op)
 {
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "axis", -1);
 }
 
 static void put_reduce(td_onnx_writer *e, const td_node *n, const char *op)
 {
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "keepdims", 0);
 }
 
@@ -230,20 +230,8 @@ static void put_scale(td_onnx_writer *e, const td_node *n, const char *op)
 
 static void put_concat(td_onnx_writer *e, const td_node *n, const char *op)
 {
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "axis", ((const td_concat_attr *)n->attr)->axis);
-}
-
-static void put_slice(td_onnx_writer *e, const td_node *n, const char *op)
-{
-    const td_slice_attr *a = n->attr;
-    int64_t end = a->start + a->size, axis = a->axis;
-    td_onnx_value y = td_writer_shape(e, n->out[0]);
-    td_writer_result(e, n,
-                     TD_WRITER_ADD(e, op, n, &y, td_writer_operand(e, n, 0),
-                                   td_writer_ints(e, n, "/starts", 1, &a->start),
-                                   td_writer_ints(e, n, "/ends", 1, &end),
-                                   td_writer_ints(e, n, "/axes", 1, &axis)));
 }
 
 /* 0 copies a dimension of x, -1 is computed from the number of elements */
@@ -270,7 +258,7 @@ static void put_reshape(td_onnx_writer *e, const td_node *n, const char *op)
 
 static void put_cast(td_onnx_writer *e, const td_node *n, const char *op)
 {
-    put_same(e, n, op);
+    td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "to", td_onnx_dtype_number(td_cast_to(n->attr)));
 }
 
@@ -372,21 +360,23 @@ static const struct {
     { &td_op_batch_norm_relu_infer,     "BatchNormalization", put_norm },
     { &td_op_batch_norm_add_relu_infer, "BatchNormalization", put_norm },
     { &td_op_linear,                    "Gemm",               put_linear },
-    { &td_op_relu,                      "Relu",               put_same },
+    { &td_op_relu,                      "Relu",               td_writer_same },
     { &td_op_relu6,                     "Clip",               put_relu6 },
-    { &td_op_sigmoid,                   "Sigmoid",            put_same },
+    { &td_op_sigmoid,                   "Sigmoid",            td_writer_same },
     { &td_op_max_pool2d,                "MaxPool",            put_pool },
     { &td_op_avg_pool2d,                "AveragePool",        put_pool },
     { &td_op_global_avg_pool,           "Flatten",            put_global },
     { &td_op_squeeze_excite,            "Mul",                put_squeeze_excite },
-    { &td_op_add,                       "Add",                put_same },
-    { &td_op_mul,                       "Mul",                put_same },
+    { &td_op_add,                       "Add",                td_writer_same },
+    { &td_op_mul,                       "Mul",                td_writer_same },
     { &td_op_scale,                     "Mul",                put_scale },
     { &td_op_bias_add,                  "Add",                put_bias },
     { &td_op_join_heads,                "Concat",             put_join },
     { &td_op_concat,                    "Concat",             put_concat },
-    { &td_op_slice,                     "Slice",              put_slice },
+    { &td_op_slice,                     "Slice",              td_writer_slice },
     { &td_op_reshape,                   "Reshape",            put_reshape },
+    { &td_op_transpose,                 "Transpose",          td_writer_transpose },
+    { &td_op_broadcast_to,              "Expand",             td_writer_expand },
     { &td_op_cast,                      "Cast",               put_cast },
     { &td_op_resize_nearest,            "Resize",             put_resize },
     { &td_op_sum,                       "ReduceSum",          put_reduce },

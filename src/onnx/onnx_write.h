@@ -68,6 +68,14 @@ const char *td_writer_weight(td_onnx_writer *e, const td_node *n, int i, int ran
 /** Set the name of n->out[0]. */
 void td_writer_result(td_onnx_writer *e, const td_node *n, const char *name);
 
+/** One node with the same operands and no attributes; onnx_ops.c. */
+void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op);
+
+/* onnx_axis_ops.c: rows of td_writer_put */
+void td_writer_slice(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
+
 /** Convert one node; TD_EUNSUPPORTED if ONNX has no counterpart. */
 void td_writer_put(td_onnx_writer *e, const td_node *n);
 

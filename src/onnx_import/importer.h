@@ -20,7 +20,11 @@ typedef struct {
     td_onnx_folder folder;
     td_onnx_graph *out;
     const td_onnx_node *node; /* the current node */
+    uint8_t *batch_dims;      /* [m->n_nodes] of a model whose batch is not fixed, or NULL */
+    bool is_probe;            /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
 } td_importer;
+
+#define TD_IMPORT_PROBE 1009 /* a prime: dimensions that contain the batch are its multiples */
 
 /* --- operands.c: operands and attributes of the current node; errors name file and node ------- */
 
@@ -53,7 +57,17 @@ td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t 
 /** Four dimensions; with auto_pad SAME_UPPER equal height and width. */
 td_status td_import_check_square(const td_importer *im, const td_type *x) TD_CHECKED;
 
-/* --- operators.c, shape_operators.c: the value of a node's result ----------------------------- */
+/* --- axis_operators.c -------------------------------------------------------------------------- */
+
+/** Attribute or operand `axes`: *n of them, -1 if there is none; is_axis [TD_RANK_MAX]. */
+td_status td_import_axes(const td_importer *im, int operand, int rank, int *n,
+                         bool *is_axis) TD_CHECKED;
+/** x with these dimensions, of which one may contain the batch. */
+td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim);
+/** Value `v` is result i of the current node; onnx_import.c. */
+td_status td_import_result(td_importer *im, int i, td_value *v) TD_CHECKED;
+
+/* --- the operators: the value of a node's last result ----------------------------- */
 
 /** Is operand i of a model one finite number? */
 bool td_import_is_number(const td_importer *im, int i, double *out);
@@ -80,5 +94,9 @@ td_status td_import_quantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_dequantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reduce(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_softmax(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_split(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_squeeze(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_unsqueeze(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_expand(td_importer *im, td_value **y) TD_CHECKED;
 
 #endif

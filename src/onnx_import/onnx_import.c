@@ -80,6 +80,7 @@ static const row rows[] = {
     { "Slice",              "", td_import_slice },
     { "Reshape",            "allowzero ", td_import_reshape },
     { "Transpose",          "perm ", td_import_transpose },
+    { "Expand",             "", td_import_expand },
     { "Cast",               "to ", td_import_cast },
     { "Resize",             "mode nearest_mode coordinate_transformation_mode ", td_import_resize },
     { "Gather",             "axis ", td_import_gather },
@@ -92,6 +93,9 @@ static const row rows[] = {
 
 /* only in models: in files that are verified these are nodes before or after the network */
 static const row model_rows[] = {
+    { "Split",              "axis num_outputs split ", td_import_split },
+    { "Squeeze",            "axes ", td_import_squeeze },
+    { "Unsqueeze",          "axes ", td_import_unsqueeze },
     { "Sub",                "", td_import_binary },
     { "Div",                "", td_import_binary },
     { "HardSigmoid",        "alpha beta ", td_import_hard },
@@ -134,6 +138,24 @@ static const row *row_of(const td_onnx_node *n, bool is_model)
     return NULL;
 }
 
+td_status td_import_result(td_importer *im, int i, td_value *v)
+{
+    if (!td_build_ok(im->b))
+        return TD_EFORMAT; /* the builder has set the message */
+    const td_type t = td_value_type(v);
+    TD_TRY(check_declared(im, im->node->out[i], &t));
+    return td_map_set(&im->values, im->node->out[i], v);
+}
+
+/* a split, and a norm in training mode, which also gives its running statistics, which nothing may
+   read */
+static bool is_result_count(const td_importer *im, const row *r)
+{
+    const int n = im->node->n_out;
+    return n == 1 || (im->o->is_model && n > 0 &&
+                      (r->get == td_import_split || (r->get == td_import_norm && n <= 3)));
+}
+
 static td_status get_node(td_importer *im, const td_onnx_node *n)
 {
     const row *r = row_of(n, im->o->is_model);
@@ -147,15 +169,10 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
     if (!r)
         return td_import_refuse(im, "an unsupported operator");
     TD_TRY(check_attrs(im, r->attrs));
-    /* in training mode a norm gives its running statistics, too, which nothing may read */
-    if (n->n_out != 1 && !(im->o->is_model && r->get == td_import_norm && n->n_out <= 3))
+    if (!is_result_count(im, r))
         return td_import_refuse(im, "more than one result is not supported");
     TD_TRY(r->get(im, &y));
-    if (!td_build_ok(im->b))
-        return TD_EFORMAT; /* the builder has set the message */
-    const td_type t = td_value_type(y);
-    TD_TRY(check_declared(im, n->out[0], &t));
-    return td_map_set(&im->values, n->out[0], y);
+    return td_import_result(im, r->get == td_import_split ? n->n_out - 1 : 0, y);
 }
 
 /* --- post-processing -------------------------------------------------------------------------- */
@@ -324,17 +341,19 @@ static td_status get_all(td_importer *im, td_onnx_graph *out)
     return get_also(im);
 }
 
-td_status td_graph_of_onnx(const td_onnx *m, const char *what, const td_onnx_import_opts *opts,
-                           td_onnx_graph *out)
+static td_status import(const td_onnx *m, const char *what, const td_onnx_import_opts *opts,
+                        uint8_t *batch_dims, td_onnx_graph *out)
 {
     td_importer im = { .m = m, .what = what, .o = opts, .b = td_build_begin(), .out = out };
+    im.batch_dims = batch_dims;
+    im.is_probe = opts->batch == TD_IMPORT_PROBE;
     im.folder.tensors = &im.tensors;
     *out = (td_onnx_graph){ .model = m, .batch = opts->batch };
     td_status st = opts->is_model ? get_model(&im, out) : get_all(&im, out);
     td_map_release(&im.values);
     td_map_release(&im.tensors);
     td_map_release(&im.declared);
-    td_arena_release(&im.folder.arena);
+    td_onnx_folder_release(&im.folder);
     if (st != TD_OK && td_build_ok(im.b)) {
         td_build_abandon(im.b);
     } else {
@@ -344,6 +363,40 @@ td_status td_graph_of_onnx(const td_onnx *m, const char *what, const td_onnx_imp
     }
     if (st != TD_OK)
         td_onnx_graph_release(out);
+    return st;
+}
+
+/* finds the dimensions that contain the batch (axis_operators.c); an error of the file is found
+   without it, too */
+static td_status probe(const td_onnx *m, const char *what, const td_onnx_import_opts *opts,
+                       uint8_t *batch_dims)
+{
+    td_onnx_import_opts o = *opts;
+    td_onnx_graph unused;
+    o.batch = TD_IMPORT_PROBE;
+    const td_status st = import(m, what, &o, batch_dims, &unused);
+    if (st == TD_OK)
+        td_onnx_graph_release(&unused);
+    else if (st != TD_ENOMEM)
+        td_error_clear();
+    return st == TD_ENOMEM ? st : TD_OK;
+}
+
+td_status td_graph_of_onnx(const td_onnx *m, const char *what, const td_onnx_import_opts *opts,
+                           td_onnx_graph *out)
+{
+    const bool is_open =
+        m->inputs.n == 1 && m->inputs.at[0].rank > 0 && m->inputs.at[0].dim[0].value < 0;
+    if (!opts->is_model || !is_open)
+        return import(m, what, opts, NULL, out);
+    uint8_t *batch_dims = td_alloc(m->n_nodes + 1, 1);
+    *out = (td_onnx_graph){ 0 };
+    if (!batch_dims)
+        return TD_ENOMEM;
+    td_status st = probe(m, what, opts, batch_dims);
+    if (st == TD_OK)
+        st = import(m, what, opts, batch_dims, out);
+    td_free(batch_dims);
     return st;
 }
 

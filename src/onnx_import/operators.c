@@ -135,19 +135,6 @@ td_status td_import_means(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-td_status td_import_flatten(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int64_t axis;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    TD_TRY(td_import_attr_int(im, "axis", 1, &axis));
-    const td_type t = td_value_type(x);
-    if (axis != 1 || t.rank < 1)
-        return td_import_refuse(im, "an axis other than 1 is not supported");
-    *y = td_reshape(im->b, x, 2, (int64_t[]){ t.dim[0], td_type_count(&t) / t.dim[0] });
-    return TD_OK;
-}
-
 td_status td_import_gemm(td_importer *im, td_value **y)
 {
     td_value *in[3];

@@ -1,7 +1,5 @@
 /*
- * shape_operators.c -- ONNX operators that join, cut, move, convert and reduce
- *
- * There is no transpose op, but join_heads of one head without a bias moves channels last.
+ * shape_operators.c -- ONNX operators that join, resize, convert and reduce
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -33,50 +31,6 @@ td_status td_import_concat(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-td_status td_import_slice(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int n[3];
-    int64_t start, end, axis;
-    if (im->node->n_in != 4)
-        return td_import_refuse(im, "operands other than x, starts, ends, axes");
-    TD_TRY(td_import_value_at(im, 0, &x));
-    TD_TRY(td_import_ints_at(im, 1, 1, &n[0], &start));
-    TD_TRY(td_import_ints_at(im, 2, 1, &n[1], &end));
-    TD_TRY(td_import_ints_at(im, 3, 1, &n[2], &axis));
-    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || axis < 0 || axis >= TD_RANK_MAX || start < 0 ||
-        end <= start)
-        return td_import_refuse(im, "only one slice along one axis is supported");
-    td_slice_attr a = { .axis = (int)axis, .start = start, .size = end - start };
-    *y = td_emit(im->b, &td_op_slice, &a, x);
-    return TD_OK;
-}
-
-td_status td_import_reshape(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int n, open = -1;
-    int64_t dim[TD_RANK_MAX], known = 1, zero;
-    TD_TRY(td_import_value_at(im, 0, &x));
-    TD_TRY(td_import_attr_int(im, "allowzero", 0, &zero));
-    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
-    const td_type t = td_value_type(x);
-    for (int i = 0; i < n; i++) {
-        if (dim[i] == 0 && !zero && i < t.rank)
-            dim[i] = t.dim[i];
-        if (dim[i] == -1 && open < 0)
-            open = i;
-        else if (dim[i] < 1 || dim[i] > TD_TYPE_BYTES_MAX)
-            return td_import_wrong(im, "an invalid shape");
-        else
-            known = td_mul_capped(known, dim[i]);
-    }
-    if (open >= 0)
-        dim[open] = td_type_count(&t) / known;
-    *y = td_reshape(im->b, x, n, dim);
-    return TD_OK;
-}
-
 td_status td_import_cast(td_importer *im, td_value **y)
 {
     td_value *x;
@@ -87,37 +41,6 @@ td_status td_import_cast(td_importer *im, td_value **y)
     if (!d || d == TD_DT_S8) /* the op quantize makes s8, not cast */
         return td_import_refuse(im, "an unsupported element type");
     *y = td_cast(im->b, x, d);
-    return TD_OK;
-}
-
-/* [N, C, H, W] -> [N, H W, C] */
-static td_value *channels_last(td_importer *im, td_value *x)
-{
-    const td_type zeros = td_type_1d(td_value_type(x).dtype, td_value_type(x).dim[1]);
-    td_constant_attr none = { .value = 0, .type = td_build_type_text(im->b, &zeros) };
-    td_join_attr attr = { .columns = (int)zeros.dim[0], .order = TD_JOIN_CHANNEL };
-    td_value *bias = td_emit_n(im->b, &td_op_constant, &none, 0, NULL, NULL);
-    return td_emit(im->b, &td_op_join_heads, &attr, x, bias);
-}
-
-/* [N, C, M] -> [N, M, C], [N, C, H, W] -> [N, H, W, C] */
-td_status td_import_transpose(td_importer *im, td_value **y)
-{
-    static const int64_t orders[2][4] = { { 0, 2, 1 }, { 0, 2, 3, 1 } };
-    const td_onnx_attr *perm = td_onnx_attr_find(im->node, "perm");
-    td_value *x;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    const td_type t = td_value_type(x);
-    if ((t.rank != 3 && t.rank != 4) || t.dim[1] > 1 << 20 || !perm || perm->n != t.rank ||
-        memcmp(perm->ints, orders[t.rank - 3], (size_t)t.rank * sizeof *perm->ints) != 0)
-        return td_import_refuse(im, "only moving channels to the end is supported");
-    if (t.rank == 3) {
-        x = td_reshape(im->b, x, 4, (int64_t[]){ t.dim[0], t.dim[1], t.dim[2], 1 });
-        *y = td_build_ok(im->b) ? channels_last(im, x) : x;
-        return TD_OK;
-    }
-    *y = td_reshape(im->b, channels_last(im, x), 4,
-                    (int64_t[]){ t.dim[0], t.dim[2], t.dim[3], t.dim[1] });
     return TD_OK;
 }
 
@@ -143,29 +66,6 @@ td_status td_import_resize(td_importer *im, td_value **y)
         return td_import_refuse(im, "resizing other than nearest is not supported");
     const td_type type = td_value_type(x);
     td_resize_attr a = { (int)(type.dim[2] * (int)by[2]), (int)(type.dim[3] * (int)by[3]) };
-    *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
-    return TD_OK;
-}
-
-/* a Gather of rows or columns floor(i * from / to) is a resize to `to` */
-td_status td_import_gather(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int64_t axis, at;
-    const td_tensor *t;
-    TD_TRY(td_import_value_at(im, 0, &x));
-    TD_TRY(td_import_tensor_at(im, 1, TD_DT_I64, 1, &t));
-    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
-    const td_type type = td_value_type(x);
-    if ((axis != 2 && axis != 3) || type.rank != 4 || t->dim[0] < 1 || t->dim[0] > 1 << 16)
-        return td_import_refuse(im, "only rows or columns of images are supported");
-    for (int64_t i = 0; i < t->dim[0]; i++) {
-        memcpy(&at, (const char *)t->data + i * 8, sizeof at);
-        if (at != i * type.dim[axis] / t->dim[0])
-            return td_import_refuse(im, "the rows or columns are not those of a nearest resize");
-    }
-    td_resize_attr a = { (int)(axis == 2 ? t->dim[0] : type.dim[2]),
-                         (int)(axis == 3 ? t->dim[0] : type.dim[3]) };
     *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
     return TD_OK;
 }

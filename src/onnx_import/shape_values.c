@@ -5,6 +5,7 @@
  */
 #include "onnx_import/shape_values.h"
 
+#include <math.h>
 #include <string.h>
 
 /* a list of integers, or one integer of no dimension */
@@ -34,12 +35,20 @@ static const td_tensor *operand(const td_onnx_folder *f, const td_onnx_node *n, 
     return i < n->n_in ? td_map_get(f->tensors, n->in[i]) : NULL;
 }
 
+/* is it computed, or a Constant, so that no training changes it? */
+static bool is_fixed(const td_onnx_folder *f, const td_tensor *t)
+{
+    return t && td_map_has(&f->fixed, t->name);
+}
+
 static td_status add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t)
 {
     td_tensor *copy = td_arena_alloc(&f->arena, 1, sizeof *copy);
     if (!copy)
         return TD_ENOMEM;
     *copy = *t;
+    if (strcmp(n->op, "Identity") != 0 || is_fixed(f, operand(f, n, 0)))
+        TD_TRY(td_map_set(&f->fixed, n->out[0], copy));
     return td_map_set(f->tensors, n->out[0], copy);
 }
 
@@ -182,9 +191,17 @@ static bool compute(const char *op, int64_t a, int64_t b, int64_t *out)
         return !__builtin_sub_overflow(a, b, out);
     if (strcmp(op, "Mul") == 0)
         return !__builtin_mul_overflow(a, b, out);
+    if (strcmp(op, "Equal") == 0) {
+        *out = a == b;
+        return true;
+    }
     if (b == 0 || (a == INT64_MIN && b == -1))
         return false;
     *out = a / b;
+    if (strcmp(op, "Mod") == 0) { /* the sign of b */
+        *out = a % b;
+        *out += *out && (*out < 0) != (b < 0) ? b : 0;
+    }
     return true;
 }
 
@@ -199,6 +216,90 @@ static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, const list
             return bad("integers overflow, or are divided by 0");
     *done = true;
     return add_list(f, n, &l);
+}
+
+/* a list of one number, or of as many as there are */
+static td_status reshape(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list to;
+    if (!list_of(operand(f, n, 1), &to) || to.rank != 1 || to.n > 1)
+        return TD_OK;
+    if (to.n == 1 && to.at[0] != -1 && to.at[0] != x->n)
+        return bad("a list is reshaped to another length");
+    return same(f, n, x, to.n, done);
+}
+
+/* ConstantOfShape: a list of equal numbers */
+static td_status repeat(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(n, "value");
+    list l = { .rank = 1 }, value;
+    if (!a || a->kind != TD_ONNX_TENSOR || !list_of(a->tensor, &value) || value.n != 1 ||
+        x->rank != 1 || x->n != 1 || x->at[0] < 0 || x->at[0] > TD_ONNX_FOLD_MAX)
+        return TD_OK;
+    for (; l.n < x->at[0]; l.n++)
+        l.at[l.n] = value.at[0];
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+static td_status where(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list y, z, l = { .rank = 1, .n = x->n };
+    if (x->rank != 1 || !list_of(operand(f, n, 1), &y) || !list_of(operand(f, n, 2), &z) ||
+        (y.n != x->n && y.n != 1) || (z.n != x->n && z.n != 1))
+        return TD_OK;
+    for (int i = 0; i < l.n; i++)
+        l.at[i] = x->at[i] ? y.at[y.n == 1 ? 0 : i] : z.at[z.n == 1 ? 0 : i];
+    *done = true;
+    return add_list(f, n, &l);
+}
+
+/* --- one float32 number ----------------------------------------------------------------------- */
+
+static bool number_of(const td_onnx_folder *f, const td_tensor *t, float *out)
+{
+    list l;
+    if (is_fixed(f, t) && t->dtype == TD_DT_F32 && t->rank <= 1 && t->n_bytes == sizeof *out) {
+        memcpy(out, t->data, sizeof *out);
+        return true;
+    }
+    if (!is_fixed(f, t) || !list_of(t, &l) || l.n != 1)
+        return false;
+    *out = (float)l.at[0];
+    return true;
+}
+
+/* a scale that is computed from a shape: 1 / sqrt(columns) */
+static td_status fold_number(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    const td_tensor *first = operand(f, n, 0), *second = operand(f, n, 1);
+    float x, y = 1;
+    const bool is_cast =
+        strcmp(n->op, "Cast") == 0 && td_onnx_dtype_of(attr_of(n, "to", 0)) == TD_DT_F32;
+    const bool is_div = strcmp(n->op, "Div") == 0, is_mul = strcmp(n->op, "Mul") == 0;
+    if (!number_of(f, first, &x) || (!is_cast && first->dtype != TD_DT_F32))
+        return TD_OK;
+    if ((is_div || is_mul) && (!number_of(f, second, &y) || second->dtype != TD_DT_F32))
+        return TD_OK;
+    if (strcmp(n->op, "Sqrt") == 0)
+        x = sqrtf(x);
+    else if (is_div || is_mul)
+        x = is_div ? x / y : x * y;
+    else if (!is_cast)
+        return TD_OK;
+    float *at = td_arena_alloc(&f->arena, 1, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    *at = x;
+    const td_tensor t = { .name = n->out[0],
+                          .dtype = TD_DT_F32,
+                          .rank = first->rank,
+                          .dim = { 1 },
+                          .data = at,
+                          .n_bytes = sizeof *at };
+    *done = true;
+    return add(f, n, &t);
 }
 
 /* --- entry point ------------------------------------------------------------------------------ */
@@ -219,8 +320,14 @@ static td_status fold_list(td_onnx_folder *f, const td_onnx_node *n, const list 
                                                                   : TD_OK;
     if (strcmp(op, "Concat") == 0)
         return attr_of(n, "axis", 0) == 0 ? concat(f, n, done) : TD_OK;
+    if (strcmp(op, "Reshape") == 0)
+        return reshape(f, n, x, done);
+    if (strcmp(op, "ConstantOfShape") == 0)
+        return repeat(f, n, x, done);
+    if (strcmp(op, "Where") == 0)
+        return where(f, n, x, done);
     if (strcmp(op, "Add") == 0 || strcmp(op, "Sub") == 0 || strcmp(op, "Mul") == 0 ||
-        strcmp(op, "Div") == 0)
+        strcmp(op, "Div") == 0 || strcmp(op, "Mod") == 0 || strcmp(op, "Equal") == 0)
         return arithmetic(f, n, x, done);
     return TD_OK;
 }
@@ -242,5 +349,13 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
         *done = true;
         return add(f, n, &t);
     }
-    return list_of(first, &l) ? fold_list(f, n, &l, done) : TD_OK;
+    if (list_of(first, &l))
+        TD_TRY(fold_list(f, n, &l, done));
+    return *done ? TD_OK : fold_number(f, n, done);
+}
+
+void td_onnx_folder_release(td_onnx_folder *f)
+{
+    td_map_release(&f->fixed);
+    td_arena_release(&f->arena);
 }

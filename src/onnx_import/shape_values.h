@@ -18,11 +18,13 @@
 typedef struct {
     td_arena arena;  /* owns the tensors that are computed */
     td_map *tensors; /* name -> td_tensor: initialisers, and the results */
+    td_map fixed;    /* name -> td_tensor: those that are not initialisers */
 } td_onnx_folder;
 
 /**
- * Compute node `n` if it is a Constant, an Identity of a tensor, a Shape, or an operation on known
- * integers (i64, at most one dimension, TD_ONNX_FOLD_MAX numbers): its result joins the tensors and
+ * Compute node `n` if it is a Constant, an Identity of a tensor, a Shape, an operation on known
+ * integers (i64, at most one dimension, TD_ONNX_FOLD_MAX numbers), or one on float32 numbers that
+ * are computed from such: its result joins the tensors and
  * *done is true.  `x`: the type of operand 0 if that is a value of the graph; NULL: it is not.
  *
  *   TD_EFORMAT  operands or attributes that ONNX does not allow; the message lacks file and node
@@ -30,5 +32,8 @@ typedef struct {
  */
 td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *x,
                        bool *done) TD_CHECKED;
+
+/** Free the results; `tensors` is the caller's. */
+void td_onnx_folder_release(td_onnx_folder *f);
 
 #endif

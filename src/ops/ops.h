@@ -129,6 +129,7 @@ typedef struct {
 typedef struct {
     int axis;
     int64_t start, size;
+    int64_t step; /* from one index kept to the next, at least 1 */
 } td_slice_attr;
 
 typedef struct {
@@ -176,6 +177,19 @@ typedef struct {
 typedef struct {
     const char *shape; /* "8,64,1,1" */
 } td_reshape_attr;
+
+/* the dimensions of attribute `shape`; at most one is -1.  TD_ESHAPE: malformed */
+td_status td_shape_parse(const td_node *n, td_type *out) TD_CHECKED;
+
+typedef struct {
+    const char *perm; /* "0:2:3:1" */
+} td_transpose_attr;
+
+/* the order as numbers; false: not one of operand 0's dimensions */
+bool td_transpose_perm(const td_node *n, int perm[TD_RANK_MAX]);
+
+/** x with its dimensions in the order perm [rank]. */
+td_value *td_transpose(td_builder *b, td_value *x, const int *perm);
 
 typedef struct {
     int classes;

@@ -1,8 +1,9 @@
 /*
  * concat(x...) {axis}                 operands concatenated along an axis
- * slice(x) {axis, start, size}        a part along an axis
- * slice_grad(dy, x) {axis, start, size}   dy at its position, zeros elsewhere; x for its shape only
- * reshape(x) {shape}                  the same elements in plain order, with another shape
+ * slice(x) {axis, start, size, step}  a part along an axis: every step-th index from `start`
+ * slice_grad(dy, x) {..}              dy at its position, zeros elsewhere; x for its shape only
+ * reshape(x) {shape}                  the same elements in plain order, with another shape; one
+ *                                     dimension may be -1, which is what is left of the elements
  * cast(x) {to}                        another dtype; to nearest even; float -> i64 truncates
  * reorder(x) {layout, dtype}          the same values in another memory layout; "" is plain; floats
  *                                     may be rounded to another dtype on the way
@@ -51,6 +52,7 @@ static const td_field slice_fields[] = {
     TD_INT (td_slice_attr, axis,  1, 0, TD_RANK_MAX - 1, "dimension to cut along"),
     TD_LONG(td_slice_attr, start, 0, 0, 1e15, "first index kept"),
     TD_LONG(td_slice_attr, size,  1, 1, 1e15, "how many are kept"),
+    TD_LONG(td_slice_attr, step,  1, 1, 1 << 20, "from one index kept to the next"),
     TD_END,
 };
 
@@ -98,7 +100,8 @@ static td_status concat_infer(const td_node *n, td_type *y)
 static td_status check_slice(const td_node *n, const td_type *x)
 {
     const td_slice_attr *a = n->attr;
-    if (a->axis >= x->rank || a->start + a->size > x->dim[a->axis])
+    const int64_t room = a->axis < x->rank ? x->dim[a->axis] - a->start : 0;
+    if (room < 1 || td_mul_capped(a->size - 1, a->step) > room - 1)
         return td_error(TD_ESHAPE, "%s: [%lld, %lld) of axis %d is out of range", n->op->name,
                         (long long)a->start, (long long)(a->start + a->size), a->axis);
     return TD_OK;
@@ -125,23 +128,42 @@ static td_status slice_grad_infer(const td_node *n, td_type *y)
     return TD_OK;
 }
 
-static td_status reshape_infer(const td_node *n, td_type *y)
+td_status td_shape_parse(const td_node *n, td_type *out)
 {
     const char *shape = ((const td_reshape_attr *)n->attr)->shape, *s = shape ? shape : "";
-    *y = (td_type){ .dtype = td_in_type(n, 0)->dtype };
+    bool is_open = false;
+    *out = (td_type){ .dtype = td_in_type(n, 0)->dtype };
     while (*s) {
         char *end;
-        bool is_digit = *s >= '0' && *s <= '9';
+        const bool is_rest = s[0] == '-' && s[1] == '1' && !is_open;
+        const bool is_number = (*s >= '0' && *s <= '9') || is_rest;
         long long d = strtoll(s, &end, 10);
-        if (!is_digit || d < 1 || d > (1ll << 40) || y->rank == TD_RANK_MAX ||
+        if (!is_number || (d < 1 && d != -1) || d > (1ll << 40) || out->rank == TD_RANK_MAX ||
             (*end && *end != ':') || (*end && !end[1]))
-            return td_error(TD_ESHAPE, "reshape: '%.80s' is not a shape like 8:64:1:1", shape);
-        y->dim[y->rank++] = d;
+            return td_error(TD_ESHAPE, "%s: '%.80s' is not a shape like 8:64:1:1", n->op->name,
+                            shape);
+        is_open = is_open || (is_rest && n->op == &td_op_reshape);
+        out->dim[out->rank++] = d;
         s = *end ? end + 1 : end;
     }
-    if (td_type_count(y) != td_type_count(td_in_type(n, 0)))
-        return td_error(TD_ESHAPE, "reshape: %lld elements do not make %lld",
-                        (long long)td_type_count(td_in_type(n, 0)), (long long)td_type_count(y));
+    return TD_OK;
+}
+
+static td_status reshape_infer(const td_node *n, td_type *y)
+{
+    const int64_t count = td_type_count(td_in_type(n, 0));
+    int64_t known = 1, *rest = NULL;
+    TD_TRY(td_shape_parse(n, y));
+    for (int d = 0; d < y->rank; d++)
+        if (y->dim[d] < 0)
+            rest = &y->dim[d];
+        else
+            known = td_mul_capped(known, y->dim[d]);
+    if (rest)
+        *rest = count / known > 0 ? count / known : 1;
+    if (td_type_count(y) != count)
+        return td_error(TD_ESHAPE, "reshape: %lld elements do not make %lld", (long long)count,
+                        (long long)td_type_count(y));
     return TD_OK;
 }
 
@@ -193,7 +215,7 @@ static td_status resize_grad_infer(const td_node *n, td_type *y)
 
 static void concat_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
-    td_slice_attr a = { .axis = ((const td_concat_attr *)n->attr)->axis };
+    td_slice_attr a = { .axis = ((const td_concat_attr *)n->attr)->axis, .step = 1 };
     for (int i = 0; i < n->n_in; i++) {
         a.size = td_in_type(n, i)->dim[a.axis];
         dx[i] = td_emit(b, &td_op_slice, &a, dy[0]);

@@ -35,7 +35,10 @@
 %9 = resize_nearest %8 {height=14, width=21}
 %10 = resize_nearest %9 {height=10, width=15}
 %11 = slice %10 {axis=3, start=2, size=10}
-%12 = mul %11, %gain
+%t1 = transpose %11 {perm=0:2:3:1}
+%t2 = transpose %t1 {perm=0:3:1:2}
+%gains = broadcast_to %gain {shape=-1:10:10}
+%12 = mul %t2, %gains
 %13 = add %12, %11
 %14 = sigmoid %13
 %15 = concat %14, %12 {axis=1}
@@ -48,7 +51,11 @@
 %22 = global_avg_pool %21
 %23 = slice %22 {axis=1, start=1, size=6}
 %24 = softmax %19
-%25 = add %24, %23
+%s1 = slice %22 {axis=1, size=4, step=2}
+%s2 = slice %22 {axis=1, start=3, size=2, step=3}
+%s3 = concat %s1, %s2 {axis=1}
+%s4 = add %23, %s3
+%25 = add %24, %s4
 %h1 = conv2d %8, %h1.weight {pad=1}
 %h2 = bias_add %h1, %h1.bias
 %h3 = bias_add %h2, %h3.bias

@@ -26,6 +26,8 @@ static const td_tolerance_row td_tolerance_rows[] = {
     { "concat",           TD_DT_NONE, 0,    "copies" },
     { "slice*",           TD_DT_NONE, 0,    "copies" },
     { "reshape",          TD_DT_NONE, 0,    "copies" },
+    { "transpose",        TD_DT_NONE, 0,    "copies" },
+    { "broadcast_to",     TD_DT_NONE, 0,    "copies" },
     { "reorder",          TD_DT_NONE, 0,    "copies, or one rounding to nearest even" },
     { "assign",           TD_DT_NONE, 0,    "as reorder" },
     { "cast",             TD_DT_NONE, 0,    "one rounding, and all round to nearest even" },

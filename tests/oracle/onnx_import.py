@@ -31,7 +31,8 @@ import torchvision
 from safetensors.torch import load_file, save_file
 
 NETWORKS = ("resnet18", "wide_resnet50_2", "resnext50_32x4d", "vgg11_bn", "densenet121", "squeezenet1_1", "googlenet",
-            "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf")
+            "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf",
+            "shufflenet_v2_x1_0")
 LIMIT, STEP_LIMIT = 1e-4, 1e-2
 LR, MOMENTUM = 1e-3, 0.9
 

@@ -208,8 +208,9 @@ static td_value *cut(maker *m, td_value *x)
     int axis = 1 + below(m, 3);
     int64_t size = 1 + below(m, (int)dims(x)[axis]);
     int64_t start = below(m, (int)(dims(x)[axis] - size + 1));
-    snprintf(attrs, sizeof attrs, "axis=%d, start=%lld, size=%lld", axis, (long long)start,
-             (long long)size);
+    int64_t step = chance(m, 25) ? 2 : 1;
+    snprintf(attrs, sizeof attrs, "axis=%d, start=%lld, size=%lld, step=%lld", axis,
+             (long long)start, (long long)((size + step - 1) / step), (long long)step);
     td_value *y;
     td_apply(m->b, "slice", 1, &x, attrs, 1, &y);
     return y;
@@ -237,6 +238,31 @@ static td_value *fold_shape(maker *m, td_value *x)
     return y;
 }
 
+/* the dimensions of one image in another order, and perhaps a relu on the way */
+static td_value *turned(maker *m, td_value *x)
+{
+    static const int orders[5][4] = {
+        { 0, 2, 3, 1 }, { 0, 3, 1, 2 }, { 0, 1, 3, 2 }, { 0, 2, 1, 3 }, { 0, 3, 2, 1 }
+    };
+    td_value *y = td_transpose(m->b, x, orders[below(m, 5)]);
+    if (chance(m, 40))
+        y = td_transpose(m->b, td_relu(m->b, y), orders[below(m, 5)]);
+    return y;
+}
+
+/* x times a weight that is repeated for all images and rows */
+static td_value *repeated(maker *m, td_value *x)
+{
+    char attrs[64];
+    const int64_t *d = dims(x);
+    td_value *w = weights(m, 3, (int64_t[]){ d[1], 1, d[3] }), *y;
+    (void)snprintf(attrs, sizeof attrs, "shape=%lld:-1:%lld:%lld", (long long)d[0], (long long)d[2],
+                   (long long)d[3]);
+    w = td_reshape(m->b, w, 4, (int64_t[]){ 1, d[1], 1, d[3] });
+    td_apply(m->b, "broadcast_to", 1, &w, attrs, 1, &y);
+    return td_mul(m->b, y, x);
+}
+
 static td_value *scaled(maker *m, td_value *x)
 {
     td_value *y;
@@ -261,7 +287,7 @@ static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residua
                                  residual_block, norm_relu,  activation, pool,
                                  binary,         binary,     join,       cut,
                                  squeeze,        fold_shape, scaled,     resized,
-                                 there_and_back };
+                                 there_and_back, turned,     repeated };
 
 static void to_row(maker *m, td_value *x)
 {

@@ -79,7 +79,7 @@ void td_gpu_multi_release(void *state);
 #define TD_GPU_LIST(K)                                                                             \
     K(add) K(mul) K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)           \
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
-    K(concat) K(slice) K(slice_grad) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
+    K(concat) K(slice) K(slice_grad) K(transpose) K(broadcast_to) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
     K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
     K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \

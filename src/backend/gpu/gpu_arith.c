@@ -188,31 +188,6 @@ static td_status run_concat(const td_prepared *p, void *const *args)
 }
 KERNEL(concat, td_gpu_accepts_any)
 
-static td_status run_slice(const td_prepared *p, void *const *args)
-{
-    const td_slice_attr *a = p->node->attr;
-    const td_gpu_tensor x = td_gpu_tensor_at(p, 0, args);
-    const int rank = td_in_type(p->node, 0)->rank;
-    return start_map(&(td_gpu_map){ .f = TD_GPU_SCALE,
-                                    .by = 1,
-                                    .y = td_gpu_tensor_at(p, 1, args),
-                                    .x = td_gpu_part(x, rank, a->axis, a->start, a->size) });
-}
-KERNEL(slice, td_gpu_accepts_any)
-
-static td_status run_slice_grad(const td_prepared *p, void *const *args)
-{
-    const td_slice_attr *a = p->node->attr;
-    const td_type *x = &p->node->out[0]->type;
-    const td_gpu_tensor dx = td_gpu_tensor_at(p, 2, args);
-    TD_TRY(td_gpu_status(td_gpu()->fill(args[2], 0, (size_t)td_type_bytes(x))));
-    return start_map(&(td_gpu_map){ .f = TD_GPU_SCALE,
-                                    .by = 1,
-                                    .y = td_gpu_part(dx, x->rank, a->axis, a->start, a->size),
-                                    .x = td_gpu_tensor_at(p, 0, args) });
-}
-KERNEL(slice_grad, td_gpu_accepts_any)
-
 static td_status run_global_avg_pool_grad(const td_prepared *p, void *const *args)
 {
     const td_type *x = td_in_type(p->node, 1);

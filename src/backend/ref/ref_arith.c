@@ -149,18 +149,27 @@ static void sum_to(const td_node *n, void *const *a)
     }
 }
 
-static void broadcast_like(const td_node *n, void *const *a)
+static void repeat(const td_node *n, double by, const double *from, double *to)
 {
-    const double by = ((const td_scale_attr *)n->attr)->by;
     walk w = walk_over(&n->out[0]->type);
     walk_add(&w, 0, td_in_type(n, 0));
 #pragma omp parallel for
     for (int64_t row = 0; row < row_count(&w); row++) {
-        const double *x = (double *)a[0] + row_start(&w, 0, row);
-        double *y = (double *)a[2] + row * w.dim[D - 1];
+        const double *x = from + row_start(&w, 0, row);
+        double *y = to + row * w.dim[D - 1];
         for (int64_t j = 0; j < w.dim[D - 1]; j++)
             y[j] = by * x[j * w.step[0][D - 1]];
     }
+}
+
+static void broadcast_like(const td_node *n, void *const *a)
+{
+    repeat(n, ((const td_scale_attr *)n->attr)->by, a[0], a[2]);
+}
+
+static void broadcast_to(const td_node *n, void *const *a)
+{
+    repeat(n, 1, a[0], a[1]);
 }
 
 const td_ref_kernel td_ref_add = TD_REF_EACH(add, add);
@@ -171,3 +180,4 @@ const td_ref_kernel td_ref_mul_broadcast = TD_REF(mul, mul_broadcast);
 const td_ref_kernel td_ref_mul_reduce = TD_REF(mul_reduce, mul_reduce);
 const td_ref_kernel td_ref_sum_to = TD_REF(sum_to, sum_to);
 const td_ref_kernel td_ref_broadcast_like = TD_REF(broadcast_like, broadcast_like);
+const td_ref_kernel td_ref_broadcast_to = TD_REF(broadcast_to, broadcast_to);

@@ -46,34 +46,46 @@ static td_status concat(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* bytes before the slice in each row of the whole tensor */
-static size_t bytes_before(const td_slice_attr *a, const td_type *t)
+/* a slice: `size` pieces of `piece` bytes in each row of the whole tensor, `step` bytes apart */
+typedef struct {
+    int64_t outer, size;
+    size_t row_bytes, before, step, piece;
+} sliced;
+
+static sliced slice_of(const td_slice_attr *a, const td_type *x)
 {
-    return rows_at(t, a->axis).row_bytes / (size_t)t->dim[a->axis] * (size_t)a->start;
+    const axis_rows r = rows_at(x, a->axis);
+    const size_t inner = r.row_bytes / (size_t)x->dim[a->axis];
+    if (a->step == 1)
+        return (sliced){ r.outer,     1,
+                         r.row_bytes, inner * (size_t)a->start,
+                         0,           inner * (size_t)a->size };
+    return (sliced){
+        r.outer, a->size, r.row_bytes, inner * (size_t)a->start, inner * (size_t)a->step, inner
+    };
 }
 
 static td_status slice(const td_prepared *p, void *const *args)
 {
-    const td_slice_attr *a = p->node->attr;
-    const td_type *x = td_in_type(p->node, 0);
-    const axis_rows from = rows_at(x, a->axis), to = rows_at(&p->node->out[0]->type, a->axis);
-    const char *src = (char *)args[0] + bytes_before(a, x);
-    for (int64_t o = 0; o < to.outer; o++)
-        memcpy((char *)args[1] + (size_t)o * to.row_bytes, src + (size_t)o * from.row_bytes,
-               to.row_bytes);
+    const sliced v = slice_of(p->node->attr, td_in_type(p->node, 0));
+    const char *from = args[0];
+    char *to = args[1];
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t i = 0; i < v.size; i++, to += v.piece)
+            memcpy(to, from + (size_t)o * v.row_bytes + v.before + (size_t)i * v.step, v.piece);
     return TD_OK;
 }
 
 static td_status slice_grad(const td_prepared *p, void *const *args)
 {
-    const td_slice_attr *a = p->node->attr;
     const td_type *x = &p->node->out[0]->type;
-    const axis_rows from = rows_at(td_in_type(p->node, 0), a->axis), to = rows_at(x, a->axis);
-    char *dst = (char *)args[2] + bytes_before(a, x);
-    memset(args[2], 0, bytes_of(x));
-    for (int64_t o = 0; o < to.outer; o++)
-        memcpy(dst + (size_t)o * to.row_bytes, (char *)args[0] + (size_t)o * from.row_bytes,
-               from.row_bytes);
+    const sliced v = slice_of(p->node->attr, x);
+    const char *from = args[0];
+    char *to = args[2];
+    memset(to, 0, bytes_of(x));
+    for (int64_t o = 0; o < v.outer; o++)
+        for (int64_t i = 0; i < v.size; i++, from += v.piece)
+            memcpy(to + (size_t)o * v.row_bytes + v.before + (size_t)i * v.step, from, v.piece);
     return TD_OK;
 }
 
@@ -164,6 +176,27 @@ static void round_tf32(const td_node *n, int64_t count, double *const *a)
         a[1][i] = (double)td_f32_round_tf32((float)a[0][i]);
 }
 
+/* y[i] = x[perm of i] */
+static td_status transpose(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0), *y = &p->node->out[0]->type;
+    const size_t each = td_dtype_bytes(x->dtype);
+    int perm[TD_RANK_MAX];
+    int64_t step[TD_RANK_MAX];
+    TD_CHECK(td_transpose_perm(p->node, perm));
+    for (int64_t k = x->rank - 1, s = 1; k >= 0; s *= x->dim[k--])
+        step[k] = s;
+#pragma omp parallel for
+    for (int64_t i = 0; i < td_type_count(y); i++) {
+        int64_t at[TD_RANK_MAX], from = 0;
+        index_of(y, i, at);
+        for (int d = 0; d < y->rank; d++)
+            from += at[d] * step[perm[d]];
+        memcpy((char *)args[1] + (size_t)i * each, (char *)args[0] + (size_t)from * each, each);
+    }
+    return TD_OK;
+}
+
 /* --- nearest-neighbour resize ----------------------------------------------------------------- */
 
 typedef struct {
@@ -209,6 +242,7 @@ MOVES(concat, concat);
 MOVES(slice, slice);
 MOVES(slice_grad, slice_grad);
 MOVES(reshape, reshape);
+MOVES(transpose, transpose);
 MOVES(constant, constant);
 MOVES(resize_nearest, resize_nearest);
 const td_ref_kernel td_ref_reorder = TD_REF_KERNEL(reorder, accepts_reorder, NULL, reorder, );

@@ -21,7 +21,7 @@ static void begin(fixture *f)
 static void end(fixture *f)
 {
     td_map_release(&f->tensors);
-    td_arena_release(&f->folder.arena);
+    td_onnx_folder_release(&f->folder);
     td_onnx_free(f->m);
 }
 
@@ -93,6 +93,32 @@ static void shapes_are_lists(void **state)
     end(&f);
 }
 
+/* torch.onnx writes the scale of attention as 1 / sqrt(columns), and the shape of an Expand as a
+   choice between two lists */
+static void scales_and_choices_are_computed(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    known(&f, "list", 1, 3, (int64_t[]){ 2, -1, 7 });
+    known(&f, "ones", 1, 3, (int64_t[]){ 1, 1, 1 });
+    known(&f, "three", 1, 1, (int64_t[]){ 3 });
+    known(&f, "minus", 0, 1, (int64_t[]){ -1 });
+    known(&f, "open", 1, 1, (int64_t[]){ -1 });
+    expect_list(&f, node(&f, "Reshape", "list", "open", "same"), NULL, 1, 3,
+                (int64_t[]){ 2, -1, 7 });
+    expect_list(&f, node(&f, "Equal", "list", "minus", "equal"), NULL, 1, 3,
+                (int64_t[]){ 0, 1, 0 });
+    expect_list(&f, node(&f, "Mod", "list", "three", "mod"), NULL, 1, 3, (int64_t[]){ 2, 2, 1 });
+    td_onnx_add_node(f.m, "Where", "where", 3, (const char *[]){ "equal", "ones", "list" },
+                     "where");
+    expect_ok(f.m->st);
+    expect_list(&f, &f.m->nodes[f.m->n_nodes - 1], NULL, 1, 3, (int64_t[]){ 2, 1, 7 });
+    known(&f, "four", 1, 1, (int64_t[]){ 4 });
+    expect_bad(&f, node(&f, "Reshape", "list", "four", "bad"), "another length");
+    end(&f);
+}
+
 static void what_is_not_known_is_left(void **state)
 {
     (void)state;
@@ -129,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_are_lists),
+        cmocka_unit_test(scales_and_choices_are_computed),
         cmocka_unit_test(what_is_not_known_is_left),
         cmocka_unit_test(hostile_integers_are_errors),
     };

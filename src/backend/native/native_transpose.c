@@ -1,0 +1,141 @@
+/*
+ * native_transpose.c -- transpositions of plain tensors, by rows or by tiles
+ *
+ * Dimensions that stay neighbors are one dimension.  Then either the last one is contiguous in x as
+ * well, and rows are copied, or tiles of 16 x 16 elements are turned, which are contiguous in x
+ * along `across` and in y along the last dimension:
+ *
+ *     x   across ->                y   last ->
+ *         a b c d  ...  16             a e i ...  16
+ *         e f g h                      b f j
+ *         i j k l                      c g k
+ */
+#include <string.h>
+
+#include "backend/native/native.h"
+#include "tandem/program.h"
+
+#define TILE 16
+
+typedef struct {
+    int rank, across; /* across: the dimension that is contiguous in x */
+    int64_t size[TD_RANK_MAX], from[TD_RANK_MAX], to[TD_RANK_MAX]; /* steps in x and y, elements */
+    int64_t outer; /* places that the other dimensions have */
+} moves;
+
+static moves moves_of(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    moves m = { .outer = 1 };
+    int perm[TD_RANK_MAX];
+    int64_t step[TD_RANK_MAX], s = 1;
+    TD_CHECK(td_transpose_perm(n, perm));
+    for (int d = x->rank - 1; d >= 0; s *= x->dim[d--])
+        step[d] = s;
+    for (int d = 0; d < x->rank; d++) {
+        const int64_t size = x->dim[perm[d]], from = step[perm[d]];
+        if (size == 1)
+            continue;
+        if (m.rank && m.from[m.rank - 1] == from * size)
+            m.rank--;
+        else
+            m.size[m.rank] = 1;
+        m.size[m.rank] *= size;
+        m.from[m.rank++] = from;
+    }
+    for (int d = m.rank - 1, k = 1; d >= 0; d--, k = 0)
+        m.to[d] = k ? 1 : m.to[d + 1] * m.size[d + 1];
+    for (int d = 0; d < m.rank; d++)
+        if (m.from[d] == 1)
+            m.across = d;
+    for (int d = 0; d + 1 < m.rank; d++)
+        m.outer *= d == m.across ? 1 : m.size[d];
+    return m;
+}
+
+/* offsets of place i of the dimensions other than the last and `across` */
+static void place(const moves *m, int64_t i, int64_t *from, int64_t *to)
+{
+    *from = *to = 0;
+    for (int d = m->rank - 2; d >= 0; d--) {
+        if (d == m->across)
+            continue;
+        *from += i % m->size[d] * m->from[d];
+        *to += i % m->size[d] * m->to[d];
+        i /= m->size[d];
+    }
+}
+
+/* y[a to + l] = x[a + l from] for a < n_across, l < n_last */
+#define TURN(bits)                                                                                 \
+    static void turn_##bits(const uint##bits##_t *x, uint##bits##_t *y, int64_t n_across,          \
+                            int64_t n_last, int64_t from, int64_t to)                              \
+    {                                                                                              \
+        for (int64_t l = 0; l < n_last; l += TILE) {                                               \
+            const int64_t width = n_last - l < TILE ? n_last - l : TILE;                           \
+            for (int64_t a = 0; a < n_across; a++)                                                 \
+                for (int64_t i = 0; i < width; i++)                                                \
+                    y[a * to + l + i] = x[a + (l + i) * from];                                     \
+        }                                                                                          \
+    }
+TURN(8)
+TURN(16)
+TURN(32)
+TURN(64)
+
+static void turn(const moves *m, size_t each, const char *x, char *y, int64_t n_across)
+{
+    const int last = m->rank - 1;
+    const int64_t n = m->size[last], from = m->from[last], to = m->to[m->across];
+    if (each == 8)
+        turn_64((const uint64_t *)(const void *)x, (uint64_t *)(void *)y, n_across, n, from, to);
+    else if (each == 4)
+        turn_32((const uint32_t *)(const void *)x, (uint32_t *)(void *)y, n_across, n, from, to);
+    else if (each == 2)
+        turn_16((const uint16_t *)(const void *)x, (uint16_t *)(void *)y, n_across, n, from, to);
+    else
+        turn_8((const uint8_t *)x, (uint8_t *)y, n_across, n, from, to);
+}
+
+static void copy_rows(const moves *m, size_t each, const char *x, char *y)
+{
+    const int64_t row = m->rank ? m->size[m->rank - 1] : 1;
+    const int64_t rows = m->outer;
+#pragma omp parallel for if (rows * row > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t from, to;
+        place(m, i, &from, &to);
+        memcpy(y + (size_t)to * each, x + (size_t)from * each, (size_t)row * each);
+    }
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const moves m = moves_of(p->node);
+    const size_t each = td_dtype_bytes(td_in_type(p->node, 0)->dtype);
+    const char *x = args[0];
+    char *y = args[1];
+    if (m.rank == 0 || m.across == m.rank - 1) {
+        copy_rows(&m, each, x, y);
+        return TD_OK;
+    }
+    const int64_t parts = (m.size[m.across] + TILE - 1) / TILE;
+#pragma omp parallel for if (m.outer * parts > 1)
+    for (int64_t i = 0; i < m.outer * parts; i++) {
+        int64_t from, to;
+        const int64_t a = i % parts * TILE, rest = m.size[m.across] - a;
+        place(&m, i / parts, &from, &to);
+        turn(&m, each, x + (size_t)(from + a) * each, y + (size_t)(to + a * m.to[m.across]) * each,
+             rest < TILE ? rest : TILE);
+    }
+    return TD_OK;
+}
+
+static td_status accepts(const td_node *n)
+{
+    return td_type_is_plain(td_in_type(n, 0)) && td_type_is_plain(&n->out[0]->type)
+               ? TD_OK
+               : td_error(TD_ENOKERNEL, "not in plain order");
+}
+
+TD_NATIVE_KERNEL(transpose, accepts, NULL, run, NULL);

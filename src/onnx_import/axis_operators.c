@@ -1,0 +1,373 @@
+/*
+ * axis_operators.c -- ONNX operators that cut tensors along axes, or change their dimensions
+ *
+ * The batch of a model is not known yet, so what a Reshape or Expand does with it must not be a
+ * number.  The model is imported twice (onnx_import.c): first for PROBE images, where dimensions
+ * that contain the batch are multiples of it; then for the wanted number, where such a dimension of
+ * a Reshape is what is left of the elements, and that of an Expand is left to its readers.
+ *
+ * Source: ONNX operator documentation, opsets 11 to 21.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "onnx_import/importer.h"
+
+/* --- axes ------------------------------------------------------------------------------------- */
+
+/* the list of attribute `name`, or of operand i; n is -1 without any */
+static td_status ints_of(const td_importer *im, const char *name, int i, int *n, int64_t *out)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
+    *n = -1;
+    if (a && (a->kind != TD_ONNX_INTS || a->n > TD_RANK_MAX))
+        return td_import_wrong(im, "an attribute has the wrong number of integers");
+    if (a) {
+        *n = a->n;
+        memcpy(out, a->ints, (size_t)a->n * sizeof *out);
+        return TD_OK;
+    }
+    if (i >= im->node->n_in || !*im->node->in[i])
+        return TD_OK;
+    return td_import_ints_at(im, i, TD_RANK_MAX, n, out);
+}
+
+/* makes *axis one of `rank` */
+static td_status check_axis(const td_importer *im, int64_t *axis, int rank)
+{
+    *axis += *axis < 0 ? rank : 0;
+    return *axis >= 0 && *axis < rank ? TD_OK : td_import_wrong(im, "an axis is out of range");
+}
+
+td_status td_import_axes(const td_importer *im, int operand, int rank, int *n, bool *is_axis)
+{
+    int64_t axes[TD_RANK_MAX];
+    TD_TRY(ints_of(im, "axes", operand, n, axes));
+    memset(is_axis, 0, TD_RANK_MAX * sizeof *is_axis);
+    for (int i = 0; i < *n; i++) {
+        TD_TRY(check_axis(im, &axes[i], rank));
+        if (is_axis[axes[i]])
+            return td_import_wrong(im, "an axis is named twice");
+        is_axis[axes[i]] = true;
+    }
+    return TD_OK;
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+static td_value *part(td_importer *im, td_value *x, int64_t axis, int64_t start, int64_t size,
+                      int64_t step)
+{
+    const td_slice_attr a = { (int)axis, start, size, step };
+    const td_type t = td_value_type(x);
+    if (start == 0 && step == 1 && size == t.dim[axis])
+        return x;
+    return td_emit(im->b, &td_op_slice, &a, x);
+}
+
+static int64_t clamped(int64_t i, int64_t n)
+{
+    if (i < 0)
+        i = i < -n ? 0 : i + n;
+    return i > n ? n : i;
+}
+
+td_status td_import_slice(td_importer *im, td_value **y)
+{
+    int n[4];
+    int64_t start[TD_RANK_MAX], end[TD_RANK_MAX], axis[TD_RANK_MAX], step[TD_RANK_MAX];
+    if (im->node->n_in < 3 || im->node->n_in > 5)
+        return td_import_wrong(im, "an unsupported number of operands");
+    TD_TRY(td_import_value_at(im, 0, y));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n[0], start));
+    TD_TRY(td_import_ints_at(im, 2, TD_RANK_MAX, &n[1], end));
+    TD_TRY(ints_of(im, "axes", 3, &n[2], axis));
+    TD_TRY(ints_of(im, "steps", 4, &n[3], step));
+    if (n[1] != n[0] || (n[2] >= 0 && n[2] != n[0]) || (n[3] >= 0 && n[3] != n[0]))
+        return td_import_wrong(im, "starts, ends, axes and steps differ in length");
+    for (int i = 0; i < n[0] && td_build_ok(im->b); i++) {
+        const td_type t = td_value_type(*y);
+        int64_t a = n[2] < 0 ? i : axis[i], by = n[3] < 0 ? 1 : step[i];
+        TD_TRY(check_axis(im, &a, t.rank));
+        const int64_t from = clamped(start[i], t.dim[a]), to = clamped(end[i], t.dim[a]);
+        if (by < 1 || by > 1 << 20)
+            return td_import_refuse(im, "a step that is not positive");
+        if (to <= from)
+            return td_import_refuse(im, "an empty slice");
+        *y = part(im, *y, a, from, (to - from - 1) / by + 1, by);
+    }
+    return TD_OK;
+}
+
+/* the size of each part */
+static td_status split_sizes(const td_importer *im, int64_t whole, int64_t *size)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "split");
+    const int n = im->node->n_out;
+    int given = n;
+    int64_t sum = 0;
+    if (a && a->kind == TD_ONNX_INTS && a->n == n)
+        memcpy(size, a->ints, (size_t)n * sizeof *size);
+    else if (im->node->n_in > 1 && *im->node->in[1])
+        TD_TRY(td_import_ints_at(im, 1, n, &given, size));
+    else
+        for (int i = 0; i < n; i++) /* the last one may be smaller */
+            size[i] = i + 1 < n ? (whole + n - 1) / n : whole - (n - 1) * ((whole + n - 1) / n);
+    for (int i = 0; i < n && given == n; i++) {
+        if (size[i] < 1 || size[i] > whole - sum)
+            given = 0;
+        sum += size[i];
+    }
+    return given == n && sum == whole ? TD_OK
+                                      : td_import_wrong(im, "the parts do not make the whole");
+}
+
+td_status td_import_split(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis, start = 0;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
+    const td_type t = td_value_type(x);
+    TD_TRY(check_axis(im, &axis, t.rank));
+    const int n = im->node->n_out;
+    int64_t *size = td_alloc((size_t)n + 1, sizeof *size);
+    td_status st = size ? split_sizes(im, t.dim[axis], size) : TD_ENOMEM;
+    for (int i = 0; i < n && st == TD_OK && td_build_ok(im->b); i++) {
+        *y = part(im, x, axis, start, size[i], 1);
+        start += size[i];
+        if (i + 1 < n)
+            st = td_import_result(im, i, *y);
+    }
+    td_free(size);
+    return st;
+}
+
+/* --- Gather ----------------------------------------------------------------------------------- */
+
+/* a Gather of rows or columns floor(i * from / to) is a resize to `to` */
+static bool is_resize(const td_type *x, int64_t axis, int n, const int64_t *at)
+{
+    if (x->rank != 4 || (axis != 2 && axis != 3))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (at[i] != i * x->dim[axis] / n)
+            return false;
+    return true;
+}
+
+/* the parts with equal distances, one behind the other */
+static td_status pick(td_importer *im, td_value *x, int64_t axis, int n, const int64_t *at,
+                      td_value **y)
+{
+    td_value *in[TD_IN_MAX];
+    int n_in = 0;
+    for (int i = 0, size; i < n; i += size) {
+        const int64_t step = i + 1 < n && at[i + 1] > at[i] ? at[i + 1] - at[i] : 1;
+        for (size = 1; i + size < n && at[i + size] - at[i + size - 1] == step; size++)
+            ;
+        if (n_in == TD_IN_MAX || step > 1 << 20)
+            return td_import_refuse(im, "indices of too many parts");
+        in[n_in++] = part(im, x, axis, at[i], size, step);
+    }
+    *y = n_in > 1 ? td_concat(im->b, n_in, in, (int)axis) : in[0];
+    return TD_OK;
+}
+
+static td_status gather_at(td_importer *im, td_value *x, int64_t axis, int n, int64_t *at,
+                           td_value **y)
+{
+    const td_type t = td_value_type(x);
+    for (int i = 0; i < n; i++) {
+        at[i] += at[i] < 0 ? t.dim[axis] : 0;
+        if (at[i] < 0 || at[i] >= t.dim[axis])
+            return td_import_wrong(im, "an index is out of range");
+    }
+    if (!is_resize(&t, axis, n, at))
+        return pick(im, x, axis, n, at, y);
+    const td_resize_attr a = { (int)(axis == 2 ? n : t.dim[2]), (int)(axis == 3 ? n : t.dim[3]) };
+    *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
+    return TD_OK;
+}
+
+td_status td_import_gather(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis;
+    const td_tensor *t = im->node->n_in == 2 ? td_map_get(&im->tensors, im->node->in[1]) : NULL;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
+    const td_type type = td_value_type(x);
+    TD_TRY(check_axis(im, &axis, type.rank));
+    if (!t || t->dtype != TD_DT_I64 || t->rank > 1 || t->n_bytes < 8 || t->n_bytes > 8 << 16)
+        return td_import_refuse(im, "indices that are not a list of constants");
+    const int n = (int)(t->n_bytes / 8);
+    int64_t *at = td_alloc((size_t)n, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    memcpy(at, t->data, t->n_bytes);
+    const td_status st = gather_at(im, x, axis, n, at, y);
+    td_free(at);
+    TD_TRY(st);
+    if (t->rank == 0 && td_build_ok(im->b)) { /* one index removes its axis */
+        int64_t dim[TD_RANK_MAX];
+        int rank = 0;
+        for (int d = 0; d < type.rank; d++)
+            if (d != axis)
+                dim[rank++] = type.dim[d];
+        *y = td_import_reshaped(im, *y, rank, dim);
+    }
+    return TD_OK;
+}
+
+/* --- dimensions ------------------------------------------------------------------------------- */
+
+/* dimensions that contain the batch, as bits: found for PROBE images, then used */
+static unsigned batch_dims(td_importer *im, int rank, const int64_t *dim)
+{
+    uint8_t *bits = im->batch_dims ? &im->batch_dims[im->node - im->m->nodes] : NULL;
+    if (!bits)
+        return 0;
+    for (int d = 0; d < rank && im->is_probe; d++)
+        if (dim[d] % TD_IMPORT_PROBE == 0)
+            *bits = (uint8_t)(*bits | 1u << d);
+    return im->is_probe ? 0 : *bits;
+}
+
+td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim)
+{
+    int64_t open[TD_RANK_MAX];
+    const unsigned batch = batch_dims(im, rank, dim);
+    for (int d = 0; d < rank; d++)
+        open[d] = batch == 1u << d ? -1 : dim[d];
+    return td_reshape(im->b, x, rank, open);
+}
+
+td_status td_import_reshape(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int n, open = -1;
+    int64_t dim[TD_RANK_MAX], known = 1, zero;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_attr_int(im, "allowzero", 0, &zero));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
+    const td_type t = td_value_type(x);
+    for (int i = 0; i < n; i++) {
+        if (dim[i] == 0 && !zero && i < t.rank)
+            dim[i] = t.dim[i];
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else if (dim[i] < 1 || dim[i] > TD_TYPE_BYTES_MAX)
+            return td_import_wrong(im, "an invalid shape");
+        else
+            known = td_mul_capped(known, dim[i]);
+    }
+    if (open >= 0)
+        dim[open] = td_type_count(&t) / known;
+    *y = td_import_reshaped(im, x, n, dim);
+    return TD_OK;
+}
+
+td_status td_import_flatten(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis, dim[2] = { 1, 1 };
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    TD_TRY(td_import_attr_int(im, "axis", 1, &axis));
+    const td_type t = td_value_type(x);
+    axis += axis < 0 ? t.rank : 0;
+    if (axis < 0 || axis > t.rank)
+        return td_import_wrong(im, "an axis is out of range");
+    for (int d = 0; d < t.rank; d++)
+        dim[d >= axis] *= t.dim[d];
+    *y = td_import_reshaped(im, x, 2, dim);
+    return TD_OK;
+}
+
+td_status td_import_squeeze(td_importer *im, td_value **y)
+{
+    td_value *x;
+    bool is_axis[TD_RANK_MAX];
+    int n, rank = 0;
+    int64_t dim[TD_RANK_MAX];
+    TD_TRY(td_import_value_at(im, 0, &x));
+    const td_type t = td_value_type(x);
+    TD_TRY(td_import_axes(im, 1, t.rank, &n, is_axis));
+    if (n < 0)
+        return td_import_refuse(im, "no axes");
+    for (int d = 0; d < t.rank; d++) {
+        if (is_axis[d] && t.dim[d] != 1)
+            return td_import_wrong(im, "a dimension that is not 1");
+        if (!is_axis[d])
+            dim[rank++] = t.dim[d];
+    }
+    *y = td_import_reshaped(im, x, rank, dim);
+    return TD_OK;
+}
+
+td_status td_import_unsqueeze(td_importer *im, td_value **y)
+{
+    td_value *x;
+    bool is_axis[TD_RANK_MAX];
+    int64_t axes[TD_RANK_MAX], dim[TD_RANK_MAX];
+    int n, k = 0;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(ints_of(im, "axes", 1, &n, axes));
+    const td_type t = td_value_type(x);
+    if (n < 0 || t.rank + n > TD_RANK_MAX)
+        return td_import_refuse(im, "no axes, or too many dimensions");
+    TD_TRY(td_import_axes(im, 1, t.rank + n, &n, is_axis));
+    for (int d = 0; d < t.rank + n; d++)
+        dim[d] = is_axis[d] ? 1 : t.dim[k++];
+    *y = td_import_reshaped(im, x, t.rank + n, dim);
+    return TD_OK;
+}
+
+td_status td_import_transpose(td_importer *im, td_value **y)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "perm");
+    td_value *x;
+    int perm[TD_RANK_MAX];
+    unsigned seen = 0;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    const td_type t = td_value_type(x);
+    if (a && (a->kind != TD_ONNX_INTS || a->n != t.rank))
+        return td_import_wrong(im, "an attribute has the wrong number of integers");
+    for (int d = 0; d < t.rank; d++) {
+        const int64_t k = a ? a->ints[d] : t.rank - 1 - d;
+        if (k < 0 || k >= t.rank || (seen >> k & 1))
+            return td_import_wrong(im, "perm is not an order of the dimensions");
+        seen |= 1u << k;
+        perm[d] = (int)k;
+    }
+    *y = t.rank ? td_transpose(im->b, x, perm) : x;
+    return TD_OK;
+}
+
+td_status td_import_expand(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int n;
+    int64_t dim[TD_RANK_MAX];
+    bool is_same = true;
+    td_text text = { 0 };
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
+    const td_type t = td_value_type(x);
+    const int rank = n > t.rank ? n : t.rank;
+    const unsigned batch = batch_dims(im, n, dim);
+    for (int d = 0; d < rank; d++) {
+        const int64_t from = d < rank - t.rank ? 1 : t.dim[d - (rank - t.rank)];
+        int64_t to = d < rank - n || (batch >> (d - (rank - n)) & 1) ? 1 : dim[d - (rank - n)];
+        to = to == 1 ? from : to;
+        is_same = is_same && to == from && rank == t.rank;
+        td_text_add(&text, d ? ":%lld" : "shape=%lld", (long long)to);
+    }
+    td_status st = td_text_status(&text);
+    if (st == TD_OK)
+        *y = is_same ? x
+                     : td_emit(im->b, &td_op_broadcast_to,
+                               td_build_attr(im->b, &td_op_broadcast_to, td_text_get(&text)), x);
+    td_text_release(&text);
+    return st;
+}
