@@ -33,7 +33,9 @@ typedef struct {
     bool calibrate_on_val;      /* images of the validation split, not the training split */
     td_range_method method;
     double percentile;
-    const char *keep_wide; /* names of convolutions to keep in float32: "layer4.*,conv1"; or NULL */
+    const char *keep_wide; /* names of layers to keep in float32: "layer4.*,conv1"; or NULL */
+    const char
+        *quantize_also; /* names of layers that are float32 by default: "conv1,fc"; or NULL */
     int batch_size;
     td_device_opts device;
     const char *log;
@@ -42,7 +44,7 @@ typedef struct {
 TD_API const struct td_field *td_quantize_fields(void);
 TD_API void td_quantize_defaults(td_quantize_opts *opts);
 
-/** A convolution of the network. */
+/** A convolution or linear layer of the network. */
 typedef struct {
     const char *weight;   /* name of its weight */
     const char *why;      /* what decided whether it is quantized */
@@ -65,8 +67,8 @@ TD_API void td_quantize_release(td_quantize_result *r);
 /**
  * Observe the activations of a network on a data set, choose their ranges, and write a weight file
  * that runs with 8-bit integers.  Release the result after success.
- *   TD_EUSAGE    no weights or output; `keep_wide` matches nothing; the weights are quantized
- *                already; no convolution can be quantized
+ *   TD_EUSAGE    no weights or output; `keep_wide` or `quantize_also` matches nothing; the weights
+ *                are quantized already; no layer is quantized
  *   TD_ENUMERIC  an activation is not finite
  */
 TD_API TD_CHECKED td_status td_quantize(const td_quantize_opts *opts, td_quantize_result *out);

@@ -40,8 +40,8 @@ static td_status read_layer(const td_tensors *t, const td_json *j, td_quantizati
     TD_TRY(td_json_text(j, "weight", &weight));
     TD_TRY(td_json_text(j, "why", &why));
     const td_tensor *x = td_tensors_get(t, weight);
-    if (!x || x->rank != 4)
-        return td_error(TD_EFORMAT, "the file has no filter '%.200s'", weight);
+    if (!x || (x->rank != 4 && x->rank != 2))
+        return td_error(TD_EFORMAT, "the file has no filter or matrix '%.200s'", weight);
     TD_TRY(copy_text(q, weight, &out->range.weight));
     TD_TRY(copy_text(q, why, &out->why));
     TD_TRY_MSG(read_range(j, "input", &out->range.input), "'%.200s'", weight);

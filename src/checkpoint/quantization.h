@@ -1,12 +1,12 @@
 /*
  * checkpoint/quantization.h -- what 'tandem quantize' stores in a weight file
  *
- *     tensors    the weights of quantized convolutions as I8, with their scales as NAME_scale;
+ *     tensors    the weights of quantized layers as I8, with their scales as NAME_scale;
  *                td_weight_file_open converts them to f32
  *     metadata   tandem.quantization   JSON, an object:
  *                    method, percentile   how ranges were chosen: "max", "percentile", "mse"
  *                    images               of the calibration set
- *                    layers               an object for each convolution: weight (its name), input
+ *                    layers               an object for each layer: weight (its name), input
  *                                         and output (ranges), wide (bool), why (text), input_db
  *                                         and weights_db (signal to quantization error)
  */
@@ -46,7 +46,7 @@ td_status td_quantization_read(const td_tensors *t, const char *path,
 void td_quantization_release(td_quantization *q);
 
 /**
- * Add all tensors of `wide`, f32, to `out`: the weights of quantized convolutions as integers with
+ * Add all tensors of `wide`, f32, to `out`: the weights of quantized layers as integers with
  * a scale for each row, as op quantize_weights has them, the others as they are, borrowed.
  */
 td_status td_quantization_add_tensors(const td_quantization *q, const td_tensors *wide,

@@ -70,7 +70,7 @@ static void add_json(const td_quantize_opts *o, const td_quantize_result *r, con
     td_text_add(out, "{");
     td_json_add_text(out, "output", o->output);
     td_json_add(out, "images", (double)r->n_images);
-    td_json_add(out, "convolutions", r->n_layers);
+    td_json_add(out, "n_layers", r->n_layers);
     td_json_add(out, "quantized", r->n_quantized);
     td_json_add(out, "bytes", (double)r->bytes);
     if (c->name) {
@@ -97,7 +97,7 @@ static void add_json(const td_quantize_opts *o, const td_quantize_result *r, con
 static void add_text(const td_quantize_opts *o, const td_quantize_result *r, const comparison *c,
                      td_text *out)
 {
-    td_text_add(out, "%-36s %9s %9s %9s %9s  %s\n", "convolution", "input", "output", "input dB",
+    td_text_add(out, "%-36s %9s %9s %9s %9s  %s\n", "layer", "input", "output", "input dB",
                 "weight dB", "runs in");
     for (int i = 0; i < r->n_layers; i++) {
         const td_quantize_layer *l = &r->layers[i];
@@ -105,7 +105,7 @@ static void add_text(const td_quantize_opts *o, const td_quantize_result *r, con
                     l->input_db, l->weights_db, l->is_wide ? "float32: " : "int8",
                     l->is_wide ? l->why : "");
     }
-    td_text_add(out, "%d of %d convolutions quantized, %lld images observed\n", r->n_quantized,
+    td_text_add(out, "%d of %d layers quantized, %lld images observed\n", r->n_quantized,
                 r->n_layers, (long long)r->n_images);
     if (c->name)
         td_text_add(out, "%-13s float32 %.4f, int8 %.4f\n", c->name, c->wide, c->quantized);
@@ -139,13 +139,12 @@ const td_verb td_verb_quantize = {
     .summary = "convert weights to 8-bit integers for fast inference",
     .about =
         "Runs the network of WEIGHTS in float32 on images of DATA, chooses a range for the\n"
-        "input and the result of each convolution, and writes a weight file with 8-bit weights\n"
+        "input and the result of each layer, and writes a weight file with 8-bit weights\n"
         "(a scale for each filter) and these ranges. evaluate, classify, detect, serve and\n"
         "benchmark run it in int8; --precision fp32 runs it in float32. It cannot be trained.\n\n"
-        "The first convolution, fully connected layers, the last convolutions of detectors and\n"
-        "convolutions whose input can be negative stay float32. Fast kernels require a\n"
-        "processor with VNNI or AMX; on other processors filters are rounded to 7 bits, with a\n"
-        "warning.",
+        "The first convolution, linear layers and the last convolutions of detectors stay\n"
+        "float32; --quantize-also quantizes the first two, too. Fast kernels require a processor\n"
+        "with VNNI or AMX; on other processors weights are rounded to 7 bits, with a warning.",
     .examples = "tandem quantize model_best.safetensors flowers -o int8.safetensors\n"
                 "tandem quantize w.safetensors flowers -o int8.safetensors --compare\n"
                 "tandem quantize w.safetensors coco -o int8.safetensors --method percentile \\\n"

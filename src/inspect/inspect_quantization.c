@@ -39,7 +39,7 @@ static void add_text(const td_quantization *q, td_text *out)
     td_text_add(out, "method    %s", q->method);
     td_text_add(out, strcmp(q->method, "percentile") == 0 ? " %g\n" : "\n", q->percentile);
     td_text_add(out, "images    %lld\n\n", (long long)q->n_images);
-    td_text_add(out, "%-36s %9s %9s %9s %9s  %s\n", "convolution", "input", "output", "input dB",
+    td_text_add(out, "%-36s %9s %9s %9s %9s  %s\n", "layer", "input", "output", "input dB",
                 "weight dB", "runs in");
     for (int i = 0; i < q->n; i++) {
         const td_quantized_layer *l = &q->layers[i];

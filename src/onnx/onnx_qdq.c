@@ -271,8 +271,8 @@ static bool prefers_none(void *ctx, const td_node *n, td_node_layouts *out)
     return false;
 }
 
-/* fold, fuse and, with ranges, quantize, whatever kernels there are */
-static td_status fold_graph(const td_graph *g, const td_activation_ranges *ranges, td_graph **out)
+static td_status fold_graph_with(const td_graph *g, const td_activation_ranges *ranges,
+                                 td_graph **out)
 {
     static const td_pass *const passes[] = { &td_pass_fold, &td_pass_fuse, &td_pass_quantize };
     const td_target all = { .supports = supports_all,
@@ -290,6 +290,25 @@ static td_status fold_graph(const td_graph *g, const td_activation_ranges *range
     }
     *out = now;
     return TD_OK;
+}
+
+/* fold, fuse and, with ranges, quantize, whatever kernels there are; linear layers stay float32 */
+static td_status fold_graph(const td_graph *g, const td_activation_ranges *ranges, td_graph **out)
+{
+    *out = NULL;
+    if (!ranges)
+        return fold_graph_with(g, NULL, out);
+    td_activation_range *rows;
+    TD_TRY(TD_ALLOC(rows, (size_t)ranges->n + 1));
+    for (int i = 0; i < ranges->n; i++) {
+        rows[i] = ranges->ranges[i];
+        const td_value *weight = td_graph_find(g, rows[i].weight);
+        rows[i].is_wide = rows[i].is_wide || (weight && weight->type.rank == 2);
+    }
+    const td_activation_ranges convs = { .n = ranges->n, .ranges = rows };
+    td_status st = fold_graph_with(g, &convs, out);
+    td_free(rows);
+    return st;
 }
 
 td_status td_onnx_qdq_graph(const td_graph *g, const td_activation_ranges *ranges, td_graph **out)

@@ -305,13 +305,29 @@ static const td_onnx_node *conv_of(const td_onnx *m, const char *name)
     return NULL;
 }
 
+static bool is_same_range(double a, float b)
+{
+    return fabs(a - (double)b) <= 1e-5 * (double)b;
+}
+
+/* a value has the output range of its producer, if that has a row, otherwise the input range of its
+   reader (pass/quantize.c) */
+static bool is_input_range(const td_quantization *q, const td_activation_range *reader,
+                           double range)
+{
+    bool is_known = is_same_range(range, reader->input);
+    for (int i = 0; i < q->n; i++)
+        is_known = is_known || is_same_range(range, q->ranges[i].output);
+    return is_known;
+}
+
 static td_status check_ranges(const job *j)
 {
     for (int i = 0; i < j->quantization.n; i++) {
         const td_activation_range *r = &j->quantization.ranges[i];
         const td_onnx_node *conv = r->is_wide ? NULL : conv_of(j->model, r->weight);
         const double range = conv ? input_range(j, conv) : (double)r->input;
-        if (!(fabs(range - (double)r->input) <= 1e-5 * (double)r->input))
+        if (!is_input_range(&j->quantization, r, range))
             return td_error(TD_EFORMAT,
                             "'%s': the input of '%s' has the range %g, but %g in the metadata "
                             "tandem.quantization",

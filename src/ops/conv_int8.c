@@ -13,6 +13,18 @@
  *   q      [K, C, R, S]   s8             -most .. most; most is 127 or less
  *   scale  [K]            float32
  *
+ * shift_int8(x) {pad, pad_extra} -> y               y = x + 128, around it pixels of 128
+ * shift_int8_bias(w, scale, bias) {x_scale} -> y
+ *                                y[k] = bias[k] - 128 x_scale scale[k] (sum over c, r, s of w[k])
+ *
+ *   x      [N, C, H, W]          s8
+ *   y      [N, C, H', W']        u8             H' = H + 2 pad + pad_extra
+ *   w      [K, C/groups, R, S]   s8
+ *   scale, bias, y  [K]          float32
+ *
+ * conv2d_int8 of x with `bias` is that of shift_int8(x) without padding with shift_int8_bias, for
+ * kernels that take u8 images only.
+ *
  * conv2d_int8(x, w, scale, bias, residual) {x_scale, y_scale, residual_scale, to} -> y
  *
  *   v = x_scale scale[k] (sum over c, r, s of x w) + bias[k] + residual_scale residual
@@ -89,6 +101,51 @@ static td_status weights_infer(const td_node *n, td_type *y)
     y[1] = td_type_1d(TD_DT_F32, w->dim[0]);
     return TD_OK;
 }
+
+/* --- signed images as unsigned ones ----------------------------------------------------------- */
+
+static td_status shift_infer(const td_node *n, td_type *y)
+{
+    const td_shift_int8_attr *a = n->attr;
+    const td_type *x = td_in_type(n, 0);
+    const int pads = 2 * a->pad + a->pad_extra;
+    if (x->dtype != TD_DT_S8)
+        return td_error(TD_ESHAPE, "shift_int8: operand 0 is %s, wanted s8",
+                        td_dtype_name(x->dtype));
+    *y = td_type_as(x, TD_DT_U8);
+    y->dim[2] += pads;
+    y->dim[3] += pads;
+    return TD_OK;
+}
+
+static td_status shift_bias_infer(const td_node *n, td_type *y)
+{
+    const td_type *w = td_in_type(n, 0);
+    if (w->dtype != TD_DT_S8)
+        return td_error(TD_ESHAPE, "shift_int8_bias: operand 0 is %s, wanted s8",
+                        td_dtype_name(w->dtype));
+    for (int i = 1; i < 3; i++) {
+        const td_type *t = td_in_type(n, i);
+        if (t->dtype != TD_DT_F32 || t->dim[0] != w->dim[0])
+            return td_error(TD_ESHAPE, "shift_int8_bias: operand %d is %s[%lld], wanted f32[%lld]",
+                            i, td_dtype_name(t->dtype), (long long)t->dim[0], (long long)w->dim[0]);
+    }
+    *y = td_type_1d(TD_DT_F32, w->dim[0]);
+    return TD_OK;
+}
+
+/* clang-format off */
+static const td_field shift_fields[] = {
+    TD_INT (td_shift_int8_attr, pad,       0, 0, 64, "pixels on every side"),
+    TD_INT (td_shift_int8_attr, pad_extra, 0, 0, 64, "pixels below and to the right beyond pad"),
+    TD_END,
+};
+
+static const td_field shift_bias_fields[] = {
+    TD_REAL(td_shift_int8_bias_attr, x_scale, 1, SCALE_MIN, SCALE_MAX, "value of one step of x"),
+    TD_END,
+};
+/* clang-format on */
 
 /* --- convolution ------------------------------------------------------------------------------ */
 
@@ -218,6 +275,32 @@ const td_op td_op_quantize_weights = {
     .attr_bytes = sizeof(td_quantize_weights_attr),
     .layout = TD_LAYOUT_PLAIN,
     .infer = weights_infer,
+};
+
+const td_op td_op_shift_int8 = {
+    .name = "shift_int8",
+    .summary = "signed integers of 8 bits as unsigned ones, from -128 on, with a border",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 4 },
+    .fields = shift_fields,
+    .attr_bytes = sizeof(td_shift_int8_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .any_dtype = 1u,
+    .infer = shift_infer,
+};
+
+const td_op td_op_shift_int8_bias = {
+    .name = "shift_int8_bias",
+    .summary = "the bias of a convolution whose image shift_int8 has shifted",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 4, 1, 1 },
+    .fields = shift_bias_fields,
+    .attr_bytes = sizeof(td_shift_int8_bias_attr),
+    .layout = TD_LAYOUT_PLAIN,
+    .any_dtype = 1u,
+    .infer = shift_bias_infer,
 };
 
 const td_op td_op_conv2d_int8 = {

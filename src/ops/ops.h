@@ -67,6 +67,16 @@ typedef struct {
     int most; /* largest magnitude of the integers */
 } td_quantize_weights_attr;
 
+/* shift_int8: pixels of 128 around each image, as in td_conv_attr */
+typedef struct {
+    int pad, pad_extra;
+} td_shift_int8_attr;
+
+/* shift_int8_bias */
+typedef struct {
+    double x_scale;
+} td_shift_int8_bias_attr;
+
 /* conv2d_int8: as in td_conv_attr, and the values of one step of x, the result and the residual */
 typedef struct {
     int stride, pad, dilation, groups, pad_extra;
@@ -76,6 +86,7 @@ typedef struct {
     int weight_max; /* no integer of the filter has a larger magnitude */
 } td_conv_int8_attr;
 
+#define TD_INT8_ZERO   128 /* what shift_int8 adds */
 #define TD_INT8_MAX    127 /* largest magnitude of a quantized weight or s8 activation */
 #define TD_INT8_NARROW 64  /* largest magnitude of a weight so that pairs of products fit 16 bits */
 

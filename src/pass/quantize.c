@@ -1,16 +1,23 @@
 /*
- * quantize.c -- runs convolutions of inference with 8-bit integers
+ * quantize.c -- runs convolutions and linear layers of inference with 8-bit integers
  *
  *     x -> conv2d_fused {relu} -> y -> conv2d_fused -> z      becomes
  *
  *     x -> quantize -> conv2d_int8 {relu} -> y8 -> conv2d_int8 -> z        (z: float32)
  *                                            y8 -> dequantize -> y         for other readers of y
  *
+ * A linear layer becomes a convolution of images of one pixel, with a float32 result.
+ *
  * A convolution takes part if the table of ranges (td_amp_opts.ranges) has its weight and does not
  * keep it in float32, if the weight depends on parameters only, so that quantize_weights runs once,
  * and if the device has a kernel: on the processor a fast one, on the reference device any.  Where
  * only filters of 7 bits have one, because pairs of products are added in 16 bits, the filter gets
  * 7 bits.
+ *
+ * A kernel that takes u8 images only gets a signed one shifted by 128, with its padding, and a bias
+ * that takes this back:
+ *
+ *     x (s8) -> shift_int8 {pad} -> conv2d_int8 {pad=0}, its bias from shift_int8_bias
  *
  * Whether a result is integers depends on its readers, so nodes are visited backwards: it is if a
  * quantized convolution reads it as its input, or as its residual with a result of integers.  A
@@ -41,6 +48,7 @@ typedef struct {
     bool *wants_int8, *wants_wide;   /* [values] readers of integers, of floats */
     td_value **int8;                 /* [values] the new value of integers, or NULL */
     int *weight_max;                 /* [nodes] of quantized ones: magnitude of the filter */
+    bool *is_shifted;                /* [nodes] of quantized ones: the image needs shift_int8 */
     int n_refused, n_narrow;
 } state;
 
@@ -65,8 +73,26 @@ const td_value *td_quantize_filter(const td_node *conv)
 
 bool td_quantize_fits(const td_node *conv)
 {
-    return conv->op == &td_op_conv2d_fused && conv->n_in >= 3 &&
+    return (conv->op == &td_op_conv2d_fused || conv->op == &td_op_linear) && conv->n_in >= 3 &&
            td_in_type(conv, 0)->dtype == TD_DT_F32;
+}
+
+static td_conv_attr conv_of(const td_node *n)
+{
+    const td_conv_attr linear = { .stride = 1, .dilation = 1, .groups = 1 };
+    return n->op == &td_op_linear ? linear : *(const td_conv_attr *)n->attr;
+}
+
+/* [N, C] as [N, C, 1, 1] */
+static td_type image_type(const td_type *t)
+{
+    return t->rank == 4 ? *t : td_type_4d(t->dtype, t->dim[0], t->dim[1], 1, 1);
+}
+
+static td_value *as_image(td_rewriter *rw, td_value *v)
+{
+    const td_type t = image_type(&v->type);
+    return v->type.rank == 4 ? v : td_reshape(rw->b, v, t.rank, t.dim);
 }
 
 static bool is_range(float r)
@@ -159,19 +185,21 @@ static void note_values(const td_graph *g, const td_activation_ranges *t, state 
 
 static td_conv_int8_attr attr_of(const state *s, const td_node *n, td_dtype result)
 {
-    const td_conv_attr *a = n->attr;
-    td_conv_int8_attr b = { .stride = a->stride,
-                            .pad = a->pad,
-                            .dilation = a->dilation,
-                            .groups = a->groups,
-                            .pad_extra = a->pad_extra,
-                            .relu = a->relu,
-                            .relu6 = a->relu && a->relu6,
+    const td_conv_attr a = conv_of(n);
+    td_conv_int8_attr b = { .stride = a.stride,
+                            .pad = a.pad,
+                            .dilation = a.dilation,
+                            .groups = a.groups,
+                            .pad_extra = a.pad_extra,
+                            .relu = a.relu,
+                            .relu6 = a.relu && a.relu6,
                             .x_scale = scale_of(s, n->in[0]),
                             .y_scale = 1,
                             .residual_scale = 1,
                             .weight_max = s->weight_max[n->id],
                             .to = td_int8_to(result) };
+    if (s->is_shifted[n->id])
+        b.pad = b.pad_extra = 0;
     if (result != TD_DT_F32) {
         b.y_scale = scale_of(s, n->out[0]);
         if (n->n_in > 3)
@@ -180,10 +208,29 @@ static td_conv_int8_attr attr_of(const state *s, const td_node *n, td_dtype resu
     return b;
 }
 
+static td_shift_int8_attr shift_of(const td_node *n)
+{
+    const td_conv_attr a = conv_of(n);
+    return (td_shift_int8_attr){ .pad = a.pad, .pad_extra = a.pad_extra };
+}
+
+/* the image as conv2d_int8 gets it */
+static td_type image_of(const state *s, const td_node *n)
+{
+    const td_shift_int8_attr a = shift_of(n);
+    td_type t = image_type(td_in_type(n, 0));
+    t.dtype = int8_dtype(s, n->in[0]);
+    if (!s->is_shifted[n->id])
+        return t;
+    t.dtype = TD_DT_U8;
+    t.dim[2] += 2 * a.pad + a.pad_extra;
+    t.dim[3] += 2 * a.pad + a.pad_extra;
+    return t;
+}
+
 /* operands of conv2d_int8: x, w, the filters' scales, bias, residual */
 static bool is_supported(const td_target *target, const state *s, const td_node *n, td_dtype result)
 {
-    const td_value *x = n->in[0];
     td_conv_int8_attr attr = attr_of(s, n, result);
     td_node_layouts preferred = { 0 };
     td_probe p;
@@ -193,10 +240,12 @@ static bool is_supported(const td_target *target, const state *s, const td_node 
     td_probe_init_with(&p, n, n->n_in + 1, in);
     p.node.op = &td_op_conv2d_int8;
     p.node.attr = &attr;
-    p.node.in[0]->type.dtype = int8_dtype(s, x);
+    p.node.in[0]->type = image_of(s, n);
+    p.node.in[1]->type = image_type(td_in_type(n, 1));
     p.node.in[1]->type.dtype = TD_DT_S8;
     if (n->n_in > 3 && result != TD_DT_F32)
         p.node.in[4]->type.dtype = int8_dtype(s, n->in[3]);
+    p.node.out[0]->type = image_type(&n->out[0]->type);
     p.node.out[0]->type.dtype = result;
     if (target->is_reference)
         return target->supports(target->ctx, &p.node);
@@ -208,7 +257,8 @@ static bool is_supported(const td_target *target, const state *s, const td_node 
 
 static td_dtype result_of(const state *s, const td_node *n)
 {
-    const bool has_residual = n->n_in > 3, is_wanted = s->wants_int8[n->out[0]->id];
+    const bool has_residual = n->n_in > 3;
+    const bool is_wanted = s->wants_int8[n->out[0]->id] && n->op != &td_op_linear;
     return is_wanted && (!has_residual || s->range[n->in[3]->id] > 0) ? int8_dtype(s, n->out[0])
                                                                       : TD_DT_F32;
 }
@@ -216,11 +266,14 @@ static td_dtype result_of(const state *s, const td_node *n)
 static bool has_kernel(const td_target *target, state *s, const td_node *n, td_dtype result)
 {
     static const int limits[] = { TD_INT8_MAX, TD_INT8_NARROW };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        s->weight_max[n->id] = limits[i];
-        if (is_supported(target, s, n, result))
-            return true;
-    }
+    const int n_forms = s->is_unsigned[n->in[0]->id] ? 1 : 2;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int form = 0; form < n_forms; form++) {
+            s->weight_max[n->id] = limits[i];
+            s->is_shifted[n->id] = form == 1;
+            if (is_supported(target, s, n, result))
+                return true;
+        }
     return false;
 }
 
@@ -250,21 +303,35 @@ static td_value *int8_of(td_rewriter *rw, state *s, const td_value *v)
     return s->int8[v->id];
 }
 
+/* replaces the image, and the bias by one that fits it */
+static void emit_shift(td_rewriter *rw, const td_node *n, const td_conv_int8_attr *a, td_value **in)
+{
+    const td_shift_int8_attr shift = shift_of(n);
+    const td_shift_int8_bias_attr bias = { .x_scale = a->x_scale };
+    in[0] = td_emit(rw->b, &td_op_shift_int8, &shift, in[0]);
+    in[3] = td_emit(rw->b, &td_op_shift_int8_bias, &bias, in[1], in[2], in[3]);
+}
+
 static void emit_int8(td_rewriter *rw, state *s, const td_node *n)
 {
     const td_value *old = n->out[0];
     const td_dtype result = result_of(s, n);
     const td_conv_int8_attr a = attr_of(s, n, result);
     const td_quantize_weights_attr weights = { .most = a.weight_max };
-    td_value *q[TD_OUT_MAX], *in[5] = { int8_of(rw, s, n->in[0]) };
-    td_emit_n(rw->b, &td_op_quantize_weights, &weights, 1, TD_ARGS(td_rw_get(rw, n->in[1])), q);
+    td_value *q[TD_OUT_MAX], *in[5] = { as_image(rw, int8_of(rw, s, n->in[0])) };
+    td_emit_n(rw->b, &td_op_quantize_weights, &weights, 1,
+              TD_ARGS(as_image(rw, td_rw_get(rw, n->in[1]))), q);
     in[1] = q[0];
     in[2] = q[1];
     in[3] = td_rw_get(rw, n->in[2]);
     if (n->n_in > 3)
         in[4] = result == TD_DT_F32 ? td_rw_get(rw, n->in[3]) : int8_of(rw, s, n->in[3]);
+    if (s->is_shifted[n->id])
+        emit_shift(rw, n, &a, in);
     td_value *y = td_emit_n(rw->b, &td_op_conv2d_int8, &a, n->n_in + 1, in, NULL);
     rw->n_changed++;
+    if (n->op == &td_op_linear)
+        y = td_reshape(rw->b, y, 2, old->type.dim);
     if (result != TD_DT_F32) {
         s->int8[old->id] = y;
         if (s->wants_wide[old->id])
@@ -280,12 +347,12 @@ static void warn(const td_rewriter *rw, const state *s)
         return;
     if (s->n_refused)
         td_log(TD_LOG_WARN, "quantize",
-               "%d of %d quantized convolutions run in float32, because the device has no kernel "
+               "%d of %d quantized layers run in float32, because the device has no kernel "
                "for them",
                s->n_refused, all);
     if (s->n_narrow)
         td_log(TD_LOG_WARN, "quantize",
-               "%d of %d quantized convolutions have filters of 7 bits, because the processor has "
+               "%d of %d quantized layers have weights of 7 bits, because the processor has "
                "neither VNNI nor AMX",
                s->n_narrow, all);
 }
@@ -313,6 +380,7 @@ static td_status state_init(state *s, const td_graph *g)
     TD_TRY(TD_ALLOC(s->row, n_nodes));
     TD_TRY(TD_ALLOC(s->is_quantized, n_nodes));
     TD_TRY(TD_ALLOC(s->weight_max, n_nodes));
+    TD_TRY(TD_ALLOC(s->is_shifted, n_nodes));
     TD_TRY(TD_ALLOC(s->is_unsigned, n_values));
     TD_TRY(TD_ALLOC(s->range, n_values));
     TD_TRY(TD_ALLOC(s->wants_int8, n_values));
@@ -326,6 +394,7 @@ static void state_release(state *s)
     td_free((void *)s->row);
     td_free(s->is_quantized);
     td_free(s->weight_max);
+    td_free(s->is_shifted);
     td_free(s->is_unsigned);
     td_free(s->range);
     td_free(s->wants_int8);
@@ -352,7 +421,7 @@ static void quantize_run(td_rewriter *rw)
 
 const td_pass td_pass_quantize = {
     .name = "quantize",
-    .summary = "convolutions of inference with 8-bit integers, for --precision int8",
-    .counts = "convolutions quantized",
+    .summary = "convolutions and linear layers of inference with 8-bit integers, for int8",
+    .counts = "layers quantized",
     .run = quantize_run,
 };

@@ -1,5 +1,5 @@
 /*
- * calibration.c -- observes the inputs and results of a network's convolutions
+ * calibration.c -- observes the inputs and results of a network's convolutions and linear layers
  *
  * The program is compiled for float32 without pass `winograd`, so that its convolutions are those
  * that pass `quantize` sees.  A value that is read several times has one histogram.  A filter that
@@ -22,11 +22,12 @@
 #include "quantize/histogram.h"
 #include "runtime/program_view.h"
 
-/* a convolution of the program */
+/* a convolution or linear layer of the program */
 typedef struct {
     const td_node *node;
     const td_value *filter;
     const char *why; /* why it stays float32, or NULL */
+    bool can;        /* it could be quantized */
 } conv;
 
 struct td_calibration {
@@ -61,18 +62,16 @@ static td_status watch(td_calibration *c, const td_value *v)
 
 static bool is_conv(const td_node *n)
 {
-    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused;
+    return n->op == &td_op_conv2d || n->op == &td_op_conv2d_fused || n->op == &td_op_linear;
 }
 
-static const char *reason(const td_calibration *c, const td_node *n, bool is_first)
+static const char *reason(const td_node *n, bool is_first)
 {
+    if (n->op == &td_op_linear)
+        return "linear layer";
     if (is_first)
         return "first convolution";
-    if (!td_quantize_fits(n))
-        return "neither a norm nor a bias follows it";
-    if (!c->is_unsigned[n->in[0]->id])
-        return "its input can be negative";
-    return NULL;
+    return td_quantize_fits(n) ? NULL : "neither a norm nor a bias follows it";
 }
 
 /* after[v]: does the value depend on the result of a convolution? */
@@ -90,7 +89,8 @@ static td_status find_convs(td_calibration *c, bool *after)
             after[n->out[k]->id] = is_after;
         if (!filter)
             continue;
-        c->convs[c->n++] = (conv){ n, filter, reason(c, n, !after[n->in[0]->id]) };
+        c->convs[c->n++] =
+            (conv){ n, filter, reason(n, !after[n->in[0]->id]), td_quantize_fits(n) };
         TD_TRY(watch(c, n->in[0]));
         TD_TRY(watch(c, n->out[0]));
     }
@@ -222,7 +222,7 @@ static td_status measure_weight(const td_calibration *c, const td_value *filter,
     return st;
 }
 
-static bool is_kept_wide(const char *patterns, const char *weight)
+static bool is_named(const char *patterns, const char *weight)
 {
     char label[256];
     snprintf(label, sizeof label, "%s", weight);
@@ -239,7 +239,7 @@ static td_status make_layer(const td_calibration *c, int i, const td_quantize_op
     td_quantized_layer *l = &q->layers[q->n];
     const conv *first = &c->convs[i];
     const char *why = first->why;
-    bool is_in_unsigned = true, is_out_unsigned = true;
+    bool is_in_unsigned = true, is_out_unsigned = true, can = true;
     td_histogram *in = td_arena_alloc(&q->texts, 2, sizeof *in), *out = in + 1;
     if (!in)
         return TD_ENOMEM;
@@ -252,8 +252,11 @@ static td_status make_layer(const td_calibration *c, int i, const td_quantize_op
         is_in_unsigned = is_in_unsigned && c->is_unsigned[n->in[0]->id];
         is_out_unsigned = is_out_unsigned && c->is_unsigned[n->out[0]->id];
         why = why ? why : c->convs[k].why;
+        can = can && c->convs[k].can;
     }
-    if (!why && is_kept_wide(o->keep_wide, first->filter->name))
+    if (can && is_named(o->quantize_also, first->filter->name))
+        why = NULL;
+    if (!why && is_named(o->keep_wide, first->filter->name))
         why = "--keep-wide";
     const double input = range_of(in, is_in_unsigned, o);
     l->range = (td_activation_range){ .weight = td_arena_text(&q->texts, first->filter->name),
@@ -276,7 +279,7 @@ static bool is_done(const td_quantization *q, const td_value *filter)
 }
 
 /* each pattern must match */
-static td_status check_patterns(const td_calibration *c, const char *patterns)
+static td_status check_patterns(const td_calibration *c, const char *option, const char *patterns)
 {
     char one[256];
     for (const char *s = patterns; s && *s;) {
@@ -284,9 +287,9 @@ static td_status check_patterns(const td_calibration *c, const char *patterns)
         bool is_used = false;
         snprintf(one, sizeof one, "%.*s", (int)n, s);
         for (int i = 0; i < c->n; i++)
-            is_used = is_used || is_kept_wide(one, c->convs[i].filter->name);
+            is_used = is_used || is_named(one, c->convs[i].filter->name);
         if (!is_used)
-            return td_error(TD_EUSAGE, "--keep-wide: '%s' matches no convolution of the network",
+            return td_error(TD_EUSAGE, "%s: '%s' matches no convolution or linear layer", option,
                             one);
         s += n + (s[n] == ',');
     }
@@ -299,7 +302,8 @@ td_status td_calibration_finish(const td_calibration *c, const td_quantize_opts 
     static const char *const methods[] = { "mse", "percentile", "max" };
     *out = (td_quantization){ .percentile = o->percentile, .n_images = c->n_images };
     snprintf(out->method, sizeof out->method, "%s", methods[o->method]);
-    TD_TRY(check_patterns(c, o->keep_wide));
+    TD_TRY(check_patterns(c, "--keep-wide", o->keep_wide));
+    TD_TRY(check_patterns(c, "--quantize-also", o->quantize_also));
     TD_TRY(TD_ALLOC(out->layers, (size_t)c->n + 1));
     TD_TRY(TD_ALLOC(out->ranges, (size_t)c->n + 1));
     for (int i = 0; i < c->n; i++)

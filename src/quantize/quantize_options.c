@@ -24,8 +24,11 @@ static const td_field quantize_fields[] = {
     TD_REAL   (td_quantize_opts, percentile, 99.99, 50, 100,
                "with --method percentile: the percentage of magnitudes within the range"),
     TD_TEXT   (td_quantize_opts, keep_wide, NULL, "NAMES",
-               "keep these convolutions in float32: names or patterns such as 'layer4.*', "
-               "separated by commas"),
+               "keep these layers in float32: names or patterns such as 'layer4.*', separated by "
+               "commas"),
+    TD_TEXT   (td_quantize_opts, quantize_also, NULL, "NAMES",
+               "quantize these layers too, which stay in float32 by default: the first "
+               "convolution, linear layers; names or patterns as for --keep-wide, which wins"),
     TD_INT_AS (td_quantize_opts, batch_size, "batch_size", "b", 16, 1, 4096, NULL,
                "images that are observed together"),
     TD_DEVICE_ROWS(td_quantize_opts),

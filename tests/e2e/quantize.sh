@@ -12,7 +12,7 @@ expect 0 quantize $w set -o q.safetensors --calibration-images 48 --compare --js
 value() {
     sed "s/.*\"$1\": \([-0-9.e+]*\)[,}].*/\1/" out
 }
-[ "$(value convolutions) $(value quantized) $(value images)" = "20 19 48" ] || complain "other convolutions"
+[ "$(value n_layers) $(value quantized) $(value images)" = "21 19 48" ] || complain "other layers"
 wide=$(value float32) narrow=$(value int8)
 # 90 images: one is 1.1 points
 awk "BEGIN { exit !($wide > 60 && $narrow > $wide - 2.3) }" || complain "float32 $wide, int8 $narrow"
@@ -91,7 +91,7 @@ small_model small.td 32 3
 expect 0 train set --model small.td --threads 1 --workers 1 -b 8 --epochs 1 --use-ema 0.9 --workspace small
 s=small/checkpoint.safetensors
 expect 0 quantize $s --data set -o s.safetensors --calibration-images 24 --workers 1 --log warn
-prints '^1 of 2 convolutions quantized, 24 images observed$'
+prints '^1 of 3 layers quantized, 24 images observed$'
 [ ! -s err ] || complain "--log warn"
 for option in "--interpolation bicubic" "--crop tf" "--normalization tf" \
     --use-ema --calibrate-on-val "--calibration-images 25" "--data-backend synthetic" "-b 5"; do
@@ -103,6 +103,39 @@ expect 2 quantize $s set -o no.safetensors --device none
 error_names none
 expect 0 inspect checkpoint other.safetensors
 prints 'tandem.graph'
+
+# an input that can be negative, and with --quantize-also the first convolution and the linear layer
+small_model signed.td 32 3
+sed -i '/^%3 = relu/d; s/max_pool2d %3/max_pool2d %2/' signed.td
+expect 0 init --model signed.td --seed 4 -o n.safetensors
+expect 0 quantize n.safetensors set -o nq.safetensors --calibration-images 24 --threads 1
+prints '^conv2.weight .*int8$'
+prints '^fc.weight .*float32: linear layer$'
+expect 0 inspect kernels --weights nq.safetensors
+[ "$(grep -c ' shift_int8 ' out) $(grep -c ' conv2d_int8 ' out)" = "1 1" ] || complain "it is not shifted"
+expect 0 inspect kernels --weights nq.safetensors --device ref
+[ "$(grep -c ' shift_int8 ' out) $(grep -c ' conv2d_int8 ' out)" = "0 1" ] || complain "device ref shifts it"
+expect 0 quantize n.safetensors set -o all.safetensors --calibration-images 24 --quantize-also 'conv1,fc' --threads 1
+prints '^3 of 3 layers quantized, 24 images observed$'
+expect 0 inspect kernels --weights all.safetensors
+[ "$(grep -c ' conv2d_int8 ' out)" = 3 ] || complain "not three run in int8"
+expect 0 quantize n.safetensors set -o other.safetensors --overwrite --calibration-images 24 --quantize-also 'conv1,fc' \
+    --keep-wide conv1
+prints '^conv1.weight .*float32: --keep-wide$'
+expect 2 quantize n.safetensors set -o no.safetensors --calibration-images 8 --quantize-also head
+error_names --quantize-also head
+expect 0 evaluate set --weights n.safetensors --json --threads 1
+in_float=$(value loss)
+for run in "nq cpu" "nq ref" "all cpu" "all ref"; do
+    expect 0 evaluate set --weights ${run% *}.safetensors --device ${run#* } --json --threads 1
+    awk "BEGIN { d = $(value loss) - $in_float; exit !(d != 0 && d < 0.02 && d > -0.02) }" ||
+        complain "loss $(value loss), in float32 $in_float"
+done
+expect 0 convert all.safetensors all.onnx
+expect 0 convert all.onnx allback.safetensors
+expect 0 evaluate set --weights allback.safetensors --json --threads 1
+awk "BEGIN { d = $(value loss) - $in_float; exit !(d < 0.02 && d > -0.02) }" || complain "loss $(value loss) of the file that came back"
+
 mkdir -p broken/train/a broken/train/b
 printf 'text' >broken/train/a/x.jpg
 cp "$first" broken/train/b/y.jpg

@@ -284,12 +284,13 @@ static bool supports_all(void *ctx, const td_node *n)
     return true;
 }
 
-/* a device on which only filters of 7 bits have a kernel */
+/* a device on which only filters of 7 bits and images of u8 have a kernel */
 static bool supports_narrow(void *ctx, const td_node *n)
 {
     (void)ctx;
     return n->op != &td_op_conv2d_int8 ||
-           ((const td_conv_int8_attr *)n->attr)->weight_max <= TD_INT8_NARROW;
+           (((const td_conv_int8_attr *)n->attr)->weight_max <= TD_INT8_NARROW &&
+            td_in_type(n, 0)->dtype == TD_DT_U8);
 }
 
 static const td_target narrow_target = { .supports = supports_narrow, .is_reference = true };
@@ -302,7 +303,8 @@ static td_graph *in_int8(const td_graph *g, const td_target *target, int *n_conv
     td_activation_range ranges[64];
     td_activation_ranges table = { .ranges = ranges };
     for (int i = 0; i < g->n_values && table.n < 64; i++)
-        if (td_value_is_param(g->values[i]) && g->values[i]->type.rank == 4)
+        if (td_value_is_param(g->values[i]) &&
+            (g->values[i]->type.rank == 4 || g->values[i]->type.rank == 2))
             ranges[table.n++] = (td_activation_range){ g->values[i]->name, 4, 4, i % 5 == 0 };
     const td_amp_opts amp = { .precision = TD_PRECISION_INT8, .ranges = &table, .is_silent = true };
     td_graph *now = NULL;

@@ -10,7 +10,7 @@
  * Kernels without such instructions (VNNI, AMX) add pairs of products in 16 bits, which saturate
  * unless the filter has 7 bits, |w| <= 64: 2 * 255 * 64 < 2^15.  Only then are they accepted.
  * Source: oneDNN, "Nuances of int8 computations".  Signed images are left out: for them oneDNN
- * appends a correction to the filter, which a layout cannot express.
+ * appends a correction to the filter, which a layout cannot express; pass `quantize` shifts them.
  */
 #include <string.h>
 

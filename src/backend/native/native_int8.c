@@ -1,7 +1,8 @@
 /*
- * native_int8.c -- quantize, dequantize and quantize_weights
+ * native_int8.c -- quantize, dequantize, quantize_weights and shift_int8
  *
- * The first two work on tensors in any layout, padding included: zeros stay zeros.
+ * The first two work on tensors in any layout, padding included: zeros stay zeros.  shift_int8
+ * copies rows of pixels: of one channel, of a block of channels or of all.
  */
 #include "backend/native/native_int8.h"
 
@@ -93,6 +94,70 @@ static td_work_share share_weights(const td_node *n, int threads)
     return td_work_share_of(t->dim[0], (double)(t->dim[1] * t->dim[2] * t->dim[3]), threads);
 }
 
+/* --- shift_int8 ------------------------------------------------------------------------------- */
+
+/* the bytes of a pixel: consecutive channels; 0: another layout */
+static int64_t pixel_bytes(const td_type *t)
+{
+    const int64_t bytes = td_type_is_plain(t)                 ? 1
+                          : strcmp(t->layout, "acdb") == 0    ? t->dim[1]
+                          : strcmp(t->layout, "aBcd8b") == 0  ? 8
+                          : strcmp(t->layout, "aBcd16b") == 0 ? 16
+                                                              : 0;
+    return bytes && t->dim[1] % bytes == 0 ? bytes : 0;
+}
+
+static td_status accepts_shift(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    if (strcmp(x->layout, y->layout) != 0)
+        return td_error(TD_ENOKERNEL, "the layouts differ");
+    if (!pixel_bytes(x))
+        return td_error(TD_ENOKERNEL, "layout is %s, %lld channels", x->layout,
+                        (long long)x->dim[1]);
+    return TD_OK;
+}
+
+/* row h of a result, h counted from the first row of the plane x; from -pad on */
+static void shift_row(const td_node *n, int64_t h, const int8_t *x, uint8_t *y)
+{
+    const int64_t pad = ((const td_shift_int8_attr *)n->attr)->pad;
+    const td_type *in = td_in_type(n, 0);
+    const int64_t pixel = pixel_bytes(in), width = in->dim[3] * pixel;
+    const int64_t all = n->out[0]->type.dim[3] * pixel, left = pad * pixel;
+    if (h < 0 || h >= in->dim[2]) {
+        memset(y, TD_INT8_ZERO, (size_t)all);
+        return;
+    }
+    memset(y, TD_INT8_ZERO, (size_t)left);
+    simd()->shift(width, x + h * width, y + left);
+    memset(y + left + width, TD_INT8_ZERO, (size_t)(all - left - width));
+}
+
+static td_status run_shift(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    const int64_t pad = ((const td_shift_int8_attr *)n->attr)->pad;
+    const int64_t pixel = pixel_bytes(x), rows = y->dim[0] * y->dim[1] / pixel * y->dim[2];
+#pragma omp parallel for
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t plane = i / y->dim[2] * x->dim[2] * x->dim[3] * pixel;
+        shift_row(n, i % y->dim[2] - pad, (const int8_t *)args[0] + plane,
+                  (uint8_t *)args[1] + i * y->dim[3] * pixel);
+    }
+    return TD_OK;
+}
+
+static td_work_share share_shift(const td_node *n, int threads)
+{
+    const td_type *y = &n->out[0]->type;
+    const int64_t pixel = pixel_bytes(y);
+    return td_work_share_of(y->dim[0] * y->dim[1] / pixel * y->dim[2], (double)(y->dim[3] * pixel),
+                            threads);
+}
+
 TD_NATIVE_KERNEL(quantize, accepts_flat, NULL, run_quantize, share_flat);
 TD_NATIVE_KERNEL(dequantize, accepts_flat, NULL, run_dequantize, share_flat);
 TD_NATIVE_KERNEL(quantize_weights, accepts_plain, NULL, run_weights, share_weights);
+TD_NATIVE_KERNEL(shift_int8, accepts_shift, NULL, run_shift, share_shift);

@@ -1,5 +1,5 @@
 /*
- * native_int8.h -- inner loops of quantize and dequantize
+ * native_int8.h -- inner loops of quantize, dequantize and shift_int8
  *
  * Written once and compiled for AVX-512, AVX2 and the baseline instruction set; all give the same
  * bits.
@@ -18,6 +18,8 @@ typedef struct {
 
     void (*from_u8)(int64_t n, const uint8_t *x, float scale, float *y); /* y = x scale */
     void (*from_s8)(int64_t n, const int8_t *x, float scale, float *y);
+
+    void (*shift)(int64_t n, const int8_t *x, uint8_t *y); /* y = x + 128 */
 
     float (*largest)(int64_t n, const float *x); /* max |x|, NaN left out */
 } td_native_int8_simd;

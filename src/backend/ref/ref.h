@@ -87,7 +87,7 @@ void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matr
     K(conv2d_statistics) K(conv2d_scale_relu_grad_w) K(winograd_filter) K(conv2d_winograd)         \
     K(conv2d_winograd_scaled)                                                                      \
     K(conv2d_winograd_grad_w)                                                                      \
-    K(quantize) K(dequantize) K(quantize_weights) K(conv2d_int8)                                   \
+    K(quantize) K(dequantize) K(quantize_weights) K(shift_int8) K(shift_int8_bias) K(conv2d_int8)  \
     K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \

@@ -1,5 +1,6 @@
 /*
- * ref_int8.c -- quantize, dequantize, quantize_weights and conv2d_int8 by their definition
+ * ref_int8.c -- quantize, dequantize, quantize_weights, shift_int8, shift_int8_bias and conv2d_int8
+ * by their definition
  *
  * Sums of products are exact integers; scales, bias and residual are added in double and the result
  * is rounded once.
@@ -51,6 +52,38 @@ static void quantize_weights(const td_node *n, void *const *a)
         for (int64_t i = 0; i < each; i++)
             q[k * each + i] = (int8_t)round_within(
                 (double)((float)w[k * each + i] / (float)scale[k]), -limit, limit);
+    }
+}
+
+/* --- signed images as unsigned ones ----------------------------------------------------------- */
+
+static void shift_int8(const td_node *n, void *const *a)
+{
+    const int pad = ((const td_shift_int8_attr *)n->attr)->pad;
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    for (int64_t i = 0; i < td_type_count(y); i++) {
+        const int64_t plane = i / (y->dim[2] * y->dim[3]);
+        const int64_t h = i / y->dim[3] % y->dim[2] - pad, w = i % y->dim[3] - pad;
+        const bool is_inside = h >= 0 && w >= 0 && h < x->dim[2] && w < x->dim[3];
+        const int v =
+            is_inside ? ((const int8_t *)a[0])[(plane * x->dim[2] + h) * x->dim[3] + w] : 0;
+        ((uint8_t *)a[1])[i] = (uint8_t)(v + TD_INT8_ZERO);
+    }
+}
+
+static void shift_int8_bias(const td_node *n, void *const *a)
+{
+    const td_type *t = td_in_type(n, 0);
+    const int64_t each = t->dim[1] * t->dim[2] * t->dim[3];
+    const double x_scale = ((const td_shift_int8_bias_attr *)n->attr)->x_scale;
+    const int8_t *w = a[0];
+    const double *scale = a[1], *bias = a[2];
+    double *y = a[3];
+    for (int64_t k = 0; k < t->dim[0]; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < each; i++)
+            sum += w[k * each + i];
+        y[k] = bias[k] - TD_INT8_ZERO * x_scale * scale[k] * sum;
     }
 }
 
@@ -133,4 +166,6 @@ static void conv2d_int8(const td_node *n, void *const *args)
 const td_ref_kernel td_ref_quantize = TD_REF_EACH(quantize, quantize);
 const td_ref_kernel td_ref_dequantize = TD_REF_EACH(dequantize, dequantize);
 const td_ref_kernel td_ref_quantize_weights = TD_REF(quantize_weights, quantize_weights);
+const td_ref_kernel td_ref_shift_int8 = TD_REF(shift_int8, shift_int8);
+const td_ref_kernel td_ref_shift_int8_bias = TD_REF(shift_int8_bias, shift_int8_bias);
 const td_ref_kernel td_ref_conv2d_int8 = TD_REF(conv2d_int8, conv2d_int8);
