@@ -4,6 +4,8 @@
 #ifndef TD_LAUNCH_H
 #define TD_LAUNCH_H
 
+#include <stdbool.h>
+
 #include "tandem/status.h"
 
 #ifdef __cplusplus
@@ -25,8 +27,9 @@ typedef enum {
 
 /** How `tandem launch` starts ranks. */
 typedef struct {
-    int nproc;     /* on this machine */
-    int result_fd; /* file descriptor for rank 0's standard output; 0: that of this process */
+    int nproc;         /* on this machine */
+    bool shares_batch; /* the ranks divide --batch-size; not an option */
+    int result_fd;     /* file descriptor for rank 0's standard output; 0: that of this process */
     td_affinity cpu_affinity;
     const char *log_dir;          /* folder for the output of all ranks but 0; NULL: none */
     const char *hosts, *hostfile; /* "a,b" or "a:2,b:2"; or a file of them; NULL: this machine */
@@ -53,6 +56,27 @@ TD_API const struct td_field *td_ranks_fields(void);
  */
 TD_API TD_CHECKED td_status td_ranks_run(const td_ranks_opts *opts, int n_args,
                                          const char *const *args, int *code);
+
+/** A job of one process that may divide its batches among ranks on this machine. */
+typedef struct {
+    const char *module;     /* "train": the verb, for the log */
+    const char *to_prevent; /* the option that keeps one process: "--ranks 1" */
+    const char *device;     /* "cpu" may be divided */
+    int batch;              /* images of a batch, of all ranks */
+    int wanted;             /* ranks; 0: one on each NUMA node */
+    bool is_named;          /* `wanted` is of the command line, and an error under a launcher */
+    int threads;            /* of the process; 0: not given, and only then it may be divided */
+    bool is_whole;          /* not divided unless `wanted` says so */
+    const char *log;        /* value of --log, or NULL */
+} td_own_ranks;
+
+/**
+ * The number of ranks to start with td_ranks_opts.shares_batch; 1: run in this process.  It is 1
+ * under a launcher, on one NUMA node, on nodes with different numbers of cores, on nodes whose
+ * number does not divide the batch, and if the topology is of another machine.
+ *   TD_EUSAGE  `wanted` does not divide the batch; the environment contradicts itself
+ */
+TD_API TD_CHECKED td_status td_own_ranks_choose(const td_own_ranks *o, int *n);
 
 /**
  * Log a command's own warnings, `lines` each ended by a newline, as messages of `module`; `spec` is

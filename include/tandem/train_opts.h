@@ -232,6 +232,7 @@ typedef struct {
     td_metrics_opts metrics;
     td_profile_opts profile;
     td_device_opts device;
+    int n_ranks; /* started by `tandem train`, they share each batch; 0: one on each NUMA node */
     td_allreduce_opts allreduce;
     int64_t memory_limit; /* bytes of the process, at the price of time; 0: no limit */
     const char *log;      /* levels, "info" or "warn,pass=debug"; NULL: as they are */

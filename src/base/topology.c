@@ -46,15 +46,18 @@ static int group_of(hwloc_topology_t h, hwloc_obj_t pu, hwloc_obj_type_t type)
 
 /*
  * The NUMA node with the fewest processors that include this one: a node can enclose others, and
- * nodes of different memory can have the same processors, which are then one group.
+ * nodes of different memory can have the same processors, which are then one group.  Nodes whose
+ * memory the control group forbids do not count.
  */
 static int node_of(hwloc_topology_t h, hwloc_obj_t pu)
 {
+    hwloc_const_bitmap_t allowed = hwloc_topology_get_allowed_nodeset(h);
     int best = -1, fewest = 0;
     for (hwloc_obj_t node = NULL;
          (node = hwloc_get_next_obj_by_type(h, HWLOC_OBJ_NUMANODE, node)) != NULL;) {
         const int n = hwloc_bitmap_weight(node->cpuset);
-        if (!hwloc_bitmap_isset(node->cpuset, pu->os_index) || (best >= 0 && n >= fewest))
+        if (!hwloc_bitmap_isset(node->cpuset, pu->os_index) ||
+            !hwloc_bitmap_isset(allowed, node->os_index) || (best >= 0 && n >= fewest))
             continue;
         best = (int)node->logical_index;
         fewest = n;

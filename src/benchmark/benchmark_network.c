@@ -44,6 +44,7 @@
 #include "runtime/program_digest.h"
 #include "tandem/benchmark.h"
 #include "tandem/dataset.h"
+#include "transport/rank_env.h"
 
 typedef struct {
     td_benchmark_opts o; /* a copy, in which `model` is resolved */
@@ -558,6 +559,7 @@ td_status td_benchmark_join(td_benchmark_opts *o, td_comm **out)
                    out));
     if (!*out)
         return TD_OK;
+    o->batch_size /= td_ranks_sharing();
     if (o->device.tune == TD_TUNE_FULL)
         o->device.tune = TD_TUNE_CACHED; /* use what one rank stored in the cache */
     td_set_threads(o->device.threads ? o->device.threads : td_comm_threads(*out));

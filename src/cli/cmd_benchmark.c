@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/evaluation.h"
+#include "cli/own_ranks_start.h"
 #include "cli/verb.h"
 #include "tandem/amp.h"
 #include "tandem/benchmark.h"
@@ -49,6 +50,29 @@ static const char *job(const td_call *call)
     return jobs[((const td_benchmark_opts *)call->opts)->mode];
 }
 
+/* Is it the training of one network, as several ranks can do it? */
+static bool is_divisible(const td_benchmark_opts *o)
+{
+    const bool is_table = o->batch_sizes || o->nproc || o->precisions || o->walkthrough;
+    return o->mode == TD_BENCHMARK_TRAINING && !is_table && !o->largest_batch && o->prof <= 0 &&
+           !o->trace && !o->memory_limit;
+}
+
+static td_status start(const td_call *call, bool *is_done)
+{
+    const td_benchmark_opts *o = call->opts;
+    if (!is_divisible(o))
+        return TD_OK;
+    return td_cli_own_ranks(call,
+                            &(td_own_ranks){ .module = "benchmark",
+                                             .to_prevent = "--threads N",
+                                             .device = o->device.name,
+                                             .batch = o->batch_size,
+                                             .threads = o->device.threads,
+                                             .log = o->log },
+                            is_done);
+}
+
 static td_status run(const td_call *call)
 {
     td_benchmark_opts *o = call->opts;
@@ -90,7 +114,9 @@ const td_verb td_verb_benchmark = {
         "each measured in its own processes. --nproc starts ranks as 'tandem launch' does,\n"
         "each with --batch-size images and --threads threads, by default the number available\n"
         "to each rank in the row with the most ranks. scaling is the speed divided by the\n"
-        "number of ranks and by the speed of one rank, if 1 is in the list.\n\n"
+        "number of ranks and by the speed of one rank, if 1 is in the list. Without --nproc and\n"
+        "--threads, --mode training on several NUMA nodes runs as 'tandem train' does: a rank on\n"
+        "each, which share the batch.\n\n"
         "--mode scaling measures the kernels of a training step and predicts its time on --ranks\n"
         "ranks over links of --bandwidth and --latency: gradients are summed in buckets while\n"
         "the backward pass goes on, and waiting_ms is the part that it does not hide. Run on\n"
@@ -124,6 +150,7 @@ const td_verb td_verb_benchmark = {
     .preset = preset,
     .check = check,
     .resolve = resolve,
+    .start = start,
     .job = job,
     .run = run,
 };

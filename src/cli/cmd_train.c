@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/evaluation.h"
+#include "cli/own_ranks_start.h"
 #include "cli/verb.h"
 #include "tandem/benchmark.h"
 #include "tandem/detection.h"
@@ -352,6 +353,25 @@ static const char *job(const td_call *call)
                                  : NULL;
 }
 
+static td_status start(const td_call *call, bool *is_done)
+{
+    const td_train_opts *o = call->opts;
+    if (job(call))
+        return TD_OK;
+    return td_cli_own_ranks(
+        call,
+        &(td_own_ranks){ .module = "train",
+                         .to_prevent = "--ranks 1",
+                         .device = o->device.name,
+                         .batch = o->batch.size,
+                         .wanted = o->n_ranks,
+                         .is_named = td_options_given_on_line(td_train_fields(), o, "ranks"),
+                         .threads = o->device.threads,
+                         .is_whole = o->batch.is_reproducible,
+                         .log = o->log },
+        is_done);
+}
+
 static td_status run(const td_call *call)
 {
     td_train_opts *o = call->opts;
@@ -386,7 +406,10 @@ const td_verb td_verb_train = {
         "--preset selects the published recipe of a network. Options in --config FILE\n"
         "override the preset, and options on the command line override both. --print-config\n"
         "prints the result as YAML, which --config can read. A run that saves checkpoints\n"
-        "writes it to config.yaml in the workspace.",
+        "writes it to config.yaml in the workspace.\n\n"
+        "On a machine with several NUMA nodes a rank runs on each, and the ranks share the\n"
+        "batches of --batch-size images; --ranks 1 keeps one process. docs/distributed.md\n"
+        "describes when.",
     .examples = "tandem train flowers --arch resnet18 --epochs 10 --lr-schedule cosine --warmup 3\n"
                 "tandem train imagenet --preset resnet50/90 -b 64\n"
                 "tandem train imagenet --preset resnet50/DGXA100/AMP/250\n"
@@ -407,6 +430,7 @@ const td_verb td_verb_train = {
     .stored_options = stored_options,
     .check = check,
     .resolve = resolve,
+    .start = start,
     .job = job,
     .run = run,
 };

@@ -358,14 +358,24 @@ static td_status run(const td_verb *verb, int argc, char **argv, td_arena *arena
     TD_TRY(read_options(verb, opts, &c, &l, groups, arena));
     if (c.help)
         return td_verb_page(verb, TD_PAGE_TEXT, out);
-    td_call call = {
-        .opts = opts, .args = l.rest, .n_args = l.n_rest, .json = c.json, .out = out, .code = code
-    };
+    bool is_done = false;
+    td_call call = { .opts = opts,
+                     .args = l.rest,
+                     .n_args = l.n_rest,
+                     .json = c.json,
+                     .out = out,
+                     .code = code,
+                     .line = (const char *const *)argv,
+                     .n_line = argc };
     if (verb->resolve)
         TD_TRY(verb->resolve(&call));
     TD_TRY(check_network(groups));
     if (c.print_config)
         return print_config(verb, opts, out);
+    if (verb->start)
+        TD_TRY(verb->start(&call, &is_done));
+    if (is_done)
+        return TD_OK;
     TD_TRY(td_unused_options_report(verb, verb->job ? verb->job(&call) : NULL, groups, argc, argv,
                                     arena));
     td_status st = verb->run(&call);

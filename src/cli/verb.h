@@ -22,6 +22,9 @@ typedef struct {
     bool json;
     td_text *out; /* the result, for stdout */
     int *code;    /* exit code of a run that did not fail; 0 unless set */
+
+    const char *const *line; /* the command line after the verb */
+    int n_line;
 } td_call;
 
 typedef struct {
@@ -55,6 +58,10 @@ typedef struct {
     /* Called after all options are read, before --print-config and `run`: set options from the
        arguments and from options of other programs; may be NULL. */
     td_status (*resolve)(const td_call *call);
+
+    /* Called before options without effect are reported: a job that other processes do sets
+       *is_done and call->code, and `run` is not called; may be NULL. */
+    td_status (*start)(const td_call *call, bool *is_done);
 
     /* The name of the job in unused_options.c; returns NULL for the default job; may be NULL. */
     const char *(*job)(const td_call *call);

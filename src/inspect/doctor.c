@@ -97,15 +97,6 @@ static td_status describe_binding(const td_topology *t, int n_ranks, td_text *ou
     return td_text_status(out);
 }
 
-/* one process on several nodes reads most of its memory from other nodes */
-static void add_advice(report *r, int n_nodes)
-{
-    char text[96];
-    snprintf(text, sizeof text, "one rank on each NUMA node: tandem launch --nproc %d train ...",
-             n_nodes);
-    row_text(r, "advice", text);
-}
-
 /* the parts of the machine, and the default binding of a rank per NUMA node, or of two ranks */
 static td_status add_topology(report *r)
 {
@@ -122,8 +113,6 @@ static td_status add_topology(report *r)
         row_text(r, "binding", td_text_get(&binding));
     else if (st == TD_OK)
         row_text(r, "binding", td_error_message());
-    if (n_nodes > 1)
-        add_advice(r, n_nodes);
     td_text_release(&binding);
     td_topology_release(&t);
     return st;

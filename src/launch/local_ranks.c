@@ -142,6 +142,8 @@ static void set_environment(const launch *l, int rank)
     (void)fcntl(l->blame[1], F_SETFD, 0);
     set_number(TD_ENV_CULPRIT_FD, l->blame[1]);
     setenv(TD_ENV_AFFINITY_DONE, td_affinity_choices[l->affinity], 1);
+    if (l->o->shares_batch)
+        setenv(TD_ENV_SHARED_BATCH, "1", 1);
     if (l->o->log_dir)
         setenv("TANDEM_RANK_LOGS", "1", 1);
 }

@@ -222,6 +222,10 @@ static const td_field train_fields[] = {
                "'top1>=95'"),
     TD_TITLE("Machine"),
     TD_DEVICE_ROWS(td_train_opts),
+    TD_INT_AS (td_train_opts, n_ranks, "ranks", NULL, 0, 0, 1024, NULL,
+               "start so many ranks, which share each batch of --batch-size images; 0: on device "
+               "cpu with several NUMA nodes one on each, otherwise one, as with --threads or "
+               "--reproducible; no effect under a launcher"),
     TD_ALLREDUCE_ROWS(td_train_opts),
     TD_LONG_AS(td_train_opts, allreduce.check_every, "allreduce_check", NULL, 100, 0, TD_MANY, NULL,
                "optimizer steps between comparisons of the ranks' weights with --allreduce fast; "
@@ -303,7 +307,7 @@ double td_train_step_images(const td_train_opts *o)
         td_error_clear(); /* the job reports this */
         return (double)o->batch.size;
     }
-    return (double)o->batch.size * (restart.ranks ? restart.ranks : here.size);
+    return (double)o->batch.size * (restart.ranks ? restart.ranks : here.size) / td_ranks_sharing();
 }
 
 td_amp_opts td_train_amp(const td_train_opts *opts)

@@ -14,7 +14,6 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "base/topology.h"
 #include "inference/inputs.h"
 #include "io/atomic.h"
 #include "model/arch.h"
@@ -47,37 +46,11 @@ static td_status open_settings(job *j)
     return td_train_settings_check(&j->o);
 }
 
-/*
- * One process on several NUMA nodes reads half of its memory and more from other nodes.  This is a
- * line in the log, not the default: ranks compute batch statistics and learning curves of batches
- * of their own.
- */
-static void advise_ranks(const job *j)
-{
-    td_topology t;
-    const int images = j->o.batch.size;
-    if (j->o.device.threads || j->ranks.comm || getenv(TD_ENV_AFFINITY_DONE)) /* of launch */
-        return;
-    if (td_topology_here(&t) != TD_OK) {
-        td_error_clear();
-        return;
-    }
-    const int nodes = td_topology_count(&t, TD_LEVEL_NUMA_NODE);
-    td_topology_release(&t);
-    if (nodes < 2 || images % nodes)
-        return;
-    td_log(
-        TD_LOG_INFO, "train",
-        "%d NUMA nodes: 'tandem launch --nproc %d train --batch-size %d ...' runs a rank on each, "
-        "with as many images per step (--threads hides this line)",
-        nodes, nodes, images / nodes);
-}
-
 static td_status open_ranks(job *j)
 {
     td_signals_catch();
     TD_TRY(td_train_join(j));
-    advise_ranks(j);
+    td_train_divide_batch(j);
     td_set_threads(j->o.device.threads ? j->o.device.threads : td_comm_threads(j->ranks.comm));
     return td_train_restart_open(j);
 }
@@ -243,7 +216,8 @@ static td_status open_schedule(job *j)
 /* Check that all ranks run the same training; they start from rank 0's parameters. */
 static td_status open_agreement(job *j)
 {
-    TD_TRY(td_train_options_json(&j->o, &j->files.config));
+    const td_train_opts whole = td_train_undivided(j);
+    TD_TRY(td_train_options_json(&whole, &j->files.config));
     return td_train_agree(j);
 }
 

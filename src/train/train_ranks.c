@@ -16,6 +16,7 @@
 #include "runtime/device.h"
 #include "runtime/program_digest.h"
 #include "runtime/program_view.h"
+#include "transport/rank_env.h"
 
 typedef td_train_job job;
 
@@ -31,6 +32,23 @@ td_status td_train_join(td_train_job *j)
     j->ranks.rank = j->out->rank = td_comm_rank(j->ranks.comm);
     j->ranks.n = td_comm_size(j->ranks.comm);
     return TD_OK;
+}
+
+void td_train_divide_batch(td_train_job *j)
+{
+    const int n = td_ranks_sharing();
+    if (n > 1)
+        j->o.n_ranks = n;
+    else if (j->ranks.n > 1)
+        j->o.n_ranks = 0; /* a launcher decided */
+    j->o.batch.size /= n;
+}
+
+td_train_opts td_train_undivided(const td_train_job *j)
+{
+    td_train_opts o = j->o;
+    o.batch.size *= td_ranks_sharing();
+    return o;
 }
 
 td_status td_train_share_seed(td_train_job *j)

@@ -16,6 +16,12 @@
 /** Join the other ranks if the environment defines any. */
 td_status td_train_join(td_train_job *j) TD_CHECKED;
 
+/** Make batch.size that of one rank, if the ranks share the batches of --batch-size images. */
+void td_train_divide_batch(td_train_job *j);
+
+/** The options with --batch-size as it was given, to be stored. */
+td_train_opts td_train_undivided(const td_train_job *j);
+
 /** Copy rank 0's seed, and the precision it has chosen, to all ranks. */
 td_status td_train_share_seed(td_train_job *j) TD_CHECKED;
 td_status td_train_share_precision(td_train_job *j) TD_CHECKED;

@@ -36,7 +36,7 @@ static td_status keep_graph_text(job *j)
     return text && !j->files.graph_text ? TD_ENOMEM : TD_OK;
 }
 
-enum { BATCH_MAX = 1 << 20, STEP_SIZE_MAX = 1 << 24 }; /* as for the options */
+enum { BATCH_MAX = 1 << 20, STEP_SIZE_MAX = 1 << 24, RANKS_MAX = 1024 }; /* as for the options */
 
 /* Images per optimizer step of all ranks. */
 static int64_t step_images(int64_t batch, int64_t n_ranks, int64_t step_size)
@@ -72,18 +72,25 @@ static td_status read_batches(const job *j, const char *path, saved_batches *out
     const char *config = td_tensors_meta(j->start.tensors, "tandem.config");
     td_status st = TD_OK;
     td_json *doc;
-    int64_t of = -1;
+    int64_t of = -1, sharing = 0;
     *out = (saved_batches){ 0 };
     if (!config)
         return TD_OK;
     TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
     if (td_json_get(doc, "batch_size") || is_inside_epoch(j))
         st = read_int(doc, "batch_size", 1, BATCH_MAX, &out->batch);
+    if (st == TD_OK && td_json_get(doc, "ranks"))
+        st = read_int(doc, "ranks", 0, RANKS_MAX, &sharing);
     if (st == TD_OK && td_json_get(doc, "optimizer_batch_size"))
         st = read_int(doc, "optimizer_batch_size", -1, STEP_SIZE_MAX, &of);
     td_json_free(doc);
     if (st != TD_OK)
         return td_error_context(st, "'%s': tandem.config", path);
+    if (sharing > 1 && out->batch % sharing)
+        return td_error(TD_EFORMAT, "'%s': tandem.config: %lld ranks do not divide batch_size %lld",
+                        path, (long long)sharing, (long long)out->batch);
+    if (sharing > 1)
+        out->batch /= sharing;
     if (out->batch)
         out->step_images = step_images(out->batch, j->s.ranks, of);
     return TD_OK;

@@ -348,7 +348,8 @@ td_status td_workspace_write_config(const td_train_job *j)
                "'%s' was written by another program: not writing the configuration", path);
         return TD_OK;
     }
-    TD_TRY(td_train_config_yaml(&j->o, &yaml));
+    const td_train_opts whole = td_train_undivided(j);
+    TD_TRY(td_train_config_yaml(&whole, &yaml));
     td_text_add(&file, CONFIG_HEAD "%s", yaml);
     td_status st = td_text_status(&file);
     if (st == TD_OK)

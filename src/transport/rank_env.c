@@ -198,3 +198,14 @@ td_status td_ranks_here(td_rank_place *out)
 {
     return td_ranks_detect(from_process, NULL, out);
 }
+
+int td_ranks_sharing(void)
+{
+    td_rank_place place;
+    if (!getenv(TD_ENV_SHARED_BATCH))
+        return 1;
+    if (td_ranks_here(&place) == TD_OK)
+        return place.size;
+    td_error_clear(); /* td_join reports it */
+    return 1;
+}

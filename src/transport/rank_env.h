@@ -48,6 +48,12 @@ typedef struct {
 /** The mode that ranks of `launch --hosts` bind themselves by. */
 #define TD_ENV_AFFINITY_WANTED "TANDEM_CPU_AFFINITY"
 
+/** Set for ranks among which a job has divided its own batches. */
+#define TD_ENV_SHARED_BATCH "TANDEM_SHARED_BATCH"
+
+/** The number of ranks that share each batch of --batch-size images; 1: none. */
+int td_ranks_sharing(void);
+
 /** Write `rank` to the launcher's pipe, if there is one.  Never blocks; nothing can fail. */
 void td_ranks_blame(int rank);
 
