@@ -1,13 +1,16 @@
 /*
  * backend/native/native_grouped.h -- grouped 3 x 3 convolutions on channel blocks: the inner loops
  *
- *     x [N, CB, H, W, 16]   y [N, CB, P, Q, 16]   aBcd16b; pad 1, as many output as input channels
- *     w [CB, 9, J, 16, 2]   half: pairs of a group's channels      J = width / 2
- *       [CB, 9, J, 16]      float32                                J = width
+ *     x [N, CB, H, W, L]   y [N, CB, P, Q, L]   aBcdLb; pad 1, as many output as input channels
+ *     w [CB, 9, J, L, 2]   half: pairs of a group's channels      J = width / 2
+ *       [CB, 9, J, L]      float32                                J = width
  *
- * A group has `width` channels: 4, 8, 16 or 32.  16 / width groups fill a block, and a group of 32
- * takes two; a unit is the one or two blocks of a group.  The filter's outer index is the block of
- * outputs, its lanes the outputs in it.
+ *       [CB, J / 8, 9, 8, 8]  float32 with L = 8, if J is 8 or more
+ *
+ * L is the lanes of a block: 16 with AVX-512, 8 with AVX2.  A group has `width` channels: 4, 8, 16
+ * or 32.  L / width groups fill a block, or a group takes width / L; a unit is the one or more
+ * blocks of a group.  The filter's outer index is the block of outputs, its lanes the outputs in
+ * it.
  *
  * Sums are float32 with fused multiply-adds, and halves are multiplied in pairs.  The order of a
  * sum depends on shapes only.
@@ -17,12 +20,12 @@
 
 #include "ir/graph.h"
 
-#define TD_GROUPED_LANES 16
-#define TD_GROUPED_TAPS  9
+#define TD_GROUPED_TAPS 9
 
 typedef struct {
     td_dtype dtype;           /* of x, w and y: f32 or bf16 */
     int width, stride;        /* channels per group; 1 or 2 */
+    int lanes;                /* of a block */
     int64_t N, CB;            /* CB: blocks */
     int64_t H, W;             /* of x */
     int64_t P, Q;             /* of y */
@@ -38,6 +41,7 @@ typedef struct {
 
 typedef struct {
     td_dtype dtype;
+    int lanes;
     int images; /* that one step of grad_w takes together */
 
     /* computes y of one unit of image n */
@@ -52,7 +56,7 @@ typedef struct {
     void (*grad_x)(const td_grouped *v, int64_t n, int64_t unit, const void *dy,
                    const void *transposed, void *dx);
 
-    /* adds the gradients of images [from, to) to dw [blocks, 9, width, 16] of one unit */
+    /* adds the gradients of images [from, to) to dw [blocks, 9, width, L] of one unit */
     void (*grad_w)(const td_grouped *v, int64_t from, int64_t to, int64_t unit, const void *dy,
                    const void *x, float *dw);
 } td_grouped_loops;

@@ -195,7 +195,7 @@ static void the_nodes_of_resnet50_are_divided_evenly(void **state)
     check_network("resnet50", 32, TD_PRECISION_BF16);
 }
 
-/* with AVX-512 it has grouped kernels of ours */
+/* with AVX-512 or AVX2 it has grouped kernels of ours */
 static void the_nodes_of_resnext50_are_divided_evenly(void **state)
 {
     (void)state;

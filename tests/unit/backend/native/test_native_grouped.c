@@ -33,21 +33,24 @@ typedef struct {
     _Alignas(64) float transposed[W_MAX];
 } area;
 
+static int64_t lanes; /* of the loops under test */
+
 static td_grouped shape_of(td_dtype dtype, int width, int stride, int64_t H, int64_t W)
 {
     td_grouped v = { .dtype = dtype,
                      .width = width,
+                     .lanes = (int)lanes,
                      .stride = stride,
                      .N = N,
-                     .CB = C / 16,
+                     .CB = C / lanes,
                      .H = H,
                      .W = W,
                      .P = (H - 1) / stride + 1,
                      .Q = (W - 1) / stride + 1,
-                     .blocks = width == 32 ? 2 : 1 };
+                     .blocks = width > lanes ? width / lanes : 1 };
     v.units = v.CB / v.blocks;
-    v.x_plane = H * W * 16;
-    v.y_plane = v.P * v.Q * 16;
+    v.x_plane = H * W * lanes;
+    v.y_plane = v.P * v.Q * lanes;
     return v;
 }
 
@@ -70,18 +73,20 @@ static float get(td_dtype d, const void *from, int64_t i)
     return d == TD_DT_F32 ? ((const float *)from)[i] : td_bf16_to_f32(((const uint16_t *)from)[i]);
 }
 
-/* element (n, c, i) of planes of `area` pixels: aBcd16b from abcd */
+/* element (n, c, i) of planes of `area` pixels: blocks of channels from abcd */
 static int64_t blocked(int64_t k, int64_t pixels)
 {
     const int64_t nc = k / pixels, c = nc % C;
-    return ((nc / C * (C / 16) + c / 16) * pixels + k % pixels) * 16 + c % 16;
+    return ((nc / C * (C / lanes) + c / lanes) * pixels + k % pixels) * lanes + c % lanes;
 }
 
 /* element (k, i, tap): the layouts of native_grouped.h */
 static int64_t filter_at(td_dtype d, int64_t width, int64_t k, int64_t i, int64_t tap)
 {
-    const int64_t first = (k / 16 * 9 + tap) * width * 16;
-    return d == TD_DT_F32 ? first + i * 16 + k % 16 : first + i / 2 * 32 + k % 16 * 2 + i % 2;
+    const int64_t first = (k / lanes * 9 + tap) * width * lanes, lane = k % lanes;
+    if (lanes == 8 && width > 8) /* [CB, J / 8, 9, 8, 8] */
+        return (((k / 8 * width + i) / 8 * 9 + tap) * 8 + i % 8) * 8 + lane;
+    return d == TD_DT_F32 ? first + i * lanes + lane : first + i / 2 * 2 * lanes + lane * 2 + i % 2;
 }
 
 static void put_planes(td_dtype d, const float *from, int64_t pixels, void *to)
@@ -172,7 +177,7 @@ static void check_grad_w(const td_grouped *v, const td_grouped_loops *f, area *m
     each_product(v, m, to_w);
     put_planes(v->dtype, m->x, v->H * v->W, m->xb);
     for (int64_t unit = 0; unit < v->units; unit++) {
-        float *dw = m->wb + unit * v->blocks * 9 * v->width * 16;
+        float *dw = m->wb + unit * v->blocks * 9 * v->width * lanes;
         f->grad_w(v, 0, 2, unit, m->yb, m->xb, dw);
         f->grad_w(v, 2, N, unit, m->yb, m->xb, dw);
     }
@@ -192,11 +197,12 @@ static void whole_numbers_are_exact(void **state)
     assert_non_null(m);
     (void)state;
     for (size_t i = 0; i < 2 * 4 * 2 * 4; i++) {
-        const td_grouped v = shape_of(dtypes[i % 2], 4 << i / 2 % 4, 1 + (int)(i / 8 % 2),
-                                      sides[i / 16][0], sides[i / 16][1]);
-        const td_grouped_loops *f = td_grouped_loops_for(v.dtype);
+        const td_grouped_loops *f = td_grouped_loops_for(dtypes[i % 2]);
         if (!f)
             continue;
+        lanes = f->lanes;
+        const td_grouped v = shape_of(dtypes[i % 2], 4 << i / 2 % 4, 1 + (int)(i / 8 % 2),
+                                      sides[i / 16][0], sides[i / 16][1]);
         fill(&r, m->x, N * C * v.H * v.W);
         fill(&r, m->w, C * v.width * 9);
         fill(&r, m->y, N * C * v.P * v.Q);
