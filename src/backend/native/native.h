@@ -235,9 +235,10 @@ void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, con
 /** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same for the ops of native_grouped.c; false for other ops, and if this machine has no loops
+/** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops, and if this machine has no loops
     for them. */
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /* clang-format off */
 #define TD_NATIVE_LIST(K)                                                                          \
@@ -251,6 +252,7 @@ bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
     K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
+    K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
