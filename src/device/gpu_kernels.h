@@ -16,8 +16,9 @@
 #define TD_GPU_KERNELS(K)                                                                          \
     K(map) K(reduce)                                                                               \
     K(conv_plan) K(conv_run) K(conv_free)                                                          \
-    K(linear_plan) K(linear_run) K(linear_free)                                                    \
+    K(linear_plan) K(linear_run) K(linear_free) K(products)                                        \
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
+    K(norm_rows) K(norm_rows_grad)                                                                 \
     K(pool)                                                                                        \
     K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
     K(multi_new) K(multi_run) K(multi_free)                                                        \
@@ -151,6 +152,41 @@ typedef struct {
 typedef struct {
     void *plan;
 } td_gpu_linear_free;
+
+/* --- products of matrices ----------------------------------------------------------------------- */
+
+/**
+ * y = a b + bias of the last two dimensions, for each of y's first three; there a and b have y's
+ * dimensions, with strides of 0 where they are repeated.  Sums are float32.
+ */
+typedef struct {
+    td_gpu_tensor a, b, y; /* f32, f16 or bf16 */
+    const void *bias;      /* one for each column, or NULL */
+    td_dtype bias_dtype;
+} td_gpu_products;
+
+/* --- normalisation of rows ---------------------------------------------------------------------- */
+
+/** y = gamma (x - mean) scale + beta with each row's mean, and scale = 1 / sqrt(var + eps). */
+typedef struct {
+    td_dtype dtype; /* of x and y: f32, f16 or bf16 */
+    int64_t rows, width;
+    double eps;
+    const void *x;
+    const float *gamma, *beta; /* [width] */
+    void *y;
+    float *mean, *scale; /* [rows] */
+} td_gpu_norm_rows;
+
+/** Its gradients. */
+typedef struct {
+    td_dtype dtype; /* of dy, x and dx */
+    int64_t rows, width;
+    const void *dy, *x;
+    const float *gamma, *mean, *scale;
+    void *dx;
+    float *dgamma, *dbeta;
+} td_gpu_norm_rows_grad;
 
 /* --- batch normalisation ---------------------------------------------------------------------- */
 

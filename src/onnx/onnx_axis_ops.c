@@ -1,7 +1,10 @@
 /*
- * onnx_axis_ops.c -- ops that cut tensors along axes, or change their dimensions, as ONNX
+ * onnx_axis_ops.c -- ops that cut tensors along axes, or change their dimensions, and ops on their
+ * last dimensions, as ONNX
  *
- *     slice   Slice            transpose   Transpose            broadcast_to   Expand
+ *     slice    Slice                          transpose    Transpose
+ *     matmul   Transpose, MatMul, Add         layer_norm   LayerNormalization
+ *     broadcast_to   Expand
  */
 #include "onnx/onnx_write.h"
 #include "ops/ops.h"
@@ -49,4 +52,47 @@ void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op)
     td_writer_result(e, n,
                      TD_WRITER_ADD(e, op, n, &type, td_writer_operand(e, n, 0),
                                    td_writer_ints(e, n, "/shape", y->rank, dim)));
+}
+
+/* operand i with its last two dimensions exchanged, if `is_transposed` */
+static const char *factor(td_onnx_writer *e, const td_node *n, int i, bool is_transposed)
+{
+    const int rank = td_in_type(n, i)->rank;
+    const char *x = td_writer_operand(e, n, i);
+    td_onnx_value type = td_writer_shape(e, n->in[i]);
+    int64_t perm[TD_RANK_MAX];
+    if (!is_transposed)
+        return x;
+    for (int d = 0; d < rank; d++)
+        perm[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    const td_onnx_value from = type;
+    type.dim[rank - 2] = from.dim[rank - 1];
+    type.dim[rank - 1] = from.dim[rank - 2];
+    x = TD_WRITER_ADD(e, "Transpose", n, &type, x);
+    td_onnx_attr_ints(e->m, "perm", rank, perm);
+    return x;
+}
+
+void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const td_matmul_attr *a = n->attr;
+    td_onnx_value y = td_writer_shape(e, n->out[0]);
+    const char *v = TD_WRITER_ADD(e, op, n, &y, factor(e, n, 0, a->transpose_a),
+                                  factor(e, n, 1, a->transpose_b));
+    if (n->n_in > 2)
+        v = TD_WRITER_ADD(e, "Add", n, &y, v, td_writer_operand(e, n, 2));
+    td_writer_result(e, n, v);
+}
+
+void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const td_type *x = td_in_type(n, 0), *gamma = td_in_type(n, 1);
+    if (n->out[1]->n_uses || n->out[2]->n_uses)
+        td_writer_stop(e, td_error(TD_EUNSUPPORTED, "the statistics of %s are used", n->op->name));
+    if (e->m->opset < 17)
+        td_writer_stop(e, td_error(TD_EUNSUPPORTED, "%s ('%%%s') requires --opset 17 or later",
+                                   n->op->name, n->out[0]->name));
+    td_writer_same(e, n, op);
+    td_onnx_attr_int(e->m, "axis", x->rank - gamma->rank);
+    td_onnx_attr_float(e->m, "epsilon", (float)((const td_layer_norm_attr *)n->attr)->eps);
 }

@@ -360,6 +360,8 @@ static const struct {
     { &td_op_batch_norm_relu_infer,     "BatchNormalization", put_norm },
     { &td_op_batch_norm_add_relu_infer, "BatchNormalization", put_norm },
     { &td_op_linear,                    "Gemm",               put_linear },
+    { &td_op_matmul,                    "MatMul",             td_writer_matmul },
+    { &td_op_layer_norm,                "LayerNormalization", td_writer_layer_norm },
     { &td_op_relu,                      "Relu",               td_writer_same },
     { &td_op_relu6,                     "Clip",               put_relu6 },
     { &td_op_sigmoid,                   "Sigmoid",            td_writer_same },

@@ -75,6 +75,8 @@ void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_slice(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op);
 
 /** Convert one node; TD_EUNSUPPORTED if ONNX has no counterpart. */
 void td_writer_put(td_onnx_writer *e, const td_node *n);

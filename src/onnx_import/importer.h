@@ -19,9 +19,10 @@ typedef struct {
     td_map declared; /* name -> td_onnx_value */
     td_onnx_folder folder;
     td_onnx_graph *out;
-    const td_onnx_node *node; /* the current node */
-    uint8_t *batch_dims;      /* [m->n_nodes] of a model whose batch is not fixed, or NULL */
-    bool is_probe;            /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
+    const td_onnx_node *node;   /* the current node */
+    uint8_t *batch_dims;        /* [m->n_nodes] of a model whose batch is not fixed, or NULL */
+    const td_onnx_node *merged; /* an Add that became the bias of a product, or NULL */
+    bool is_probe;              /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
 } td_importer;
 
 #define TD_IMPORT_PROBE 1009 /* a prime: dimensions that contain the batch are its multiples */
@@ -94,6 +95,8 @@ td_status td_import_quantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_dequantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reduce(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_softmax(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_matmul(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_layer_norm(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_split(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_squeeze(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_unsqueeze(td_importer *im, td_value **y) TD_CHECKED;

@@ -74,6 +74,8 @@ static const row rows[] = {
     { "GlobalAveragePool",  "", td_import_means },
     { "Flatten",            "axis ", td_import_flatten },
     { "Gemm",               "transB transA alpha beta ", td_import_gemm },
+    { "MatMul",             "", td_import_matmul },
+    { "LayerNormalization", "axis epsilon stash_type ", td_import_layer_norm },
     { "Add",                "", td_import_binary },
     { "Mul",                "", td_import_binary },
     { "Concat",             "axis ", td_import_concat },
@@ -147,6 +149,15 @@ td_status td_import_result(td_importer *im, int i, td_value *v)
     return td_map_set(&im->values, im->node->out[i], v);
 }
 
+/* the result of an Add whose other operand, a product, has the value already */
+static td_status get_merged(td_importer *im)
+{
+    td_value *y = td_map_get(&im->values, im->node->in[0]);
+    if (!y || td_value_is_param(y))
+        y = td_map_get(&im->values, im->node->in[1]);
+    return td_import_result(im, 0, y);
+}
+
 /* a split, and a norm in training mode, which also gives its running statistics, which nothing may
    read */
 static bool is_result_count(const td_importer *im, const row *r)
@@ -171,6 +182,8 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
     TD_TRY(check_attrs(im, r->attrs));
     if (!is_result_count(im, r))
         return td_import_refuse(im, "more than one result is not supported");
+    if (im->merged == n) /* the product has added its bias */
+        return get_merged(im);
     TD_TRY(r->get(im, &y));
     return td_import_result(im, r->get == td_import_split ? n->n_out - 1 : 0, y);
 }

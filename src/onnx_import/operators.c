@@ -135,23 +135,6 @@ td_status td_import_means(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-td_status td_import_gemm(td_importer *im, td_value **y)
-{
-    td_value *in[3];
-    int64_t transposed;
-    TD_TRY(td_import_values_of(im, 2, 3, in));
-    TD_TRY(td_import_attr_int(im, "transB", 0, &transposed));
-    TD_TRY(td_import_attr_must(im, "transA", 0));
-    const double alpha = td_import_attr_float(im, "alpha", 1),
-                 beta = td_import_attr_float(im, "beta", 1);
-    if (alpha < 1 || alpha > 1 || beta < 1 || beta > 1)
-        return td_import_refuse(im, "factors alpha and beta other than 1");
-    if (transposed != 1)
-        return td_import_refuse(im, "a matrix that is not transposed is not supported");
-    *y = td_emit_n(im->b, &td_op_linear, NULL, im->node->n_in, in, NULL);
-    return TD_OK;
-}
-
 td_status td_import_unary(td_importer *im, td_value **y)
 {
     td_value *x;

@@ -189,15 +189,3 @@ td_status td_import_reduce(td_importer *im, td_value **y)
     *y = strcmp(im->node->op, "ReduceSum") == 0 ? td_sum(im->b, x) : td_mean(im->b, x);
     return TD_OK;
 }
-
-td_status td_import_softmax(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int64_t axis;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
-    if (axis != -1 && axis != td_value_type(x).rank - 1)
-        return td_import_refuse(im, "the axis is not the last one");
-    *y = td_softmax(im->b, x);
-    return TD_OK;
-}

@@ -341,8 +341,10 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
         return TD_OK;
     if (strcmp(n->op, "Constant") == 0)
         return constant(f, n, done);
-    if (strcmp(n->op, "Shape") == 0 && x)
-        return shape(f, n, x, done);
+    if (strcmp(n->op, "Shape") == 0 && (x || (first && first->rank <= TD_RANK_MAX))) {
+        const td_type t = x ? *x : td_type_of(first->dtype, first->rank, first->dim);
+        return shape(f, n, &t, done);
+    }
     if (strcmp(n->op, "Identity") == 0 && first) {
         td_tensor t = *first;
         t.name = n->out[0];

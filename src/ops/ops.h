@@ -102,6 +102,33 @@ typedef struct {
     bool tf32; /* as in td_conv_attr */
 } td_linear_attr;
 
+typedef struct {
+    bool transpose_a, transpose_b;
+} td_matmul_attr;
+
+/* y [.., m, n] of products over k */
+typedef struct {
+    int64_t m, n, k;
+} td_matmul_sizes;
+
+td_matmul_sizes td_matmul_sizes_of(const td_node *n);
+
+/** x y + bias, with the last two dimensions of x or y exchanged; bias [N] may be NULL. */
+td_value *td_matmul(td_builder *b, td_value *x, bool transpose_x, td_value *y, bool transpose_y,
+                    td_value *bias);
+
+/* layer_norm and its gradient */
+typedef struct {
+    double eps;
+} td_layer_norm_attr;
+
+/* the rows of x that are normalised, and their length: gamma's */
+typedef struct {
+    int64_t rows, width;
+} td_layer_norm_sizes;
+
+td_layer_norm_sizes td_layer_norm_sizes_of(const td_type *x, const td_type *gamma);
+
 /** Is it a convolution, a linear layer or a gradient of one, with tf32 set? */
 bool td_is_tf32(const td_node *n);
 

@@ -68,7 +68,13 @@
 %h10 = linear %h9, %fc4.weight
 %h11 = add %h8, %h10
 %h12 = add %25, %h11
-%26 = linear %h12, %fc2.weight
+%m1 = matmul %h12, %fc2.weight, %fc1.bias {transpose_b=true}
+%m2 = matmul %m1, %fc2.weight
+%m3 = reshape %m2 {shape=1:2:3}
+%m4 = matmul %m3, %m3 {transpose_a=true}
+%m5 = matmul %m3, %m4
+%m6 = reshape %m5 {shape=1:6}
+%26 = linear %m6, %fc2.weight
 %27 = cast %26 {to=f64}
 %28 = cast %27 {to=f32}
 %y = add %28, %row

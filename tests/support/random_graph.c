@@ -263,6 +263,31 @@ static td_value *repeated(maker *m, td_value *x)
     return td_mul(m->b, y, x);
 }
 
+/* rows normalised by their own statistics */
+static td_value *row_norm(maker *m, td_value *x)
+{
+    const int64_t *w = &dims(x)[3];
+    td_value *in[3] = { x, param(m, 1, w, "init=normal, scale=0.7"),
+                        param(m, 1, w, "init=normal, scale=0.2") };
+    td_value *out[3];
+    td_apply(m->b, "layer_norm", 3, in, "eps=0.1", 3, out);
+    return out[0];
+}
+
+/* x times a matrix for all rows, or attention's products of x with itself */
+static td_value *product(maker *m, td_value *x)
+{
+    const int64_t *d = dims(x);
+    int64_t k = 1 + below(m, 5);
+    td_value *w;
+    if (chance(m, 50)) {
+        w = weights(m, 2, (int64_t[]){ k, d[3] });
+        return td_matmul(m->b, x, false, w, true, chance(m, 50) ? weights(m, 1, &k) : NULL);
+    }
+    w = td_softmax(m->b, td_matmul(m->b, x, false, x, true, NULL));
+    return td_matmul(m->b, w, chance(m, 30), x, false, NULL);
+}
+
 static td_value *scaled(maker *m, td_value *x)
 {
     td_value *y;
@@ -287,7 +312,8 @@ static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residua
                                  residual_block, norm_relu,  activation, pool,
                                  binary,         binary,     join,       cut,
                                  squeeze,        fold_shape, scaled,     resized,
-                                 there_and_back, turned,     repeated };
+                                 there_and_back, turned,     repeated,   row_norm,
+                                 product };
 
 static void to_row(maker *m, td_value *x)
 {

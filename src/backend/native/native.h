@@ -256,7 +256,8 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
-    K(join_heads) K(join_heads_grad) K(transpose) K(quantize) K(dequantize) K(quantize_weights) \
+    K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
+    K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)                 \
     K(shift_int8)
 /* clang-format on */
 

@@ -125,7 +125,7 @@ static void forward(const conv_shape *v, double *x, double *w, double *y, double
         td_ref_matrix a = { w + g * kg * crs, crs, 1 };
         td_ref_matrix b = { cols + g * crs * pq, pq, 1 };
         td_ref_matrix c = { y + g * kg * pq, pq, 1 };
-        td_ref_matmul(kg, pq, crs, a, b, c);
+        td_ref_multiply(kg, pq, crs, a, b, c);
     }
 }
 
@@ -139,7 +139,7 @@ static void for_x(const conv_shape *v, double *dy, double *w, double *dx, double
         td_ref_matrix a = { w + g * kg * crs, 1, crs };
         td_ref_matrix b = { dy + g * kg * pq, pq, 1 };
         td_ref_matrix c = { cols + g * crs * pq, pq, 1 };
-        td_ref_matmul(crs, pq, kg, a, b, c);
+        td_ref_multiply(crs, pq, kg, a, b, c);
     }
     if (cols != dx)
         fold(v, cols, dx);
@@ -155,7 +155,7 @@ static void for_w(const conv_shape *v, double *dy, double *x, double *dw, double
         td_ref_matrix a = { dy + g * kg * pq, pq, 1 };
         td_ref_matrix b = { cols + g * crs * pq, 1, pq };
         td_ref_matrix c = { dw + g * kg * crs, crs, 1 };
-        td_ref_matmul(kg, crs, pq, a, b, c);
+        td_ref_multiply(kg, crs, pq, a, b, c);
     }
 }
 

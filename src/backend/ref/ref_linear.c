@@ -93,8 +93,8 @@ static void add_tile(int64_t rows, int64_t cols, int64_t k, td_ref_matrix a, td_
     }
 }
 
-void td_ref_matmul(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matrix b,
-                   td_ref_matrix c)
+void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matrix b,
+                     td_ref_matrix c)
 {
 #pragma omp parallel for collapse(2) if (m * n * k > WORTH_SHARING)
     for (int64_t i = 0; i < m; i += TILE_ROWS)
@@ -141,8 +141,8 @@ static void linear(const td_node *n, void *const *given)
     double *x = a[0], *w = a[1], *y = a[n->n_in];
     for (int64_t i = 0; i < N * K; i++)
         y[i] = bias ? bias[i % K] : 0;
-    td_ref_matmul(N, K, C, (td_ref_matrix){ x, C, 1 }, (td_ref_matrix){ w, 1, C },
-                  (td_ref_matrix){ y, K, 1 });
+    td_ref_multiply(N, K, C, (td_ref_matrix){ x, C, 1 }, (td_ref_matrix){ w, 1, C },
+                    (td_ref_matrix){ y, K, 1 });
 }
 
 static void linear_grad_x(const td_node *n, void *const *given)
@@ -153,8 +153,8 @@ static void linear_grad_x(const td_node *n, void *const *given)
     const int64_t C = td_in_type(n, 1)->dim[1];
     double *dy = a[0], *w = a[1], *dx = a[2];
     memset(dx, 0, (size_t)(N * C) * sizeof *dx);
-    td_ref_matmul(N, C, K, (td_ref_matrix){ dy, K, 1 }, (td_ref_matrix){ w, C, 1 },
-                  (td_ref_matrix){ dx, C, 1 });
+    td_ref_multiply(N, C, K, (td_ref_matrix){ dy, K, 1 }, (td_ref_matrix){ w, C, 1 },
+                    (td_ref_matrix){ dx, C, 1 });
 }
 
 static void linear_grad_w(const td_node *n, void *const *given)
@@ -165,8 +165,8 @@ static void linear_grad_w(const td_node *n, void *const *given)
     const int64_t C = td_in_type(n, 1)->dim[1];
     double *dy = a[0], *x = a[1], *dw = a[2];
     memset(dw, 0, (size_t)(K * C) * sizeof *dw);
-    td_ref_matmul(K, C, N, (td_ref_matrix){ dy, 1, K }, (td_ref_matrix){ x, C, 1 },
-                  (td_ref_matrix){ dw, C, 1 });
+    td_ref_multiply(K, C, N, (td_ref_matrix){ dy, 1, K }, (td_ref_matrix){ x, C, 1 },
+                    (td_ref_matrix){ dw, C, 1 });
 }
 
 const td_ref_kernel td_ref_linear = TD_REF_WORK(linear, linear, td_ref_factors_work);

@@ -128,7 +128,7 @@ static void convolve(const td_winograd *m, const shape *v, const double *x, doub
             td_ref_matrix a = { u + (kb * POINTS + p) * v->C * LANES, 1, LANES };
             td_ref_matrix b = { in + p * v->C * v->tiles, v->tiles, 1 };
             td_ref_matrix c = { out + (p * v->K + kb * LANES) * v->tiles, v->tiles, 1 };
-            td_ref_matmul(LANES, v->tiles, v->C, a, b, c);
+            td_ref_multiply(LANES, v->tiles, v->C, a, b, c);
         }
 #pragma omp parallel for
     for (int64_t k = 0; k < v->K; k++)

@@ -105,6 +105,7 @@ static void scales_and_choices_are_computed(void **state)
     known(&f, "three", 1, 1, (int64_t[]){ 3 });
     known(&f, "minus", 0, 1, (int64_t[]){ -1 });
     known(&f, "open", 1, 1, (int64_t[]){ -1 });
+    expect_list(&f, node(&f, "Shape", "list", NULL, "length"), NULL, 1, 1, (int64_t[]){ 3 });
     expect_list(&f, node(&f, "Reshape", "list", "open", "same"), NULL, 1, 3,
                 (int64_t[]){ 2, -1, 7 });
     expect_list(&f, node(&f, "Equal", "list", "minus", "equal"), NULL, 1, 3,

@@ -1,0 +1,181 @@
+/*
+ * product_operators.c -- ONNX operators of matrices and rows: products, layer normalisation, softmax
+ *
+ * PyTorch writes a linear layer of [N, T, C] as MatMul and Add; both become one matmul of [N T, C].
+ * A transposed weight is read as it is, so that the parameter has the weight's name and shape.
+ *
+ * Source: ONNX operator documentation, opsets 11 to 21.
+ */
+#include <string.h>
+
+#include "onnx_import/importer.h"
+
+/* --- products --------------------------------------------------------------------------------- */
+
+/* x if it has only its last two dimensions exchanged, what it was before; sets *is_transposed */
+static td_value *before_transpose(td_value *x, bool *is_transposed)
+{
+    const td_node *n = x->producer;
+    int perm[TD_RANK_MAX];
+    *is_transposed = false;
+    if (n->op != &td_op_transpose || x->type.rank < 2 || !td_transpose_perm(n, perm))
+        return x;
+    const int rank = x->type.rank;
+    for (int d = 0; d < rank - 2; d++)
+        if (perm[d] != d)
+            return x;
+    *is_transposed = perm[rank - 1] == rank - 2;
+    return n->in[0];
+}
+
+static int count_reads(const td_importer *im, const char *name)
+{
+    int n = 0;
+    for (size_t i = 0; i < im->m->n_nodes; i++)
+        for (int k = 0; k < im->m->nodes[i].n_in; k++)
+            n += strcmp(im->m->nodes[i].in[k], name) == 0;
+    for (size_t i = 0; i < im->m->outputs.n; i++)
+        n += strcmp(im->m->outputs.at[i].name, name) == 0;
+    return n;
+}
+
+/* the operand of the next node that is the bias of this product, [columns]; -1: there is none */
+static int bias_after(const td_importer *im, int64_t columns)
+{
+    const td_onnx_node *next = im->node + 1;
+    if (!im->o->is_model || next >= im->m->nodes + im->m->n_nodes || strcmp(next->op, "Add") != 0 ||
+        next->n_in != 2)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        const td_tensor *t = td_map_get(&im->tensors, next->in[i]);
+        if (t && t->rank == 1 && t->dim[0] == columns &&
+            strcmp(next->in[1 - i], im->node->out[0]) == 0 &&
+            count_reads(im, im->node->out[0]) == 1)
+            return i;
+    }
+    return -1;
+}
+
+/* reads the bias as an operand of the next node, whose result is the product's then */
+static td_status take_bias(td_importer *im, int operand, td_value **bias)
+{
+    const td_onnx_node *here = im->node;
+    im->node = here + 1;
+    const td_status st = td_import_value_at(im, operand, bias);
+    im->node = here;
+    im->merged = here + 1;
+    return st;
+}
+
+td_status td_import_matmul(td_importer *im, td_value **y)
+{
+    td_value *in[2], *bias = NULL;
+    bool is_transposed[2] = { false, false };
+    TD_TRY(td_import_values_of(im, 2, 2, in));
+    in[1] = before_transpose(in[1], &is_transposed[1]);
+    const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
+    if (x.rank < 2 || w.rank < 2)
+        return td_import_refuse(im, "a product with a vector");
+    const int64_t columns = w.dim[w.rank - (is_transposed[1] ? 2 : 1)];
+    const int operand = bias_after(im, columns);
+    if (operand >= 0)
+        TD_TRY(take_bias(im, operand, &bias));
+    if (w.rank > 2 || x.rank == 2) {
+        in[0] = before_transpose(in[0], &is_transposed[0]);
+        *y = td_matmul(im->b, in[0], is_transposed[0], in[1], is_transposed[1], bias);
+        return TD_OK;
+    }
+    int64_t dim[TD_RANK_MAX];
+    for (int d = 0; d < x.rank; d++)
+        dim[d] = x.dim[d];
+    in[0] = td_reshape(im->b, in[0], 2, (int64_t[]){ -1, x.dim[x.rank - 1] });
+    *y = td_matmul(im->b, in[0], false, in[1], is_transposed[1], bias);
+    dim[x.rank - 1] = columns;
+    *y = td_import_reshaped(im, *y, x.rank, dim);
+    return TD_OK;
+}
+
+static td_value *scaled(td_importer *im, td_value *x, double by)
+{
+    const td_scale_attr a = { by };
+    return by < 1 || by > 1 ? td_emit(im->b, &td_op_scale, &a, x) : x;
+}
+
+td_status td_import_gemm(td_importer *im, td_value **y)
+{
+    td_value *in[3] = { NULL, NULL, NULL };
+    int64_t ta, tb;
+    const double alpha = td_import_attr_float(im, "alpha", 1),
+                 beta = td_import_attr_float(im, "beta", 1);
+    TD_TRY(td_import_values_of(im, 2, 3, in));
+    TD_TRY(td_import_attr_int(im, "transA", 0, &ta));
+    TD_TRY(td_import_attr_int(im, "transB", 0, &tb));
+    const td_type a = td_value_type(in[0]), b = td_value_type(in[1]);
+    const bool is_vector = in[2] && td_value_type(in[2]).rank == 1 && b.rank == 2 &&
+                           td_value_type(in[2]).dim[0] == b.dim[tb ? 0 : 1];
+    if (a.rank != 2 || b.rank != 2)
+        return td_import_wrong(im, "an operand is not a matrix");
+    in[0] = scaled(im, in[0], alpha);
+    if (in[2])
+        in[2] = scaled(im, in[2], beta);
+    td_value *bias = is_vector ? in[2] : NULL;
+    if (!ta && tb)
+        *y = td_linear(im->b, in[0], in[1], bias);
+    else
+        *y = td_matmul(im->b, in[0], ta != 0, in[1], tb != 0, bias);
+    if (in[2] && !is_vector)
+        *y = td_add(im->b, *y, in[2]);
+    return TD_OK;
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+/* zeros like `gamma` */
+static td_value *zeros_like(td_importer *im, td_value *gamma)
+{
+    const td_type t = td_value_type(gamma);
+    const td_constant_attr a = { .value = 0, .type = td_build_type_text(im->b, &t) };
+    return td_emit_n(im->b, &td_op_constant, &a, 0, NULL, NULL);
+}
+
+td_status td_import_layer_norm(td_importer *im, td_value **y)
+{
+    td_value *in[3];
+    int64_t axis;
+    const td_layer_norm_attr a = { td_import_attr_float(im, "epsilon", 1e-5) };
+    TD_TRY(td_import_values_of(im, 2, 3, in));
+    TD_TRY(td_import_attr_must(im, "stash_type", 1));
+    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
+    const td_type x = td_value_type(in[0]), gamma = td_value_type(in[1]);
+    axis += axis < 0 ? x.rank : 0;
+    if (axis < 0 || axis >= x.rank || gamma.rank != x.rank - axis)
+        return td_import_refuse(im, "a scale that does not have the shape of a row");
+    if (im->node->n_in < 3)
+        in[2] = zeros_like(im, in[1]);
+    *y = td_emit(im->b, &td_op_layer_norm, &a, in[0], in[1], in[2]);
+    return TD_OK;
+}
+
+/* the dimensions with axis `axis` last, and back */
+static td_value *exchanged(td_importer *im, td_value *x, int axis)
+{
+    int perm[TD_RANK_MAX];
+    const int last = td_value_type(x).rank - 1;
+    for (int d = 0; d <= last; d++)
+        perm[d] = d == axis ? last : d == last ? axis : d;
+    return axis == last ? x : td_transpose(im->b, x, perm);
+}
+
+td_status td_import_softmax(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int64_t axis;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
+    const int rank = td_value_type(x).rank;
+    axis += axis < 0 ? rank : 0;
+    if (axis < 0 || axis >= rank)
+        return td_import_wrong(im, "an axis is out of range");
+    *y = exchanged(im, td_softmax(im->b, exchanged(im, x, (int)axis)), (int)axis);
+    return TD_OK;
+}
