@@ -41,17 +41,13 @@ typedef struct {
 /* --- element by element ----------------------------------------------------------------------- */
 
 typedef enum {
-    TD_GPU_SCALE,        /* by x; a plain copy if by is 1 */
-    TD_GPU_ADD,          /* x + z */
-    TD_GPU_MUL,          /* x z */
-    TD_GPU_RELU,         /* max(x, 0), keeps NaN */
-    TD_GPU_RELU6,        /* min(max(x, 0), 6), keeps NaN */
-    TD_GPU_SIGMOID,      /* 1 / (1 + exp(-x)) */
-    TD_GPU_RELU_GRAD,    /* x where z > 0, else 0 */
-    TD_GPU_RELU6_GRAD,   /* x where 0 < z < 6, else 0 */
-    TD_GPU_SIGMOID_GRAD, /* x z (1 - z) */
-    TD_GPU_ROUND_TF32,   /* x with 10 bits of fraction, to nearest even */
-    TD_GPU_CONSTANT      /* by */
+    TD_GPU_SCALE,      /* by x; a plain copy if by is 1 */
+    TD_GPU_ADD,        /* x + z */
+    TD_GPU_MUL,        /* x z */
+    TD_GPU_ACT,        /* activation `act` of x, with its attributes `by` and `also` */
+    TD_GPU_ACT_GRAD,   /* its gradient, of x: the result's gradient, and z: what the row reads */
+    TD_GPU_ROUND_TF32, /* x with 10 bits of fraction, to nearest even */
+    TD_GPU_CONSTANT    /* by */
 } td_gpu_function;
 
 /**
@@ -61,7 +57,8 @@ typedef enum {
  */
 typedef struct {
     td_gpu_function f;
-    double by;
+    int act; /* td_act of ops/act_list.h */
+    double by, also;
     td_gpu_tensor y, x, z; /* constant: no x; unary: no z */
 } td_gpu_map;
 

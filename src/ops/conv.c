@@ -8,7 +8,8 @@
  * conv2d_grad_x(dy, w, x) -> dx           x for its shape only; dx has dy's dtype
  * conv2d_grad_w(dy, x, w) {wide} -> dw    w for its shape only; dw has dy's dtype, or is float32
  *
- * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual)
+ * conv2d_fused(x, w, bias, residual) -> y      y = relu?(conv2d(x, w) + bias + residual), or
+ *   silu or hardswish by the attribute act;
  *   bias [K], which may be float32 with half operands, and residual [N, K, P, Q] may be omitted
  *   from the right; inference only
  *
@@ -49,10 +50,13 @@ static const td_field grad_w_fields[] = {
     TD_END,
 };
 
+static const char *const act_names[] = { "none", "silu", "hardswish", NULL };
+
 static const td_field fused_fields[] = {
     CONV_ROWS,
     TD_BOOL(td_conv_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_conv_attr, relu6, false, "with relu: clip it at six too"),
+    TD_ENUM(td_conv_attr, act, TD_CONV_LINEAR, act_names, "without relu: what follows instead"),
     TD_END,
 };
 /* clang-format on */
@@ -119,7 +123,10 @@ static td_status grad_w_infer(const td_node *n, td_type *y)
 
 static td_status fused_infer(const td_node *n, td_type *y)
 {
+    const td_conv_attr *a = n->attr;
     TD_TRY(conv_infer(n, y));
+    if (a->relu && a->act != TD_CONV_LINEAR)
+        return td_error(TD_ESHAPE, "conv2d_fused: both relu and act are set");
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != y->dim[1])
         return td_error(TD_ESHAPE, "conv2d_fused: bias has %lld elements, wanted %lld",
                         (long long)td_in_type(n, 2)->dim[0], (long long)y->dim[1]);
@@ -286,6 +293,11 @@ const td_op td_op_conv2d_scale_relu_grad_w = {
     .infer = scale_relu_grad_w_infer,
     .macs = grad_w_macs,
 };
+
+const td_op *td_conv_act_op(int act)
+{
+    return act == TD_CONV_SILU ? &td_op_silu : act == TD_CONV_HARDSWISH ? &td_op_hardswish : NULL;
+}
 
 td_value *td_conv2d(td_builder *b, td_value *x, td_value *w, const char *attrs)
 {

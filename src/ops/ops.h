@@ -6,6 +6,7 @@
 
 #include "ir/leaf.h"
 #include "ir/op.h"
+#include "ops/act_list.h"
 
 #define OP(name) extern const td_op td_op_##name;
 #include "ops/ops.def"
@@ -17,15 +18,22 @@ const td_op *td_op_find(const char *name);
 /** All ops, in the order of ops.def. */
 const td_op *const *td_op_all(int *n);
 
+/* what follows a fused convolution instead of relu; TD_CONV_LINEAR: nothing */
+typedef enum { TD_CONV_LINEAR, TD_CONV_SILU, TD_CONV_HARDSWISH } td_conv_act;
+
 /* conv2d and all ops whose names begin with it */
 typedef struct {
     int stride, pad, dilation, groups;
     int pad_extra; /* below and to the right there are pad + pad_extra zeros */
     bool relu;     /* conv2d_fused only */
     bool relu6;    /* conv2d_fused only, with relu: clipped at 6 too */
+    int act;       /* conv2d_fused only, without relu: td_conv_act */
     bool wide;     /* conv2d_grad_w only: float32 result */
     bool tf32;     /* factors may be rounded to TF32 first, as ref does; float32 only */
 } td_conv_attr;
+
+/** The op that this member `act` stands for; NULL: none. */
+const td_op *td_conv_act_op(int act);
 
 /* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */
 #define TD_WINO_TILE   4

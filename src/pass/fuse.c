@@ -13,6 +13,7 @@
  *     normalize, cast to half                   -> normalize {to}
  *     conv2d[_fused], relu (or relu6)           -> conv2d_fused {relu}        relu6 if supported
  *     conv2d[_fused], add, relu                 -> conv2d_fused {relu} with the residual
+ *     conv2d[_fused], silu (or hardswish)       -> conv2d_fused {act}         if supported
  *
  * A rule is a row: the op that a pattern ends with, a match function that fills a group, and an
  * emitter.  First all groups are found in the old graph; then nodes are copied, except that a
@@ -388,7 +389,8 @@ static bool is_open_conv(const td_node *n)
 {
     if (n->op == &td_op_conv2d)
         return true;
-    return n->op == &td_op_conv2d_fused && n->n_in < 4 && !((const td_conv_attr *)n->attr)->relu;
+    return n->op == &td_op_conv2d_fused && n->n_in < 4 && !((const td_conv_attr *)n->attr)->relu &&
+           ((const td_conv_attr *)n->attr)->act == TD_CONV_LINEAR;
 }
 
 static bool match_conv_relu(const td_uses *u, group *const *of, const td_node *relu, group *g)
@@ -413,14 +415,22 @@ static bool match_conv_add_relu(const td_uses *u, group *const *of, const td_nod
     return g->member[0] && is_open_conv(g->member[0]) && g->member[0]->n_in == 3;
 }
 
+static void set_act(const td_op *op, td_conv_attr *attr)
+{
+    attr->act = op == &td_op_silu        ? TD_CONV_SILU
+                : op == &td_op_hardswish ? TD_CONV_HARDSWISH
+                                         : TD_CONV_LINEAR;
+    attr->relu = attr->act == TD_CONV_LINEAR;
+    attr->relu6 = op == &td_op_relu6;
+}
+
 static void emit_conv(td_rewriter *rw, group *g)
 {
     const td_node *conv = g->member[0];
     td_conv_attr attr = *(const td_conv_attr *)conv->attr;
     td_value *in[4] = { 0 };
     int n_in = conv->n_in;
-    attr.relu = true;
-    attr.relu6 = g->root->op == &td_op_relu6;
+    set_act(g->root->op, &attr);
     for (int i = 0; i < n_in; i++)
         in[i] = td_rw_get(rw, conv->in[i]);
     if (g->residual)
@@ -428,16 +438,16 @@ static void emit_conv(td_rewriter *rw, group *g)
     td_rw_set(rw, g->root->out[0], td_emit_n(rw->b, &td_op_conv2d_fused, &attr, n_in, in, NULL));
 }
 
-/* not every device's library fuses relu6 */
+/* not every device's library fuses other activations than relu */
 static bool is_supported(const td_target *target, const group *g)
 {
     const td_node *conv = g->member[0];
     td_conv_attr attr;
     td_probe p;
-    if (g->by->emit != emit_conv || g->root->op != &td_op_relu6)
+    if (g->by->emit != emit_conv || g->root->op == &td_op_relu)
         return true;
     attr = *(const td_conv_attr *)conv->attr;
-    attr.relu = attr.relu6 = true;
+    set_act(g->root->op, &attr);
     td_probe_init(&p, conv);
     p.node.op = &td_op_conv2d_fused;
     p.node.attr = &attr;
@@ -461,6 +471,8 @@ static const rule rules[] = {
     { "conv+add+relu",       &td_op_relu,      match_conv_add_relu, emit_conv },
     { "conv+relu",           &td_op_relu,      match_conv_relu,     emit_conv },
     { "conv+relu6",          &td_op_relu6,     match_conv_relu,     emit_conv },
+    { "conv+silu",           &td_op_silu,      match_conv_relu,     emit_conv },
+    { "conv+hardswish",      &td_op_hardswish, match_conv_relu,     emit_conv },
 };
 /* clang-format on */
 

@@ -255,10 +255,17 @@ static bool is_supported(const td_target *target, const state *s, const td_node 
     return target->supports(target->ctx, &p.node);
 }
 
+/* the activation after a fused convolution, other than relu; it is computed in float32 */
+static const td_op *act_of(const td_node *n)
+{
+    return n->op == &td_op_conv2d_fused ? td_conv_act_op(((const td_conv_attr *)n->attr)->act)
+                                        : NULL;
+}
+
 static td_dtype result_of(const state *s, const td_node *n)
 {
     const bool has_residual = n->n_in > 3;
-    const bool is_wanted = s->wants_int8[n->out[0]->id] && n->op != &td_op_linear;
+    const bool is_wanted = s->wants_int8[n->out[0]->id] && n->op != &td_op_linear && !act_of(n);
     return is_wanted && (!has_residual || s->range[n->in[3]->id] > 0) ? int8_dtype(s, n->out[0])
                                                                       : TD_DT_F32;
 }
@@ -329,6 +336,8 @@ static void emit_int8(td_rewriter *rw, state *s, const td_node *n)
     if (s->is_shifted[n->id])
         emit_shift(rw, n, &a, in);
     td_value *y = td_emit_n(rw->b, &td_op_conv2d_int8, &a, n->n_in + 1, in, NULL);
+    if (act_of(n))
+        y = td_emit(rw->b, act_of(n), NULL, y);
     rw->n_changed++;
     if (n->op == &td_op_linear)
         y = td_reshape(rw->b, y, 2, old->type.dim);

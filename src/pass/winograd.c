@@ -78,7 +78,7 @@ static bool has_shape(const td_node *n)
     if (n->op != &td_op_conv2d_fused && n->op != &td_op_conv2d && !is_grad_x(n) && !is_grad_w(n))
         return false;
     const td_conv_attr *a = n->attr;
-    if (a->stride != 1 || a->dilation != 1 || a->groups != 1 || a->pad_extra || a->tf32 ||
+    if (a->stride != 1 || a->dilation != 1 || a->groups != 1 || a->pad_extra || a->tf32 || a->act ||
         (is_grad_x(n) && a->pad > 2))
         return false;
     const td_type *w = filter_of(n);

@@ -23,6 +23,39 @@ static double away_from(double x, double kink)
     return fabs(x - kink) < 0.05 ? x + 0.1 : x;
 }
 
+/* clang-format off */
+static const struct {
+    const td_op *op;
+    double kink[2]; /* that of clip: lines set min=-1 max=2 */
+} kinks[] = {
+    { &td_op_relu,        { 0, 0 } },
+    { &td_op_relu6,       { 0, 6 } },
+    { &td_op_leaky_relu,  { 0, 0 } },
+    { &td_op_elu,         { 0, 0 } },
+    { &td_op_clip,        { -1, 2 } },
+    { &td_op_hardsigmoid, { -3, 3 } },
+    { &td_op_hardswish,   { -3, 3 } },
+    { &td_op_abs,         { 0, 0 } },
+};
+/* clang-format on */
+
+/* functions of positive numbers, or with a pole at 0 */
+static bool is_of_positive(const td_op *op)
+{
+    return op == &td_op_log || op == &td_op_sqrt || op == &td_op_pow || op == &td_op_reciprocal;
+}
+
+/* an operand of an activation */
+static double draw_argument(const td_op *op, double x)
+{
+    if (is_of_positive(op))
+        return 0.3 + fabs(x);
+    for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++)
+        if (op == kinks[i].op)
+            return away_from(away_from(3 * x, kinks[i].kink[0]), kinks[i].kink[1]);
+    return x;
+}
+
 static double draw(td_rng *r, const td_op *op, const char *name)
 {
     const double x = td_rng_normal(r);
@@ -64,11 +97,9 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return td_rng_below(r, 4) ? td_rng_uniform(r) : NAN;
     if (strcmp(name, "sparse") == 0)
         return td_rng_below(r, 8) ? 0 : x;
-    if (op == &td_op_relu || op == &td_op_relu6)
-        return away_from(away_from(3 * x, 0), 6);
     if (op == &td_op_cast)
         return 100 * x;
-    return x;
+    return draw_argument(op, x);
 }
 
 static void fill_different(td_rng *r, int64_t count, double *x)

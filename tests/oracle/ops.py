@@ -134,6 +134,18 @@ def batch_norm(m):
 def activations(m):
     for op, f, lo, hi in (("relu", F.relu, -1, 1), ("relu6", F.relu6, -4, 10), ("sigmoid", torch.sigmoid, -8, 8)):
         m.add(op, op, {}, f, {"x": m.draw(op, "x", (2, 3, 4, 5), lo, hi)})
+    rows = (("leaky_relu", {"slope": 0.2}, lambda x: F.leaky_relu(x, 0.2), -4, 4), ("elu", {"alpha": 1.5}, lambda x: F.elu(x, 1.5), -4, 4),
+            ("clip", {"min": -1, "max": 2}, lambda x: x.clamp(-1, 2), -4, 4), ("hardsigmoid", {}, lambda x: (x / 6 + 0.5).clamp(0, 1), -5, 5),
+            ("silu", {}, F.silu, -8, 8), ("hardswish", {}, F.hardswish, -5, 5), ("gelu", {}, F.gelu, -5, 5),
+            ("gelu_tanh", {}, lambda x: F.gelu(x, approximate="tanh"), -5, 5), ("tanh", {}, torch.tanh, -5, 5),
+            ("exp", {}, torch.exp, -4, 4), ("log", {}, torch.log, 0.01, 9), ("sqrt", {}, torch.sqrt, 0.01, 9),
+            ("reciprocal", {}, torch.reciprocal, -3, -0.2), ("pow", {"exponent": 3}, lambda x: x ** 3, -3, 3),
+            ("abs", {}, torch.abs, -3, 3), ("erf", {}, torch.erf, -4, 4))
+    for op, attrs, f, lo, hi in rows:
+        m.add(op, op, attrs, f, {"x": m.draw(op, "x", (2, 3, 4, 5), lo, hi)})
+    m.add("pow_half", "pow", {"exponent": 0.5}, lambda x: x ** 0.5, {"x": m.draw("pow_half", "x", (3, 7), 0.01, 9)})
+    m.add("hardsigmoid_line", "hardsigmoid", {"alpha": 0.25, "beta": 0.5}, lambda x: (0.25 * x + 0.5).clamp(0, 1),
+          {"x": m.draw("hardsigmoid_line", "x", (3, 7), -4, 4)})
     edge = torch.tensor([[-1.0, -0.0, 0.0, 2.0**-20, -(2.0**-20), 3.0, 6.0, 6.0 + 2.0**-18, 7.0, 100.0, -100.0]],
                         dtype=torch.float64).float().double()
     for op, f in (("relu", F.relu), ("relu6", F.relu6), ("sigmoid", torch.sigmoid)):

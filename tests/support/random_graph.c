@@ -145,14 +145,12 @@ static td_value *conv_block(maker *m, td_value *x)
 
 static td_value *activation(maker *m, td_value *x)
 {
-    switch (below(m, 3)) {
-    case 0:
-        return td_relu(m->b, x);
-    case 1:
-        return td_relu6(m->b, x);
-    default:
-        return td_sigmoid(m->b, x);
-    }
+    static const td_op *const ops[] = {
+        &td_op_relu, &td_op_relu6,       &td_op_sigmoid, &td_op_silu, &td_op_hardswish,
+        &td_op_tanh, &td_op_hardsigmoid, &td_op_gelu,    &td_op_elu,  &td_op_leaky_relu,
+        &td_op_clip, &td_op_gelu_tanh,   &td_op_erf,     &td_op_abs,
+    };
+    return td_emit(m->b, ops[below(m, (int)(sizeof ops / sizeof *ops))], NULL, x);
 }
 
 static td_value *pool(maker *m, td_value *x)

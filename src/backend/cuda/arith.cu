@@ -4,6 +4,7 @@
 #include "backend/cuda/plugin.cuh"
 #include "backend/cuda/tensor.cuh"
 #include "backend/cuda/walk.cuh"
+#include "ops/act_list.h"
 
 namespace tandem
 {
@@ -29,18 +30,6 @@ __device__ inline float apply(td_gpu_function f, float by, float x, float z)
         return x + z;
     case TD_GPU_MUL:
         return x * z;
-    case TD_GPU_RELU:
-        return x < 0 ? 0 : x;
-    case TD_GPU_RELU6:
-        return x < 0 ? 0 : x > 6 ? 6 : x;
-    case TD_GPU_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case TD_GPU_RELU_GRAD:
-        return z > 0 ? x : 0;
-    case TD_GPU_RELU6_GRAD:
-        return z > 0 && z < 6 ? x : 0;
-    case TD_GPU_SIGMOID_GRAD:
-        return x * z * (1 - z);
     case TD_GPU_ROUND_TF32:
         return round_tf32(x);
     default:
@@ -55,6 +44,73 @@ __global__ void map_kernel(td_gpu_map m, walk w)
         const float x = m.x.data ? load(m.x.data, m.x.dtype, p.at[1]) : 0;
         const float z = m.z.data ? load(m.z.data, m.z.dtype, p.at[2]) : 0;
         store(m.y.data, m.y.dtype, p.at[0], apply(m.f, static_cast<float>(m.by), x, z));
+    }
+}
+
+/* --- activations ------------------------------------------------------------------------------ */
+
+typedef float real;
+
+#define EXP   expf
+#define EXPM1 expm1f
+#define LOG   logf
+#define SQRT  sqrtf
+#define POW   powf
+#define TANH  tanhf
+#define ERF   erff
+#define ABS   fabsf
+
+#define FUNCTION(K, id, tf, tf_grad, fields, reads, zero, text, formula, ...)                      \
+    case TD_ACT_##id:                                                                              \
+        return formula;
+
+__device__ inline float act_of(int act, float a, float b, float x)
+{
+    switch (act) {
+        TD_ACT_LIST(FUNCTION, )
+    default:
+        return x;
+    }
+}
+
+/* X or Y */
+#define READS_X x
+#define READS_Y y
+
+#define GRADIENT(K, id, tf, tf_grad, fields, reads, zero, text, formula, grad)                     \
+    case TD_ACT_##id: {                                                                            \
+        const float READS_##reads = with;                                                          \
+        return grad;                                                                               \
+    }
+
+__device__ inline float act_gradient_of(int act, float a, float b, float dy, float with)
+{
+    switch (act) {
+        TD_ACT_LIST(GRADIENT, )
+    default:
+        return dy;
+    }
+}
+
+/* apart from map_kernel, whose registers these functions would increase */
+__global__ void act_kernel(td_gpu_map m, walk w)
+{
+    const float a = static_cast<float>(m.by), b = static_cast<float>(m.also);
+    for (int64_t i = thread_index(); i < w.count; i += thread_count()) {
+        const places p = places_of(w, i);
+        const float x = load(m.x.data, m.x.dtype, p.at[1]);
+        store(m.y.data, m.y.dtype, p.at[0], act_of(m.act, a, b, x));
+    }
+}
+
+__global__ void act_grad_kernel(td_gpu_map m, walk w)
+{
+    const float a = static_cast<float>(m.by), b = static_cast<float>(m.also);
+    for (int64_t i = thread_index(); i < w.count; i += thread_count()) {
+        const places p = places_of(w, i);
+        const float dy = load(m.x.data, m.x.dtype, p.at[1]);
+        const float with = load(m.z.data, m.z.dtype, p.at[2]);
+        store(m.y.data, m.y.dtype, p.at[0], act_gradient_of(m.act, a, b, dy, with));
     }
 }
 
@@ -145,7 +201,11 @@ const char *map(const td_gpu_map *m)
 {
     const walk w = walk_of(m->y, m->x, m->z);
     const bool is_copy = m->f == TD_GPU_SCALE && m->by == 1 && m->x.dtype == m->y.dtype;
-    if (is_copy)
+    if (m->f == TD_GPU_ACT)
+        TD_LAUNCH(act_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
+    else if (m->f == TD_GPU_ACT_GRAD)
+        TD_LAUNCH(act_grad_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
+    else if (is_copy)
         TD_LAUNCH(copy_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
     else
         TD_LAUNCH(map_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);

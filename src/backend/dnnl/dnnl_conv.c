@@ -18,6 +18,7 @@
 typedef struct {
     td_type x, w, y;
     bool has_bias, has_residual, relu, relu6;
+    int act; /* td_conv_act */
     td_type bias;
 } conv_view;
 
@@ -43,6 +44,7 @@ static conv_view view_of(const td_node *n)
         v.has_residual = n->n_in > 3;
         v.relu = a->relu;
         v.relu6 = a->relu && a->relu6;
+        v.act = a->act;
         if (v.has_bias)
             v.bias = *td_in_type(n, 2);
     }
@@ -105,6 +107,10 @@ static td_status append_all(dnnl_post_ops_t ops, const conv_view *v)
         DNNL_TRY(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef));
     if (v->relu)
         TD_TRY(append_relu(ops));
+    if (v->act == TD_CONV_SILU)
+        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_swish, 1, 0));
+    if (v->act == TD_CONV_HARDSWISH)
+        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, 1.0F / 6, 0.5F));
     return v->relu6 ? append_clip_at_6(ops) : TD_OK;
 }
 
@@ -138,7 +144,7 @@ static td_status parts_make(const td_node *n, const conv_view *v, free_layouts a
         TD_TRY(td_dnnl_md(&half, groups, true, &p->hint_w));
     }
     TD_TRY(td_dnnl_attr(&p->attr));
-    return v->has_residual || v->relu ? add_post_ops(p->attr, v) : TD_OK;
+    return v->has_residual || v->relu || v->act ? add_post_ops(p->attr, v) : TD_OK;
 }
 
 static dnnl_status_t create(const td_node *n, conv_parts *p, dnnl_primitive_desc_t *pd)

@@ -69,15 +69,37 @@ static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const
         .name = "cuda_" #op_, .op = &td_op_##op_, .accepts = accepts_, .run = run_##op_            \
     };
 
-RUN(unary, relu, TD_GPU_RELU)
-RUN(unary, relu6, TD_GPU_RELU6)
-RUN(unary, sigmoid, TD_GPU_SIGMOID)
 RUN(unary, round_tf32, TD_GPU_ROUND_TF32)
 RUN(binary, add, TD_GPU_ADD)
 RUN(binary, mul, TD_GPU_MUL)
-RUN(binary, relu_grad, TD_GPU_RELU_GRAD)
-RUN(binary, relu6_grad, TD_GPU_RELU6_GRAD)
-RUN(binary, sigmoid_grad, TD_GPU_SIGMOID_GRAD)
+
+/* an activation, or its gradient */
+static td_status run_act(const td_prepared *p, td_gpu_function f, td_act act, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_act_attr attr = n->attr ? *(const td_act_attr *)n->attr : (td_act_attr){ 0 };
+    td_gpu_map m = {
+        .f = f, .act = act, .by = attr.a, .also = attr.b, .x = td_gpu_tensor_at(p, 0, args)
+    };
+    m.y = td_gpu_tensor_at(p, n->n_in, args);
+    if (n->n_in > 1)
+        m.z = td_gpu_tensor_at(p, 1, args);
+    return start_map(&m);
+}
+
+#define ACT_KERNELS(K, id, ...)                                                                    \
+    static td_status run_##id(const td_prepared *p, void *const *args)                             \
+    {                                                                                              \
+        return run_act(p, TD_GPU_ACT, TD_ACT_##id, args);                                          \
+    }                                                                                              \
+    KERNEL(id, td_gpu_accepts_alike)                                                               \
+    static td_status run_##id##_grad(const td_prepared *p, void *const *args)                      \
+    {                                                                                              \
+        return run_act(p, TD_GPU_ACT_GRAD, TD_ACT_##id, args);                                     \
+    }                                                                                              \
+    KERNEL(id##_grad, td_gpu_accepts_alike)
+
+TD_ACT_LIST(ACT_KERNELS, )
 
 #define KERNEL_OF_MANY(op_, accepts_, many_)                                                       \
     const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \

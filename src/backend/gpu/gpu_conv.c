@@ -124,8 +124,9 @@ static td_status accepts(const td_node *n)
 {
     const roles r = roles_of(n);
     TD_TRY(check_dtypes(n, &r));
-    if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6)
-        return td_error(TD_ENOKERNEL, "relu6 is not fused");
+    const td_conv_attr *fused = n->op == &td_op_conv2d_fused ? n->attr : NULL;
+    if (fused && (fused->relu6 || fused->act))
+        return td_error(TD_ENOKERNEL, "only relu is fused");
     TD_TRY(check_layout(n, r.x));
     TD_TRY(check_layout(n, r.w));
     TD_TRY(check_layout(n, r.y));

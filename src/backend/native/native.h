@@ -153,6 +153,12 @@ static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int6
     return n * s->image + cb * s->block;
 }
 
+/** TD_ENOKERNEL unless all tensors of `n` have one type and layout, f32 or a half type. */
+td_status td_native_accepts_flat(const td_node *n) TD_CHECKED;
+
+/** The share of kernels that divide such tensors by td_native_divide_tensor. */
+td_work_share td_native_share_flat(const td_node *n, int threads);
+
 /** All elements of a tensor in pieces of whole cache lines, padding included. */
 td_native_pieces td_native_divide_tensor(const td_type *t, int threads);
 
@@ -256,6 +262,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
+    TD_ACT_OTHERS(TD_ACT_BOTH, K)                                                                  \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
     K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)                 \
     K(shift_int8)

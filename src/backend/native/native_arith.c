@@ -9,8 +9,7 @@
 
 /* --- element by element: any layout, the same for all tensors --------------------------------- */
 
-/* do all tensors have one type? */
-static td_status accepts_flat(const td_node *n)
+td_status td_native_accepts_flat(const td_node *n)
 {
     const td_type *t = td_in_type(n, 0);
     if (!td_native_knows(t->dtype))
@@ -34,7 +33,7 @@ static flat flat_of(const td_type *t)
                    td_native_divide_tensor(t, td_threads()), td_native_simd_for(t->dtype, 16) };
 }
 
-static td_work_share share_flat(const td_node *n, int threads)
+td_work_share td_native_share_flat(const td_node *n, int threads)
 {
     const td_native_pieces d = td_native_divide_tensor(td_in_type(n, 0), threads);
     return td_native_pieces_share(&d, threads);
@@ -238,11 +237,11 @@ static td_status run_rows(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-TD_NATIVE_KERNEL(add, accepts_flat, NULL, run_add, share_flat);
-TD_NATIVE_KERNEL(relu, accepts_flat, NULL, run_relu, share_flat);
-TD_NATIVE_KERNEL(relu_grad, accepts_flat, NULL, run_relu_grad, share_flat);
-TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast, share_flat);
-TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite, share_flat);
+TD_NATIVE_KERNEL(add, td_native_accepts_flat, NULL, run_add, td_native_share_flat);
+TD_NATIVE_KERNEL(relu, td_native_accepts_flat, NULL, run_relu, td_native_share_flat);
+TD_NATIVE_KERNEL(relu_grad, td_native_accepts_flat, NULL, run_relu_grad, td_native_share_flat);
+TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast, td_native_share_flat);
+TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite, td_native_share_flat);
 TD_NATIVE_KERNEL(mul, accepts_gate, NULL, run_gate, share_gate);
 TD_NATIVE_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad, share_gate_grad);
 

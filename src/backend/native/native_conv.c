@@ -35,6 +35,8 @@ td_status td_native_conv_check(const td_node *n)
         return td_error(TD_ENOKERNEL, "there is a residual");
     if (n->op == &td_op_conv2d_fused && n->n_in > 2 && td_in_type(n, 2)->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "the bias is not f32");
+    if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->act != TD_CONV_LINEAR)
+        return td_error(TD_ENOKERNEL, "an activation other than relu is fused into it");
     return TD_OK;
 }
 

@@ -95,7 +95,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \
     K(batch_norm_add_relu_given) K(batch_norm_scale_relu_grad)                                     \
-    K(relu) K(relu_grad) K(relu6) K(relu6_grad) K(sigmoid) K(sigmoid_grad)                         \
+    TD_ACT_LIST(TD_ACT_BOTH, K)                                                                    \
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
     K(add) K(mul) K(add_broadcast) K(mul_broadcast) K(mul_reduce) K(sum_to) K(scale)               \

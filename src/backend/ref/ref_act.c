@@ -1,65 +1,74 @@
 /*
- * ref_act.c -- activations, element by element
+ * ref_act.c -- activations, element by element: the formulas of ops/act_list.h in float64
  */
 #include <math.h>
 
 #include "backend/ref/ref.h"
 
-static void relu(const td_node *n, int64_t count, double *const *a)
+typedef double real;
+
+#define EXP   exp
+#define EXPM1 expm1
+#define LOG   log
+#define SQRT  sqrt
+#define POW   pow
+#define TANH  tanh
+#define ERF   erf
+#define ABS   fabs
+
+static td_act_attr attr_of(const td_node *n)
 {
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[1][i] = a[0][i] < 0 ? 0 : a[0][i]; /* keeps NaN */
+    return n->attr ? *(const td_act_attr *)n->attr : (td_act_attr){ 0 };
 }
 
-static void relu_grad(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[2][i] = a[1][i] > 0 ? a[0][i] : 0;
-}
-
-static void relu6(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[1][i] = a[0][i] < 0 ? 0 : a[0][i] > 6 ? 6 : a[0][i];
-}
-
-static void relu6_grad(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[2][i] = a[1][i] > 0 && a[1][i] < 6 ? a[0][i] : 0;
-}
-
-static void sigmoid(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[1][i] = 1 / (1 + exp(-a[0][i]));
-}
-
-static void sigmoid_grad(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[2][i] = a[0][i] * a[1][i] * (1 - a[1][i]);
-}
-
-/* the padding of a layout must stay zero, and sigmoid(0) is not */
+/* the padding of a layout must stay zero */
 static td_status accepts_unpadded(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
-    if (td_type_bytes(x) != td_type_count(x) * (int64_t)td_dtype_bytes(x->dtype))
+    if (td_type_padded_count(x) != td_type_count(x))
         return td_error(TD_ENOKERNEL, "layout %s has padding", x->layout);
     return td_ref_accepts_each(n);
 }
 
-const td_ref_kernel td_ref_relu = TD_REF_EACH(relu, relu);
-const td_ref_kernel td_ref_relu_grad = TD_REF_EACH(relu_grad, relu_grad);
-const td_ref_kernel td_ref_relu6 = TD_REF_EACH(relu6, relu6);
-const td_ref_kernel td_ref_relu6_grad = TD_REF_EACH(relu6_grad, relu6_grad);
-const td_ref_kernel td_ref_sigmoid =
-    TD_REF_KERNEL(sigmoid, accepts_unpadded, NULL, td_ref_run_each, .each = sigmoid);
-const td_ref_kernel td_ref_sigmoid_grad = TD_REF_EACH(sigmoid_grad, sigmoid_grad);
+#define ACCEPTS_BOTH      td_ref_accepts_each
+#define ACCEPTS_GRAD      accepts_unpadded
+#define ACCEPTS_NONE      accepts_unpadded
+#define ACCEPTS_GRAD_BOTH td_ref_accepts_each
+#define ACCEPTS_GRAD_GRAD td_ref_accepts_each
+#define ACCEPTS_GRAD_NONE accepts_unpadded
+
+/* clang-format off */
+#define OPERAND_X const double x = t[1][i];
+#define OPERAND_Y const double y = t[1][i];
+
+/* not every formula reads a, b, or the operand of its gradient */
+#define KERNELS(K, id, tf, tf_grad, fields, reads, zero, text, function, gradient)                 \
+    static void id##_each(const td_node *n, int64_t count, double *const *t)                       \
+    {                                                                                              \
+        const td_act_attr attr = attr_of(n);                                                       \
+        const double a = attr.a, b = attr.b;                                                       \
+        (void)a, (void)b;                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const double x = t[0][i];                                                              \
+            t[1][i] = function;                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    static void id##_grad_each(const td_node *n, int64_t count, double *const *t)                  \
+    {                                                                                              \
+        const td_act_attr attr = attr_of(n);                                                       \
+        const double a = attr.a, b = attr.b;                                                       \
+        (void)a, (void)b;                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const double dy = t[0][i];                                                             \
+            OPERAND_##reads                                                                        \
+            t[2][i] = gradient;                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    const td_ref_kernel td_ref_##id =                                                              \
+        TD_REF_KERNEL(id, ACCEPTS_##zero, NULL, td_ref_run_each, .each = id##_each);               \
+    const td_ref_kernel td_ref_##id##_grad =                                                       \
+        TD_REF_KERNEL(id##_grad, ACCEPTS_GRAD_##zero, NULL, td_ref_run_each,                       \
+                      .each = id##_grad_each);
+/* clang-format on */
+
+TD_ACT_LIST(KERNELS, )

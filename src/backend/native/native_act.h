@@ -1,0 +1,26 @@
+/*
+ * native_act.h -- inner loops of activations, the formulas of ops/act_list.h in float32
+ *
+ * Written once and compiled for AVX-512, AVX2 and the baseline instruction set; all give the same
+ * bits, whatever the position of an element.
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_ACT_H
+#define TD_BACKEND_NATIVE_NATIVE_ACT_H
+
+#include <stdint.h>
+
+#include "ops/act_list.h"
+
+typedef struct {
+    const char *isa;
+
+    /* by the row's number; the result may be an operand.  `with`: what the row's gradient reads */
+    void (*function[TD_ACT_COUNT])(int64_t n, const td_act_attr *attr, const float *x, float *y);
+    void (*gradient[TD_ACT_COUNT])(int64_t n, const td_act_attr *attr, const float *dy,
+                                   const float *with, float *dx);
+} td_native_act_simd;
+
+/** Number i of the loops that this machine can run, the best first; NULL past the end. */
+const td_native_act_simd *td_native_act_simd_at(int i);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * native_act_simd.c -- native_act.inc compiled for each instruction set, and the choice
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "backend/native/native_act.h"
+#include "base/half.h"
+
+#if defined(__x86_64__)
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
+
+typedef float real;
+
+/* tanh(x) / x - 1 over x^2, for |x| < 0.625 */
+#define TANH_0 -0.333333284f
+#define TANH_1 0.133327946f
+#define TANH_2 -0.0538540706f
+#define TANH_3 0.0210100804f
+#define TANH_4 -0.00611319067f
+
+/* erf(x) / x in powers of x^2 for |x| < 1; -log(1 - erf(x)) in powers of x for 1 <= x <= 4 */
+#define ERF_P0 1.12837911f
+#define ERF_P1 -0.37612626f
+#define ERF_P2 0.112835854f
+#define ERF_P3 -0.026853811f
+#define ERF_P4 0.00518832775f
+#define ERF_P5 -0.000801019254f
+#define ERF_P6 7.85385782e-05f
+#define ERF_Q0 0.000353708921f
+#define ERF_Q1 1.12704003f
+#define ERF_Q2 0.638225615f
+#define ERF_Q3 0.103037439f
+#define ERF_Q4 -0.0218053516f
+#define ERF_Q5 0.00293961586f
+#define ERF_Q6 -0.0001855749f
+
+#define TEXT2(a)     #a
+#define TEXT(a)      TEXT2(a)
+#define PASTE2(a, b) a##_##b
+#define PASTE(a, b)  PASTE2(a, b)
+#define NAME(id)     PASTE(id, ISA)
+#define SIMD         _Pragma("omp simd")
+
+#if HAVE_X86
+#define ISA    avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#include "backend/native/native_act.inc"
+#undef TARGET
+#undef ISA
+
+#define ISA    avx2
+#define TARGET __attribute__((target("avx2")))
+#include "backend/native/native_act.inc"
+#undef TARGET
+#undef ISA
+#endif
+
+#define ISA plain
+#define TARGET
+#include "backend/native/native_act.inc"
+
+/* best first; base/half.c detects what this machine can run */
+const td_native_act_simd *td_native_act_simd_at(int i)
+{
+    static const td_native_act_simd *const all[] = {
+#if HAVE_X86
+        &simd_avx512,
+        &simd_avx2,
+#endif
+        &simd_plain,
+    };
+    const int n = (int)(sizeof all / sizeof all[0]);
+    const char *best = td_half_simd_at(0)->name;
+    int first = 0;
+    while (first < n && strcmp(all[first]->isa, best) != 0)
+        first++;
+    return first + i < n ? all[first + i] : NULL;
+}
