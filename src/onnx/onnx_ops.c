@@ -8,6 +8,7 @@
  *                        columns: indices are exact, unlike float32 scales
  *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or Gemm between Flatten
  *                        and Reshape
+ *     activations        onnx_acts.c
  *     bias_add           the third operand of its Conv, or Add
  *     join_heads         Transpose and Reshape of each head; Concat
  */
@@ -61,7 +62,7 @@ static void put_pads(td_onnx_writer *e, int pad, int extra)
     TD_WRITER_INTS(e, "pads", pad, pad, pad + extra, pad + extra);
 }
 
-/* conv2d, conv2d_fused(x, w, bias, residual) {relu} */
+/* conv2d, conv2d_fused(x, w, bias, residual) {relu} or {act} */
 static void put_conv(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const char *in[3];
@@ -82,6 +83,8 @@ static void put_conv(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_int(e->m, "group", a->groups);
     if (n->n_in > 3)
         v = TD_WRITER_ADD(e, "Add", n, &y, v, td_writer_operand(e, n, 3));
+    if (n->op == &td_op_conv2d_fused && td_conv_act_op(a->act))
+        v = td_writer_act(e, n, td_conv_act_op(a->act), v);
     put_relu_if(e, n, n->op == &td_op_conv2d_fused && a->relu, a->relu6, v);
 }
 
@@ -362,9 +365,7 @@ static const struct {
     { &td_op_linear,                    "Gemm",               put_linear },
     { &td_op_matmul,                    "MatMul",             td_writer_matmul },
     { &td_op_layer_norm,                "LayerNormalization", td_writer_layer_norm },
-    { &td_op_relu,                      "Relu",               td_writer_same },
     { &td_op_relu6,                     "Clip",               put_relu6 },
-    { &td_op_sigmoid,                   "Sigmoid",            td_writer_same },
     { &td_op_max_pool2d,                "MaxPool",            put_pool },
     { &td_op_avg_pool2d,                "AveragePool",        put_pool },
     { &td_op_global_avg_pool,           "Flatten",            put_global },
@@ -400,6 +401,10 @@ void td_writer_put(td_onnx_writer *e, const td_node *n)
                             td_dtype_name(td_in_type(n, i)->dtype)));
             return;
         }
+    if (td_writer_is_act(n->op)) {
+        td_writer_result(e, n, td_writer_act(e, n, n->op, td_writer_operand(e, n, 0)));
+        return;
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].op == n->op) {
             rows[i].put(e, n, rows[i].onnx);

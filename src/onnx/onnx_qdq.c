@@ -189,11 +189,14 @@ static void lower_wide(td_rewriter *rw, const folding *f, const td_node *n)
 {
     td_conv_attr a = *(const td_conv_attr *)n->attr;
     const bool has_relu = a.relu, is_relu6 = a.relu6;
+    const td_op *act = td_conv_act_op(a.act);
     a.relu = a.relu6 = false;
+    a.act = TD_CONV_LINEAR;
     td_value *y = emit_conv(rw, f, n, &a, td_rw_get(rw, n->in[0]));
     if (n->n_in > 3)
         y = td_add(rw->b, y, td_rw_get(rw, n->in[3]));
-    td_rw_set(rw, n->out[0], clipped(rw, y, has_relu, is_relu6));
+    y = clipped(rw, y, has_relu, is_relu6);
+    td_rw_set(rw, n->out[0], act ? td_emit(rw->b, act, NULL, y) : y);
 }
 
 /* copies the expression of `v`, which depends on parameters only */

@@ -78,6 +78,13 @@ void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op);
 
+/** Append the activation `op` of the value x, which has the type of n's result; NULL: `op` is none of
+    onnx_acts.c. */
+const char *td_writer_act(td_onnx_writer *e, const td_node *n, const td_op *op, const char *x);
+
+/** Is it an activation that td_writer_act converts? */
+bool td_writer_is_act(const td_op *op);
+
 /** Convert one node; TD_EUNSUPPORTED if ONNX has no counterpart. */
 void td_writer_put(td_onnx_writer *e, const td_node *n);
 

@@ -23,6 +23,7 @@ typedef struct {
     uint8_t *batch_dims;        /* [m->n_nodes] of a model whose batch is not fixed, or NULL */
     const td_onnx_node *merged; /* an Add that became the bias of a product, or NULL */
     bool is_probe;              /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
+    bool is_classifier;         /* all its nodes are a part of the network */
 } td_importer;
 
 #define TD_IMPORT_PROBE 1009 /* a prime: dimensions that contain the batch are its multiples */
@@ -79,11 +80,13 @@ td_status td_import_pool(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_means(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_flatten(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_gemm(td_importer *im, td_value **y) TD_CHECKED;
-td_status td_import_unary(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_identity(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_binary(td_importer *im, td_value **y) TD_CHECKED;
-td_status td_import_hard(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_act(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_gelu(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_negative(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_clip(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_pow(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_concat(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_slice(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reshape(td_importer *im, td_value **y) TD_CHECKED;

@@ -65,8 +65,21 @@ typedef struct {
 static const row rows[] = {
     { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv },
     { "BatchNormalization", "epsilon momentum training_mode ", td_import_norm },
-    { "Relu",               "", td_import_unary },
-    { "Sigmoid",            "", td_import_unary },
+    { "Relu",               "", td_import_act },
+    { "LeakyRelu",          "alpha ", td_import_act },
+    { "Elu",                "alpha ", td_import_act },
+    { "Sigmoid",            "", td_import_act },
+    { "HardSigmoid",        "alpha beta ", td_import_act },
+    { "HardSwish",          "", td_import_act },
+    { "Tanh",               "", td_import_act },
+    { "Log",                "", td_import_act },
+    { "Sqrt",               "", td_import_act },
+    { "Reciprocal",         "", td_import_act },
+    { "Abs",                "", td_import_act },
+    { "Erf",                "", td_import_act },
+    { "Gelu",               "approximate ", td_import_gelu },
+    { "Neg",                "", td_import_negative },
+    { "Pow",                "", td_import_pow },
     { "Identity",           "", td_import_identity },
     { "Clip",               "", td_import_clip },
     { "MaxPool",            WINDOW "storage_order ", td_import_pool },
@@ -93,15 +106,14 @@ static const row rows[] = {
     { "DequantizeLinear",   "axis ", td_import_dequantize },
 };
 
-/* only in models: in files that are verified these are nodes before or after the network */
+/* not in detectors that are verified: there these are nodes before or after the network */
 static const row model_rows[] = {
     { "Split",              "axis num_outputs split ", td_import_split },
     { "Squeeze",            "axes ", td_import_squeeze },
     { "Unsqueeze",          "axes ", td_import_unsqueeze },
     { "Sub",                "", td_import_binary },
     { "Div",                "", td_import_binary },
-    { "HardSigmoid",        "alpha beta ", td_import_hard },
-    { "HardSwish",          "", td_import_hard },
+    { "Exp",                "", td_import_act },
 };
 /* clang-format on */
 
@@ -129,12 +141,12 @@ static td_status fold(td_importer *im, bool *done)
                                           im->node->op);
 }
 
-static const row *row_of(const td_onnx_node *n, bool is_model)
+static const row *row_of(const td_importer *im, const td_onnx_node *n)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(n->op, rows[i].op) == 0)
             return &rows[i];
-    for (size_t i = 0; is_model && i < sizeof model_rows / sizeof *model_rows; i++)
+    for (size_t i = 0; im->is_classifier && i < sizeof model_rows / sizeof *model_rows; i++)
         if (strcmp(n->op, model_rows[i].op) == 0)
             return &model_rows[i];
     return NULL;
@@ -169,7 +181,7 @@ static bool is_result_count(const td_importer *im, const row *r)
 
 static td_status get_node(td_importer *im, const td_onnx_node *n)
 {
-    const row *r = row_of(n, im->o->is_model);
+    const row *r = row_of(im, n);
     td_value *y = NULL;
     bool done = false;
     im->node = n;
@@ -282,6 +294,9 @@ static td_status get_images(td_importer *im, td_onnx_graph *out)
 static td_status index_names(td_importer *im)
 {
     const td_onnx *m = im->m;
+    im->is_classifier = im->o->is_model;
+    for (size_t i = 0; i < m->outputs.n; i++)
+        im->is_classifier |= strcmp(m->outputs.at[i].name, "logits") == 0;
     for (size_t i = 0; i < m->n_tensors; i++)
         TD_TRY(td_map_set(&im->tensors, m->tensors[i].name, &m->tensors[i]));
     for (size_t i = 0; i < m->values.n; i++)
@@ -338,7 +353,7 @@ static td_status get_all(td_importer *im, td_onnx_graph *out)
     TD_TRY(index_names(im));
     TD_TRY(get_images(im, out));
     out->first_post = out->n_prepared;
-    for (; out->first_post < im->m->n_nodes && row_of(&im->m->nodes[out->first_post], false);
+    for (; out->first_post < im->m->n_nodes && row_of(im, &im->m->nodes[out->first_post]);
          out->first_post++)
         TD_TRY(get_node(im, &im->m->nodes[out->first_post]));
     TD_TRY(get_post_processing(im, out->first_post));

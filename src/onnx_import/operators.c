@@ -1,5 +1,5 @@
 /*
- * operators.c -- ONNX operators that compute: convolutions, norms, pools, products, activations
+ * operators.c -- ONNX operators that compute: convolutions, norms, pools, products
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -135,31 +135,9 @@ td_status td_import_means(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-td_status td_import_unary(td_importer *im, td_value **y)
-{
-    td_value *x;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    *y = strcmp(im->node->op, "Relu") == 0 ? td_relu(im->b, x) : td_sigmoid(im->b, x);
-    return TD_OK;
-}
-
 td_status td_import_identity(td_importer *im, td_value **y)
 {
     return td_import_values_of(im, 1, 1, y);
-}
-
-static td_value *scaled(td_importer *im, td_value *x, double by)
-{
-    const td_scale_attr a = { by };
-    return td_emit(im->b, &td_op_scale, &a, x);
-}
-
-/* x + by */
-static td_value *shifted(td_importer *im, td_value *x, double by)
-{
-    const td_type one = td_type_1d(td_value_type(x).dtype, 1);
-    const td_constant_attr a = { .value = by, .type = td_build_type_text(im->b, &one) };
-    return td_add(im->b, x, td_emit_n(im->b, &td_op_constant, &a, 0, NULL, NULL));
 }
 
 /* is operand i of a model one number? */
@@ -172,55 +150,6 @@ bool td_import_is_number(const td_importer *im, int i, double *out)
     memcpy(&f, t->data, sizeof f);
     *out = (double)f;
     return isfinite(f);
-}
-
-td_status td_import_binary(td_importer *im, td_value **y)
-{
-    td_value *in[2] = { NULL, NULL };
-    double c;
-    const char *op = im->node->op;
-    const bool is_sum = strcmp(op, "Add") == 0 || strcmp(op, "Sub") == 0;
-    const int known = td_import_is_number(im, 1, &c) ? 1 : td_import_is_number(im, 0, &c) ? 0 : -1;
-    if (im->node->n_in != 2)
-        return td_import_wrong(im, "an unsupported number of operands");
-    for (int i = 0; i < 2; i++)
-        if (i != known)
-            TD_TRY(td_import_value_at(im, i, &in[i]));
-    if (strcmp(op, "Sub") == 0 && known == 1)
-        *y = shifted(im, in[0], -c);
-    else if (strcmp(op, "Sub") == 0 && known == 0)
-        *y = shifted(im, scaled(im, in[1], -1), c);
-    else if (strcmp(op, "Div") == 0 && known == 1 && (c < 0 || c > 0))
-        *y = scaled(im, in[0], 1 / c);
-    else if (strcmp(op, "Div") == 0)
-        return td_import_refuse(im, "a divisor that is not a number");
-    else if (known >= 0)
-        *y = is_sum ? shifted(im, in[1 - known], c) : scaled(im, in[1 - known], c);
-    else if (strcmp(op, "Sub") == 0)
-        *y = td_add(im->b, in[0], scaled(im, in[1], -1));
-    else
-        *y = is_sum ? td_add(im->b, in[0], in[1]) : td_mul(im->b, in[0], in[1]);
-    return TD_OK;
-}
-
-/* max(0, min(1, alpha x + beta)) as relu6(6 (alpha x + beta)) / 6 */
-static td_value *hard_sigmoid(td_importer *im, td_value *x, double alpha, double beta)
-{
-    const double by = 6 * alpha;
-    x = by > 0.999999 && by < 1.000001 ? x : scaled(im, x, by); /* 1/6 as a float */
-    return scaled(im, td_relu6(im->b, shifted(im, x, 6 * beta)), 1.0 / 6);
-}
-
-td_status td_import_hard(td_importer *im, td_value **y)
-{
-    td_value *x;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    if (strcmp(im->node->op, "HardSwish") == 0)
-        *y = td_mul(im->b, x, hard_sigmoid(im, x, 1.0 / 6, 0.5));
-    else
-        *y = hard_sigmoid(im, x, td_import_attr_float(im, "alpha", 0.2),
-                          td_import_attr_float(im, "beta", 0.5));
-    return TD_OK;
 }
 
 /* a float scalar */
@@ -241,23 +170,5 @@ td_status td_import_scalar_at(const td_importer *im, int i, td_dtype d, double *
     } else {
         return td_import_refuse(im, "a limit is not a float");
     }
-    return TD_OK;
-}
-
-td_status td_import_clip(td_importer *im, td_value **y)
-{
-    td_value *x;
-    double min, max;
-    TD_TRY(td_import_value_at(im, 0, &x));
-    if (im->o->is_model && td_import_is_number(im, 1, &min) && min == 0 &&
-        (im->node->n_in < 3 || !*im->node->in[2])) {
-        *y = td_relu(im->b, x);
-        return TD_OK;
-    }
-    TD_TRY(td_import_scalar_at(im, 1, td_value_type(x).dtype, &min));
-    TD_TRY(td_import_scalar_at(im, 2, td_value_type(x).dtype, &max));
-    if (min < 0 || min > 0 || max < 6 || max > 6)
-        return td_import_refuse(im, "limits other than 0 and 6 are not supported");
-    *y = td_relu6(im->b, x);
     return TD_OK;
 }

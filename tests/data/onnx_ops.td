@@ -40,7 +40,25 @@
 %gains = broadcast_to %gain {shape=-1:10:10}
 %12 = mul %t2, %gains
 %13 = add %12, %11
-%14 = sigmoid %13
+%a1 = silu %13
+%a2 = hardswish %a1
+%a3 = gelu %a2
+%a4 = gelu_tanh %a3
+%a5 = leaky_relu %a4 {slope=0.2}
+%a6 = elu %a5 {alpha=1.5}
+%a7 = tanh %a6
+%a8 = clip %a7 {min=-0.75, max=0.5}
+%a9 = exp %a8
+%a10 = log %a9
+%a11 = abs %a10
+%a12 = hardsigmoid %a11 {alpha=0.25}
+%a13 = reciprocal %a12
+%a14 = sqrt %a13
+%a15 = pow %a14 {exponent=1.5}
+%a16 = erf %a15
+%a17 = add %a16, %13
+%a18 = conv2d_fused %a17, %h1.weight, %h1.bias {pad=1, act=silu}
+%14 = sigmoid %a18
 %15 = concat %14, %12 {axis=1}
 %16 = avg_pool2d %15 {kernel=2, stride=2}
 %17 = reshape %16 {shape=1:400}
