@@ -42,10 +42,10 @@ typedef struct {
 
 typedef enum {
     TD_GPU_SCALE,      /* by x; a plain copy if by is 1 */
-    TD_GPU_ADD,        /* x + z */
-    TD_GPU_MUL,        /* x z */
     TD_GPU_ACT,        /* activation `act` of x, with its attributes `by` and `also` */
     TD_GPU_ACT_GRAD,   /* its gradient, of x: the result's gradient, and z: what the row reads */
+    TD_GPU_ADD,        /* x + z */
+    TD_GPU_BINARY,     /* function `act`, a td_binary, of x and z */
     TD_GPU_ROUND_TF32, /* x with 10 bits of fraction, to nearest even */
     TD_GPU_CONSTANT    /* by */
 } td_gpu_function;
@@ -57,7 +57,7 @@ typedef enum {
  */
 typedef struct {
     td_gpu_function f;
-    int act; /* td_act of ops/act_list.h */
+    int act; /* td_act or td_binary of ops/act_list.h */
     double by, also;
     td_gpu_tensor y, x, z; /* constant: no x; unary: no z */
 } td_gpu_map;

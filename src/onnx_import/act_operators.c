@@ -239,6 +239,30 @@ static td_value *multiple(td_importer *im, td_value *x, double by)
     return y ? y : scaled(im, x, by);
 }
 
+static td_value *inverse(td_importer *im, td_value *x)
+{
+    return td_emit(im->b, &td_op_reciprocal, NULL, x);
+}
+
+/* one operand is the number c; `x`: the other, which is the second if is_second */
+static td_status with_number(td_importer *im, td_value *x, bool is_second, double c, td_value **y)
+{
+    const char *op = im->node->op;
+    if (strcmp(op, "Sub") == 0)
+        *y = is_second ? shifted(im, scaled(im, x, -1), c) : shifted(im, x, -c);
+    else if (strcmp(op, "Mul") == 0)
+        *y = multiple(im, x, c);
+    else if (strcmp(op, "Add") == 0)
+        *y = shifted(im, x, c);
+    else if (is_second)
+        *y = scaled(im, inverse(im, x), c);
+    else if (c < 0 || c > 0)
+        *y = scaled(im, x, 1 / c);
+    else
+        return td_import_wrong(im, "a divisor of 0");
+    return TD_OK;
+}
+
 td_status td_import_binary(td_importer *im, td_value **y)
 {
     td_value *in[2] = { NULL, NULL };
@@ -250,21 +274,46 @@ td_status td_import_binary(td_importer *im, td_value **y)
     for (int i = 0; i < 2; i++)
         if (i != known)
             TD_TRY(td_import_value_at(im, i, &in[i]));
-    if (strcmp(op, "Sub") == 0 && known == 1)
-        *y = shifted(im, in[0], -c);
-    else if (strcmp(op, "Sub") == 0 && known == 0)
-        *y = shifted(im, scaled(im, in[1], -1), c);
-    else if (strcmp(op, "Div") == 0 && known == 1 && (c < 0 || c > 0))
-        *y = scaled(im, in[0], 1 / c);
-    else if (strcmp(op, "Div") == 0)
-        return td_import_refuse(im, "a divisor that is not a number");
-    else if (strcmp(op, "Mul") == 0)
-        *y = known < 0 ? product(im, in[0], in[1]) : multiple(im, in[1 - known], c);
-    else if (known >= 0)
-        *y = shifted(im, in[1 - known], c);
-    else if (strcmp(op, "Sub") == 0)
-        *y = td_add(im->b, in[0], scaled(im, in[1], -1));
+    if (known >= 0)
+        return with_number(im, in[1 - known], known == 0, c, y);
+    if (strcmp(op, "Mul") == 0)
+        *y = product(im, in[0], in[1]);
     else
-        *y = td_add(im->b, in[0], in[1]);
+        *y = td_emit(im->b,
+                     strcmp(op, "Sub") == 0   ? &td_op_sub
+                     : strcmp(op, "Div") == 0 ? &td_op_div
+                                              : &td_op_add,
+                     NULL, in[0], in[1]);
+    return TD_OK;
+}
+
+/* Max, Min of any number of operands; with one number a clip */
+td_status td_import_extreme(td_importer *im, td_value **y)
+{
+    const bool is_max = strcmp(im->node->op, "Max") == 0;
+    *y = NULL;
+    if (im->node->n_in < 1)
+        return td_import_wrong(im, "an operand is missing");
+    for (int i = 0; i < im->node->n_in; i++) {
+        td_value *x;
+        double c;
+        if (*y && td_import_is_number(im, i, &c)) {
+            const td_act_attr a = { is_max ? c : -LARGEST, is_max ? LARGEST : c };
+            *y = td_emit(im->b, &td_op_clip, &a, *y);
+            continue;
+        }
+        TD_TRY(td_import_value_at(im, i, &x));
+        *y = *y ? td_emit(im->b, is_max ? &td_op_max : &td_op_min, NULL, *y, x) : x;
+    }
+    return TD_OK;
+}
+
+/* relu(x) - slope relu(-x) */
+td_status td_import_prelu(td_importer *im, td_value **y)
+{
+    td_value *in[2];
+    TD_TRY(td_import_values_of(im, 2, 2, in));
+    td_value *below = td_relu(im->b, scaled(im, in[0], -1));
+    *y = td_emit(im->b, &td_op_sub, NULL, td_relu(im->b, in[0]), td_mul(im->b, in[1], below));
     return TD_OK;
 }

@@ -87,6 +87,8 @@ td_status td_import_gelu(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_negative(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_clip(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_pow(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_extreme(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_prelu(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_concat(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_slice(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reshape(td_importer *im, td_value **y) TD_CHECKED;

@@ -111,6 +111,31 @@
 typedef enum { TD_ACT_LIST(TD_ACT_NUMBER, ) TD_ACT_COUNT } td_act;
 #undef TD_ACT_NUMBER
 
+/*
+ * Functions of two tensors, with broadcasting (arith.c):  ROW(K, name, "Op", zero, "summary", formula)
+ * of x and z.  zero: BOTH if two zeros give zero, else NONE.  NaN in either operand gives NaN.
+ */
+/* clang-format off */
+#define TD_BINARY_LIST(ROW, K)                                                                     \
+    ROW(K, add, "AddV2", BOTH, "x + y with broadcasting", x + z)                                   \
+    ROW(K, sub, "Sub", BOTH, "x - y with broadcasting", x - z)                                     \
+    ROW(K, mul, "Mul", BOTH, "x y with broadcasting", x * z)                                       \
+    ROW(K, div, "RealDiv", NONE, "x / y with broadcasting", x / z)                                 \
+    ROW(K, max, "Maximum", BOTH, "the larger of x and y with broadcasting",                        \
+        (x > z) | (x != x) ? x : z)                                                                \
+    ROW(K, min, "Minimum", BOTH, "the smaller of x and y with broadcasting",                       \
+        (x < z) | (x != x) ? x : z)                                                                \
+    ROW(K, larger, "Greater", NONE, "1 where x > y, 1/2 where they are equal, otherwise 0",        \
+        x > z ? 1 : x < z ? 0 : (real)0.5)
+/* clang-format on */
+
+#define TD_BINARY_NAME(K, name, ...) K(name)
+
+/* TD_BINARY_<name>: the number of its row */
+#define TD_BINARY_NUMBER(K, name, ...) TD_BINARY_##name,
+typedef enum { TD_BINARY_LIST(TD_BINARY_NUMBER, ) TD_BINARY_COUNT } td_binary;
+#undef TD_BINARY_NUMBER
+
 /** Attributes of any activation, named by its fields. */
 typedef struct {
     double a, b;

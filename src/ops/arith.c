@@ -1,5 +1,6 @@
 /*
- * add(x, y), mul(x, y)            element by element, numpy broadcasting
+ * add, sub, mul, div, max, min (x, y)   element by element, numpy broadcasting; act_list.h
+ * larger(x, y)                    1 where x > y, 1/2 where they are equal, otherwise 0
  * mul_reduce(x, y, like) -> z     the sum of x y over the dimensions in which `like` is broadcast
  * sum_to(x, like) -> y            the sum of x over the dimensions in which `like` is broadcast
  * broadcast_like(x, like) {by}    by * x, repeated to like's shape
@@ -118,6 +119,51 @@ static void mul_grad(td_builder *b, const td_node *n, td_value *const *dy, td_va
     dx[1] = mul_side(b, dy[0], n->in[0], n->in[1]);
 }
 
+static td_value *minus(td_builder *b, td_value *x)
+{
+    return td_emit(b, &td_op_scale, &(td_scale_attr){ .by = -1 }, x);
+}
+
+static void sub_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[0] = unbroadcast(b, dy[0], n->in[0]);
+    dx[1] = minus(b, unbroadcast(b, dy[0], n->in[1]));
+}
+
+/* dy / z, and - dy (x / z) / z */
+static void div_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    td_value *q = td_emit(b, &td_op_div, NULL, dy[0], n->in[1]);
+    dx[0] = unbroadcast(b, q, n->in[0]);
+    dx[1] = minus(b, mul_side(b, q, n->out[0], n->in[1]));
+}
+
+/* of equal operands each gets half, as in PyTorch */
+static void extreme_grad(td_builder *b, const td_node *n, td_value *dy, bool is_max, td_value **dx)
+{
+    for (int i = 0; i < 2; i++) {
+        td_value *wins = n->in[is_max ? i : 1 - i], *loses = n->in[is_max ? 1 - i : i];
+        dx[i] = mul_side(b, dy, td_emit(b, &td_op_larger, NULL, wins, loses), n->in[i]);
+    }
+}
+
+static void max_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    extreme_grad(b, n, dy[0], true, dx);
+}
+
+static void min_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    extreme_grad(b, n, dy[0], false, dx);
+}
+
+/* steps: its result does not depend on small changes */
+static void larger_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    (void)b, (void)n, (void)dy;
+    dx[0] = dx[1] = NULL;
+}
+
 static void sum_to_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     dx[0] = td_emit(b, &td_op_broadcast_like, NULL, dy[0], n->in[0]);
@@ -134,29 +180,20 @@ static void scale_grad(td_builder *b, const td_node *n, td_value *const *dy, td_
     dx[0] = td_emit(b, &td_op_scale, n->attr, dy[0]);
 }
 
-const td_op td_op_add = {
-    .name = "add",
-    .summary = "x + y with broadcasting",
-    .n_in = 2,
-    .n_out = 1,
-    .tf_op = "AddV2",
-    .layout = TD_LAYOUT_FOLLOWS,
-    .may_overwrite = 3u,
-    .infer = binary_infer,
-    .grad = add_grad,
-};
+#define OPS(K, id, tf, zero, text, formula)                                                        \
+    const td_op td_op_##id = {                                                                     \
+        .name = #id,                                                                               \
+        .summary = text,                                                                           \
+        .n_in = 2,                                                                                 \
+        .n_out = 1,                                                                                \
+        .tf_op = tf,                                                                               \
+        .layout = TD_LAYOUT_FOLLOWS,                                                               \
+        .may_overwrite = 3u,                                                                       \
+        .infer = binary_infer,                                                                     \
+        .grad = id##_grad,                                                                         \
+    };
 
-const td_op td_op_mul = {
-    .name = "mul",
-    .summary = "x y with broadcasting",
-    .n_in = 2,
-    .n_out = 1,
-    .tf_op = "Mul",
-    .layout = TD_LAYOUT_FOLLOWS,
-    .may_overwrite = 3u,
-    .infer = binary_infer,
-    .grad = mul_grad,
-};
+TD_BINARY_LIST(OPS, )
 
 const td_op td_op_mul_reduce = {
     .name = "mul_reduce",

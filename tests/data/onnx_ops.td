@@ -57,8 +57,12 @@
 %a15 = pow %a14 {exponent=1.5}
 %a16 = erf %a15
 %a17 = add %a16, %13
-%a18 = conv2d_fused %a17, %h1.weight, %h1.bias {pad=1, act=silu}
-%14 = sigmoid %a18
+%b1 = sub %a17, %a12
+%b2 = div %b1, %a9
+%b3 = max %b2, %gain
+%b4 = min %b3, %a17
+%b5 = conv2d_fused %b4, %h1.weight, %h1.bias {pad=1, act=silu}
+%14 = sigmoid %b5
 %15 = concat %14, %12 {axis=1}
 %16 = avg_pool2d %15 {kernel=2, stride=2}
 %17 = reshape %16 {shape=1:400}

@@ -176,6 +176,12 @@ def arithmetic(m):
     for name, b in (("mul_same", (2, 3, 4, 5)), ("mul_gate", (2, 3, 1, 1)), ("mul_channel", (1, 3, 1, 1)),
                     ("mul_sample", (2, 1, 1, 1))):
         m.add(name, "mul", {}, torch.mul, {"a": m.draw(name, "a", (2, 3, 4, 5)), "b": m.draw(name, "b", b)})
+    for op, f, lo in (("sub", torch.sub, -1), ("div", torch.div, 0.5), ("max", torch.maximum, -1), ("min", torch.minimum, -1)):
+        for name, b in ((f"{op}_same", (2, 3, 4, 5)), (f"{op}_channel", (3, 1, 1))):
+            m.add(name, op, {}, f, {"a": m.draw(name, "a", (2, 3, 4, 5)), "b": m.draw(name, "b", b, lo, 2)})
+    tie = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    for op, f in (("max", torch.maximum), ("min", torch.minimum)):
+        m.add(f"{op}_tie", op, {}, f, {"a": tie, "b": torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64)})
 
 
 def shapes(m):

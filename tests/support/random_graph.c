@@ -188,7 +188,9 @@ static td_value *partner(maker *m, td_value *x)
 static td_value *binary(maker *m, td_value *x)
 {
     td_value *y = partner(m, x), *a = chance(m, 50) ? x : y, *b = a == x ? y : x;
-    return chance(m, 50) ? td_add(m->b, a, b) : td_mul(m->b, a, b);
+    static const td_op *const ops[] = { &td_op_add, &td_op_mul, &td_op_add, &td_op_mul,
+                                        &td_op_sub, &td_op_max, &td_op_min };
+    return td_emit(m->b, ops[below(m, (int)(sizeof ops / sizeof *ops))], NULL, a, b);
 }
 
 static td_value *join(maker *m, td_value *x)

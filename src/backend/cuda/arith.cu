@@ -28,8 +28,6 @@ __device__ inline float apply(td_gpu_function f, float by, float x, float z)
         return by * x;
     case TD_GPU_ADD:
         return x + z;
-    case TD_GPU_MUL:
-        return x * z;
     case TD_GPU_ROUND_TF32:
         return round_tf32(x);
     default:
@@ -111,6 +109,29 @@ __global__ void act_grad_kernel(td_gpu_map m, walk w)
         const float dy = load(m.x.data, m.x.dtype, p.at[1]);
         const float with = load(m.z.data, m.z.dtype, p.at[2]);
         store(m.y.data, m.y.dtype, p.at[0], act_gradient_of(m.act, a, b, dy, with));
+    }
+}
+
+#define BINARY(K, id, tf, zero, text, formula)                                                     \
+    case TD_BINARY_##id:                                                                           \
+        return formula;
+
+__device__ inline float binary_of(int function, float x, float z)
+{
+    switch (function) {
+        TD_BINARY_LIST(BINARY, )
+    default:
+        return x;
+    }
+}
+
+__global__ void binary_kernel(td_gpu_map m, walk w)
+{
+    for (int64_t i = thread_index(); i < w.count; i += thread_count()) {
+        const places p = places_of(w, i);
+        const float x = load(m.x.data, m.x.dtype, p.at[1]);
+        const float z = load(m.z.data, m.z.dtype, p.at[2]);
+        store(m.y.data, m.y.dtype, p.at[0], binary_of(m.act, x, z));
     }
 }
 
@@ -205,6 +226,8 @@ const char *map(const td_gpu_map *m)
         TD_LAUNCH(act_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
     else if (m->f == TD_GPU_ACT_GRAD)
         TD_LAUNCH(act_grad_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
+    else if (m->f == TD_GPU_BINARY)
+        TD_LAUNCH(binary_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
     else if (is_copy)
         TD_LAUNCH(copy_kernel, blocks_for(w.count), THREADS, 0, queue(), *m, w);
     else

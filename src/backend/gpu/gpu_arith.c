@@ -51,12 +51,6 @@ static td_gpu_map binary_of(const td_prepared *p, td_gpu_function f, void *const
     return m;
 }
 
-static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const *args)
-{
-    const td_gpu_map m = binary_of(p, f, args);
-    return start_map(&m);
-}
-
 #define RUN(kind, op_, f)                                                                          \
     static td_status run_##op_(const td_prepared *p, void *const *args)                            \
     {                                                                                              \
@@ -70,8 +64,17 @@ static td_status run_binary(const td_prepared *p, td_gpu_function f, void *const
     };
 
 RUN(unary, round_tf32, TD_GPU_ROUND_TF32)
-RUN(binary, add, TD_GPU_ADD)
-RUN(binary, mul, TD_GPU_MUL)
+
+#define BINARY_KERNELS(K, id, ...)                                                                 \
+    static td_status run_##id(const td_prepared *p, void *const *args)                             \
+    {                                                                                              \
+        td_gpu_map m = binary_of(p, TD_GPU_BINARY, args);                                          \
+        m.act = TD_BINARY_##id;                                                                    \
+        return start_map(&m);                                                                      \
+    }                                                                                              \
+    KERNEL(id, td_gpu_accepts_alike)
+
+TD_BINARY_LIST(BINARY_KERNELS, )
 
 /* an activation, or its gradient */
 static td_status run_act(const td_prepared *p, td_gpu_function f, td_act act, void *const *args)
@@ -116,7 +119,8 @@ TD_GPU_MULTI(accumulate, td_gpu_map, TD_GPU_MULTI_MAP, -1)
 
 static td_status run_accumulate(const td_prepared *p, void *const *args)
 {
-    return run_binary(p, TD_GPU_ADD, args);
+    const td_gpu_map m = binary_of(p, TD_GPU_ADD, args);
+    return start_map(&m);
 }
 KERNEL_OF_MANY(accumulate, td_gpu_accepts_alike, accumulate)
 

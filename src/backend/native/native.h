@@ -246,6 +246,8 @@ bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out);
 
+#define TD_NATIVE_TWO(K, name, ...) K(two_##name)
+
 /* clang-format off */
 #define TD_NATIVE_LIST(K)                                                                          \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
@@ -262,7 +264,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
-    TD_ACT_OTHERS(TD_ACT_BOTH, K)                                                                  \
+    TD_ACT_OTHERS(TD_ACT_BOTH, K) TD_BINARY_LIST(TD_NATIVE_TWO, K) K(scale)                        \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
     K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)                 \
     K(shift_int8)

@@ -1,5 +1,6 @@
 /*
- * native_act.c -- activations and their gradients, element by element in any layout
+ * native_act.c -- activations, their gradients, and functions of two tensors, element by element in
+ * any layout
  *
  * Halves are widened and rounded in pieces that stay in the first cache.
  */
@@ -19,7 +20,7 @@ static td_status accepts_unpadded(const td_node *n)
     return td_native_accepts_flat(n);
 }
 
-/* one call of an inner loop: tensors `in` and, for a gradient, `with`; the result */
+/* one call of an inner loop: tensors `in` and, for a gradient and two operands, `with` */
 typedef struct {
     td_act_attr attr;
     td_dtype dtype;
@@ -29,11 +30,16 @@ typedef struct {
     void (*function)(int64_t n, const td_act_attr *attr, const float *x, float *y);
     void (*gradient)(int64_t n, const td_act_attr *attr, const float *dy, const float *with,
                      float *dx);
+    void (*binary)(int64_t n, const float *x, bool x_is_one, const float *z, bool z_is_one,
+                   float *y);
+    bool in_is_one, with_is_one; /* one number */
 } job;
 
 static void run_floats(const job *j, int64_t n, const float *in, const float *with, float *out)
 {
-    if (j->gradient)
+    if (j->binary)
+        j->binary(n, in, j->in_is_one, with, j->with_is_one, out);
+    else if (j->gradient)
         j->gradient(n, &j->attr, in, with, out);
     else
         j->function(n, &j->attr, in, out);
@@ -44,14 +50,16 @@ static void run_halves(const job *j, const td_native_simd *simd, int64_t n, int6
     float in[PIECE], with[PIECE];
     for (int64_t i = at; i < at + n; i += PIECE) {
         const int64_t some = at + n - i < PIECE ? at + n - i : PIECE;
-        simd->widen(some, j->in + i * j->each, in, false);
+        simd->widen(j->in_is_one ? 1 : some, j->in + (j->in_is_one ? 0 : i * j->each), in, false);
         if (j->with)
-            simd->widen(some, j->with + i * j->each, with, false);
-        run_floats(j, some, in, with, in);
-        simd->narrow(some, in, j->out + i * j->each, false);
+            simd->widen(j->with_is_one ? 1 : some, j->with + (j->with_is_one ? 0 : i * j->each),
+                        with, false);
+        run_floats(j, some, in, with, j->in_is_one ? with : in);
+        simd->narrow(some, j->in_is_one ? with : in, j->out + i * j->each, false);
     }
 }
 
+/* `t`: the type of the result */
 static td_status run_all(const td_type *t, job *j)
 {
     const td_native_simd *simd = td_native_simd_for(t->dtype, 16);
@@ -60,8 +68,9 @@ static td_status run_all(const td_type *t, job *j)
 #pragma omp parallel for if (d.n > 1)
     for (int64_t i = 0; i < d.count; i += d.each) {
         const int64_t n = td_native_piece_at(&d, i);
+        const float *in = (const float *)j->in, *with = (const float *)j->with;
         if (t->dtype == TD_DT_F32)
-            run_floats(j, n, (const float *)j->in + i, j->with ? (const float *)j->with + i : NULL,
+            run_floats(j, n, j->in_is_one ? in : in + i, j->with_is_one || !with ? with : with + i,
                        (float *)j->out + i);
         else
             run_halves(j, simd, n, i);
@@ -93,6 +102,67 @@ static td_status run_gradient(const td_prepared *p, td_act act, void *const *arg
     return run_all(td_in_type(p->node, 0), &j);
 }
 
+/* --- functions of two tensors ----------------------------------------------------------------- */
+
+static bool is_one(const td_node *n, int i)
+{
+    return td_type_count(td_in_type(n, i)) == 1 && td_type_count(&n->out[0]->type) != 1;
+}
+
+/* operands of the result's type, or one of them is one number; zeros that pad a layout stay zero */
+static td_status accepts_two(const td_node *n)
+{
+    const td_type *y = &n->out[0]->type;
+    const bool has_one = is_one(n, 0) || is_one(n, 1);
+    if (!td_native_knows(y->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(y->dtype));
+    if ((has_one || n->op == &td_op_div || n->op == &td_op_larger) &&
+        td_type_padded_count(y) != td_type_count(y))
+        return td_error(TD_ENOKERNEL, "layout %s has padding", y->layout);
+    for (int i = 0; i < 2; i++)
+        if (!is_one(n, i) && !td_type_equal(td_in_type(n, i), y))
+            return td_error(TD_ENOKERNEL, "operand %d is repeated, or has another layout", i);
+    return TD_OK;
+}
+
+static td_work_share share_two(const td_node *n, int threads)
+{
+    const td_native_pieces d = td_native_divide_tensor(&n->out[0]->type, threads);
+    return td_native_pieces_share(&d, threads);
+}
+
+static td_status run_two(const td_prepared *p, td_binary function, void *const *args)
+{
+    job j = { .in = args[0],
+              .with = args[1],
+              .out = args[2],
+              .binary = td_native_act_simd_at(0)->binary[function],
+              .in_is_one = is_one(p->node, 0),
+              .with_is_one = is_one(p->node, 1) };
+    return run_all(&p->node->out[0]->type, &j);
+}
+
+/* scale: x times one number */
+static td_status accepts_scale(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (x->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    return ((const td_scale_attr *)n->attr)->by < 0 ? accepts_unpadded(n)
+                                                    : td_native_accepts_flat(n);
+}
+
+static td_status run_scale(const td_prepared *p, void *const *args)
+{
+    const float by = (float)((const td_scale_attr *)p->node->attr)->by;
+    job j = { .in = args[0],
+              .with = (const char *)&by,
+              .out = args[1],
+              .binary = td_native_act_simd_at(0)->binary[TD_BINARY_mul],
+              .with_is_one = true };
+    return run_all(td_in_type(p->node, 0), &j);
+}
+
 /* --- the kernels ------------------------------------------------------------------------------ */
 
 #define ACCEPTS_BOTH      td_native_accepts_flat
@@ -115,3 +185,18 @@ static td_status run_gradient(const td_prepared *p, td_act act, void *const *arg
     TD_NATIVE_KERNEL(id##_grad, ACCEPTS_GRAD_##zero, NULL, run_##id##_grad, td_native_share_flat);
 
 TD_ACT_OTHERS(KERNELS, )
+
+#define BINARY_KERNELS(K, id, ...)                                                                 \
+    static td_status run_two_##id(const td_prepared *p, void *const *args)                         \
+    {                                                                                              \
+        return run_two(p, TD_BINARY_##id, args);                                                   \
+    }                                                                                              \
+    const td_kernel td_native_two_##id = { .name = "native_two_" #id,                              \
+                                           .op = &td_op_##id,                                      \
+                                           .accepts = accepts_two,                                 \
+                                           .run = run_two_##id,                                    \
+                                           .share = share_two };
+
+TD_BINARY_LIST(BINARY_KERNELS, )
+
+TD_NATIVE_KERNEL(scale, accepts_scale, NULL, run_scale, td_native_share_flat);

@@ -1,5 +1,6 @@
 /*
- * native_act.h -- inner loops of activations, the formulas of ops/act_list.h in float32
+ * native_act.h -- inner loops of activations and of functions of two tensors, the formulas of
+ * ops/act_list.h in float32
  *
  * Written once and compiled for AVX-512, AVX2 and the baseline instruction set; all give the same
  * bits, whatever the position of an element.
@@ -7,6 +8,7 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_ACT_H
 #define TD_BACKEND_NATIVE_NATIVE_ACT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ops/act_list.h"
@@ -18,6 +20,10 @@ typedef struct {
     void (*function[TD_ACT_COUNT])(int64_t n, const td_act_attr *attr, const float *x, float *y);
     void (*gradient[TD_ACT_COUNT])(int64_t n, const td_act_attr *attr, const float *dy,
                                    const float *with, float *dx);
+
+    /* by td_binary; an operand with `..._is_one` is one number */
+    void (*binary[TD_BINARY_COUNT])(int64_t n, const float *x, bool x_is_one, const float *z,
+                                    bool z_is_one, float *y);
 } td_native_act_simd;
 
 /** Number i of the loops that this machine can run, the best first; NULL past the end. */

@@ -81,6 +81,8 @@ typedef struct {
 void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_matrix b,
                      td_ref_matrix c);
 
+#define TD_REF_BINARY(K, name, ...) K(name) K(name##_broadcast)
+
 /* clang-format off */
 #define TD_REF_LIST(K)                                                                             \
     K(constant) K(conv2d) K(conv2d_grad_x) K(conv2d_grad_w) K(conv2d_fused)                        \
@@ -98,7 +100,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     TD_ACT_LIST(TD_ACT_BOTH, K)                                                                    \
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
-    K(add) K(mul) K(add_broadcast) K(mul_broadcast) K(mul_reduce) K(sum_to) K(scale)               \
+    TD_BINARY_LIST(TD_REF_BINARY, K) K(mul_reduce) K(sum_to) K(scale)                              \
     K(broadcast_like) K(concat) K(slice) K(slice_grad) K(reshape) K(transpose) K(broadcast_to)     \
     K(cast) K(reorder) K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)                              \
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \

@@ -10,20 +10,6 @@
 
 /* --- element by element ----------------------------------------------------------------------- */
 
-static void add(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[2][i] = a[0][i] + a[1][i];
-}
-
-static void mul(const td_node *n, int64_t count, double *const *a)
-{
-    (void)n;
-    for (int64_t i = 0; i < count; i++)
-        a[2][i] = a[0][i] * a[1][i];
-}
-
 static void scale(const td_node *n, int64_t count, double *const *a)
 {
     const double by = ((const td_scale_attr *)n->attr)->by;
@@ -82,31 +68,48 @@ static walk walk_of_binary(const td_node *n)
     return w;
 }
 
-static void add_broadcast(const td_node *n, void *const *a)
+#define BINARY(K, id, tf, zero, text, formula)                                                     \
+    static void id##_each(const td_node *n, int64_t count, double *const *a)                       \
+    {                                                                                              \
+        (void)n;                                                                                   \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const double x = a[0][i], z = a[1][i];                                                 \
+            a[2][i] = formula;                                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    static void id##_broadcast(const td_node *n, void *const *a)                                   \
+    {                                                                                              \
+        const walk w = walk_of_binary(n);                                                          \
+        _Pragma("omp parallel for") for (int64_t row = 0; row < row_count(&w); row++)              \
+        {                                                                                          \
+            const double *from = (double *)a[0] + row_start(&w, 0, row);                           \
+            const double *with = (double *)a[1] + row_start(&w, 1, row);                           \
+            double *y = (double *)a[2] + row * w.dim[D - 1];                                       \
+            for (int64_t j = 0; j < w.dim[D - 1]; j++) {                                           \
+                const double x = from[j * w.step[0][D - 1]], z = with[j * w.step[1][D - 1]];       \
+                y[j] = formula;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    const td_ref_kernel td_ref_##id =                                                              \
+        TD_REF_KERNEL(id, ACCEPTS_##zero, NULL, td_ref_run_each, .each = id##_each);               \
+    const td_ref_kernel td_ref_##id##_broadcast = TD_REF(id, id##_broadcast);
+
+typedef double real;
+
+#define ACCEPTS_BOTH td_ref_accepts_each
+#define ACCEPTS_NONE accepts_unpadded
+
+/* the padding of a layout must stay zero */
+static td_status accepts_unpadded(const td_node *n)
 {
-    const walk w = walk_of_binary(n);
-#pragma omp parallel for
-    for (int64_t row = 0; row < row_count(&w); row++) {
-        const double *x = (double *)a[0] + row_start(&w, 0, row);
-        const double *y = (double *)a[1] + row_start(&w, 1, row);
-        double *z = (double *)a[2] + row * w.dim[D - 1];
-        for (int64_t j = 0; j < w.dim[D - 1]; j++)
-            z[j] = x[j * w.step[0][D - 1]] + y[j * w.step[1][D - 1]];
-    }
+    const td_type *y = &n->out[0]->type;
+    if (td_type_padded_count(y) != td_type_count(y))
+        return td_error(TD_ENOKERNEL, "layout %s has padding", y->layout);
+    return td_ref_accepts_each(n);
 }
 
-static void mul_broadcast(const td_node *n, void *const *a)
-{
-    const walk w = walk_of_binary(n);
-#pragma omp parallel for
-    for (int64_t row = 0; row < row_count(&w); row++) {
-        const double *x = (double *)a[0] + row_start(&w, 0, row);
-        const double *y = (double *)a[1] + row_start(&w, 1, row);
-        double *z = (double *)a[2] + row * w.dim[D - 1];
-        for (int64_t j = 0; j < w.dim[D - 1]; j++)
-            z[j] = x[j * w.step[0][D - 1]] * y[j * w.step[1][D - 1]];
-    }
-}
+TD_BINARY_LIST(BINARY, )
 
 /* the shape of x and y after broadcasting */
 static td_type broadcast_type(const td_type *x, const td_type *y)
@@ -172,11 +175,14 @@ static void broadcast_to(const td_node *n, void *const *a)
     repeat(n, 1, a[0], a[1]);
 }
 
-const td_ref_kernel td_ref_add = TD_REF_EACH(add, add);
-const td_ref_kernel td_ref_mul = TD_REF_EACH(mul, mul);
-const td_ref_kernel td_ref_scale = TD_REF_EACH(scale, scale);
-const td_ref_kernel td_ref_add_broadcast = TD_REF(add, add_broadcast);
-const td_ref_kernel td_ref_mul_broadcast = TD_REF(mul, mul_broadcast);
+/* a zero by a negative number is -0 */
+static td_status accepts_scale(const td_node *n)
+{
+    return ((const td_scale_attr *)n->attr)->by < 0 ? accepts_unpadded(n) : td_ref_accepts_each(n);
+}
+
+const td_ref_kernel td_ref_scale =
+    TD_REF_KERNEL(scale, accepts_scale, NULL, td_ref_run_each, .each = scale);
 const td_ref_kernel td_ref_mul_reduce = TD_REF(mul_reduce, mul_reduce);
 const td_ref_kernel td_ref_sum_to = TD_REF(sum_to, sum_to);
 const td_ref_kernel td_ref_broadcast_like = TD_REF(broadcast_like, broadcast_like);
