@@ -155,15 +155,24 @@ static bool tag_matches(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memo
     return same;
 }
 
-/* outer dimensions by decreasing stride (equal strides keep their order), then the inner blocks */
-static void compose(const md_info *f, char *out, size_t room)
+/*
+ * Outer dimensions by decreasing stride, then the inner blocks.  Equal strides keep their order, or,
+ * with ones_last, a dimension of one element follows all that it can follow: oneDNN names the same
+ * filters of one channel Abcde8a and decbA8a.
+ */
+static void compose(const md_info *f, bool ones_last, char *out, size_t room)
 {
     int order[TD_RANK_MAX + 1];
     char letter;
     for (int i = 0; i < f->rank; i++) {
         int k = i;
-        for (; k > 0 && f->strides[order[k - 1]] < f->strides[i]; k--)
-            order[k] = order[k - 1];
+        for (; k > 0; k--) {
+            const int before = order[k - 1];
+            const bool is_tie = f->strides[before] == f->strides[i] && f->dims[before] == 1;
+            if (f->strides[before] >= f->strides[i] && !(ones_last && is_tie))
+                break;
+            order[k] = before;
+        }
         order[k] = i;
     }
     size_t n = 0;
@@ -181,6 +190,18 @@ static void compose(const md_info *f, char *out, size_t room)
     }
 }
 
+/* finds a name of the layout */
+static bool name_layout(const md_info *f, const_dnnl_memory_desc_t md, char *out, size_t room)
+{
+    for (int ones_last = 0; ones_last < 2; ones_last++) {
+        compose(f, ones_last, out, room);
+        const dnnl_format_tag_t tag = tag_of(out);
+        if (tag != dnnl_format_tag_undef && tag_matches(f, tag, md))
+            return true;
+    }
+    return false;
+}
+
 bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES])
 {
     md_info f;
@@ -190,9 +211,7 @@ bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_
     memset(out, 0, TD_LAYOUT_BYTES);
     if (tag_matches(&f, plain_tag(f.rank), md))
         return true;
-    compose(&f, text, sizeof text);
-    dnnl_format_tag_t tag = tag_of(text);
-    if (tag == dnnl_format_tag_undef || !tag_matches(&f, tag, md))
+    if (!name_layout(&f, md, text, sizeof text))
         return false;
     int n = groups > 1 ? snprintf(out, TD_LAYOUT_BYTES, "%dg%s", groups, text)
                        : snprintf(out, TD_LAYOUT_BYTES, "%s", text);
