@@ -1,10 +1,26 @@
 /*
- * tandem/inference.h -- classify image files, and detect objects in them
+ * tandem/inference.h -- classify images, and detect objects in them
+ *
+ *     td_network_opts o;                         a network that stays loaded
+ *     td_network *net;
+ *     td_predictions *found;
+ *     td_network_defaults(&o);
+ *     o.weights = "resnet50.safetensors";
+ *     if (td_network_open(&o, &net) != TD_OK)
+ *         return puts(td_error_message());
+ *     td_network_predict(net, 1, &(td_image_source){ .path = "cat.jpg" }, &found);
+ *     ... td_predictions_classes(found, 0)->name[0] ...
+ *     td_predictions_free(found);
+ *     td_network_close(net);
+ *
+ * td_classify and td_detect are the jobs of the commands: they open a network, take a list of files
+ * and folders, and close it.
  */
 #ifndef TD_INFERENCE_H
 #define TD_INFERENCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tandem/amp.h"
@@ -105,6 +121,109 @@ typedef struct {
 TD_API TD_CHECKED td_status td_detect(const td_detect_opts *opts, int n_files,
                                       const char *const *files,
                                       td_status (*each)(void *ctx, const td_found *f), void *ctx);
+
+/* --- a network that stays loaded -------------------------------------------------------------- */
+
+/**
+ * A network in memory.  After td_network_open any number of threads may use it at the same time:
+ * each call decodes its images in the calling thread and in td_network_opts.workers others; one
+ * thread of the network computes, with td_network_opts.device.threads, one call after the other.
+ * td_network_close must be the last call.
+ */
+typedef struct td_network td_network;
+
+enum { TD_NETWORK_BATCHES = 4 };
+
+/** Options of td_network_open; texts are read only during that call. */
+typedef struct {
+    td_model_opts model; /* completed by the weight file; an ONNX file may be given here instead */
+    td_amp_opts amp;
+    const char *weights;
+    const char *classes;            /* file of class names; NULL: those in the weight file */
+    bool use_ema;                   /* use the averaged (EMA) weights of the file */
+    td_interpolation interpolation; /* classifiers */
+    bool stored_orientation;        /* ignore EXIF orientations */
+    int topk;                       /* classifiers: classes of a prediction, 1 .. 10; 5 */
+    td_boxes_opts boxes;            /* detectors: min_score -1: 0.3 */
+    /* Batch sizes that programs are compiled for; 0: none, all 0: only 1.  n images are computed in
+       batches of these sizes, padded where that is faster. */
+    int batch_sizes[TD_NETWORK_BATCHES];
+    int64_t
+        planned_runs;   /* as in td_compile_opts: at most 3 % of this time is spent on --tune quick;
+                             default INT64_MAX, a program that runs for long */
+    int64_t max_pixels; /* of an image; 0: 178,956,970 */
+    int workers;        /* most threads that decode the images of a call; 0: one per processor */
+    td_device_opts device;
+} td_network_opts;
+
+TD_API void td_network_defaults(td_network_opts *opts);
+
+/**
+ * Read the weights, compile, and time the programs if there are several.  Calls td_set_threads,
+ * which concerns the whole process.
+ *   TD_EUSAGE  no weights are named
+ *   TD_EARG    a batch size, topk or limit out of range
+ *   and the errors of reading weights, of td_device_open, td_amp_resolve and td_compile
+ */
+TD_API TD_CHECKED td_status td_network_open(const td_network_opts *opts, td_network **out);
+
+/** No other call may be running.  `net` may be NULL. */
+TD_API void td_network_close(td_network *net);
+
+/** What a network is; constant, valid until td_network_close. */
+typedef struct {
+    const char *name;      /* "resnet50", or the name of a graph file */
+    const char *precision; /* "fp32", "bf16", ... */
+    bool is_detector;
+    int n_classes;  /* K; of a detector without the background */
+    int n_anchors;  /* A; 0 for a classifier */
+    int image_size; /* S */
+} td_network_info;
+
+TD_API const td_network_info *td_network_about(const td_network *net);
+
+/**
+ * An image, as exactly one of: a file; the bytes of a JPEG or PNG file; pixels, 8-bit RGB
+ * [height, width, 3].  The memory is borrowed for the call.
+ */
+typedef struct {
+    const char *path;
+    const void *bytes;
+    size_t n_bytes;
+    const uint8_t *pixels;
+    int width, height; /* of pixels */
+    size_t row_bytes;  /* from one row of pixels to the next; 0: 3 * width */
+} td_image_source;
+
+/**
+ * The predictions of one call.  Its memory is its own, except class_names and categories of a
+ * td_found, which are the network's.
+ */
+typedef struct td_predictions td_predictions;
+
+/**
+ * Classify n images, or detect objects in them.  An image that cannot be read has its own error in
+ * `st` and `message` of its prediction, and `path` is that of its source or NULL.  TD_EARG: n < 1;
+ * TD_ENOMEM, TD_EDEVICE.
+ */
+TD_API TD_CHECKED td_status td_network_predict(td_network *net, int n,
+                                               const td_image_source *images, td_predictions **out);
+
+/** The prediction of image i by a classifier; NULL if the network is a detector. */
+TD_API const td_prediction *td_predictions_classes(const td_predictions *p, int i);
+
+/** The boxes found in image i by a detector; NULL if the network is a classifier. */
+TD_API const td_found *td_predictions_boxes(const td_predictions *p, int i);
+TD_API void td_predictions_free(td_predictions *p);
+
+/**
+ * Run the network on n rows f32[n, 3, S, S] as the transform makes them, normalized.  Results are
+ * copied to `first` and `second`, either of which may be NULL: of a classifier logits [n, K] and
+ * probabilities [n, K], of a detector box deltas [n, A, 4] and scores [n, A, K + 1].  TD_EARG:
+ * n < 1; TD_EDEVICE.
+ */
+TD_API TD_CHECKED td_status td_network_run(td_network *net, int n, const float *images,
+                                           float *first, float *second);
 
 /** Detections of many images as COCO's lists in JSON: categories and detections. */
 typedef struct td_coco_results td_coco_results;

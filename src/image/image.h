@@ -43,6 +43,16 @@ void td_image_release(td_image *img);
  */
 TD_CHECKED td_status td_image_resize_buffer(td_image *img, int width, int height);
 
+/** Pixels of a caller: 8-bit RGB [height, width, 3], rows `row_bytes` apart; 0: 3 * width. */
+typedef struct {
+    const uint8_t *rgb;
+    int width, height;
+    size_t row_bytes;
+} td_pixels;
+
+/** Copy pixels into *img.  TD_EARG row_bytes below 3 * width; errors of td_image_resize_buffer. */
+TD_CHECKED td_status td_image_set(td_image *img, const td_pixels *px);
+
 /** A box in pixels of the upright image. */
 typedef struct {
     int x, y, width, height;

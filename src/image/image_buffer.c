@@ -3,6 +3,8 @@
  *
  * The codecs and the resampling code use it; image.c, which chooses the codec, is one level above.
  */
+#include <string.h>
+
 #include "base/arena.h"
 #include "image/codec.h"
 #include "image/image.h"
@@ -37,6 +39,19 @@ td_status td_image_resize_buffer(td_image *img, int width, int height)
     }
     img->width = width;
     img->height = height;
+    return TD_OK;
+}
+
+td_status td_image_set(td_image *img, const td_pixels *px)
+{
+    const size_t row = 3 * (size_t)(px->width > 0 ? px->width : 0);
+    const size_t stride = px->row_bytes ? px->row_bytes : row;
+    if (stride < row)
+        return td_error(TD_EARG, "rows of %zu bytes, an image %d pixels wide has %zu", stride,
+                        px->width, row);
+    TD_TRY(td_image_resize_buffer(img, px->width, px->height));
+    for (int y = 0; y < px->height; y++)
+        memcpy(img->px + (size_t)y * row, px->rgb + (size_t)y * stride, row);
     return TD_OK;
 }
 

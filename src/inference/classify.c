@@ -1,31 +1,27 @@
 /*
  * classify.c -- tandem classify: classifies images
  *
- * A loader's workers decode while a predictor computes.  n images are divided into batches of
+ * A loader's workers decode while a loaded network computes.  n images are divided into batches of
  * nearly equal size (9 with at most 8 in a batch: 5 and 4), so that one program suffices with
  * little padding.  The loader leaves bad images out of a batch; the sample numbers in a batch
  * identify the others.
  */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/stats.h"
 #include "inference/inputs.h"
-#include "inference/predictor.h"
+#include "inference/network.h"
 #include "model/own_graph.h"
 #include "tandem/dataset.h"
 #include "tandem/inference.h"
 #include "tandem/loader.h"
-#include "tandem/program.h"
 
 enum { BATCH = 8 };
 
 typedef struct {
     const td_classify_opts *o;
-    td_predictor *predictor;
+    td_network *net;
     td_dataset *ds;
     td_loader *ld;
     float *probabilities; /* [batch, classes] */
@@ -39,7 +35,7 @@ static void release(classifier *c)
 {
     td_loader_free(c->ld);
     td_dataset_free(c->ds);
-    td_predictor_free(c->predictor);
+    td_network_close(c->net);
     td_free(c->probabilities);
 }
 
@@ -50,63 +46,48 @@ static int choose_batch(int64_t n, int most)
     return (int)((n + n_batches - 1) / n_batches);
 }
 
-static td_status open_data(classifier *c, int n_files, const char *const *files, int *batch)
+static td_status open_network(classifier *c, int batch)
 {
-    TD_TRY(td_dataset_from_files(files, n_files, &c->ds));
-    int64_t n = td_dataset_count(c->ds);
-    *batch = choose_batch(n, c->o->batch_size);
-    td_loader_opts lo = { .batch_size = *batch,
-                          .image_size = td_predictor_transform(c->predictor)->size,
+    const td_classify_opts *o = c->o;
+    td_network_opts no = { .model = o->model,
+                           .amp = o->amp,
+                           .weights = o->weights,
+                           .classes = o->classes,
+                           .use_ema = o->use_ema,
+                           .interpolation = o->interpolation,
+                           .stored_orientation = o->stored_orientation,
+                           .topk = o->topk,
+                           .batch_sizes = { batch },
+                           .planned_runs = (td_dataset_count(c->ds) + batch - 1) / batch,
+                           .device = o->device };
+    td_model_onnx_weights(&no.model, &no.weights);
+    if (!no.weights)
+        return td_error(TD_EUSAGE, "classify requires --weights FILE");
+    return td_network_open_classifier(&no, &c->net);
+}
+
+static td_status open_loader(classifier *c, int batch)
+{
+    const int64_t n = td_dataset_count(c->ds);
+    td_loader_opts lo = { .batch_size = batch,
+                          .image_size = td_network_about(c->net)->image_size,
                           .interpolation = c->o->interpolation,
                           .stored_orientation = c->o->stored_orientation,
                           .workers = n == 1 ? 1 : c->o->workers,
-                          .prefetch = n <= *batch ? 1 : 2,
+                          .prefetch = n <= batch ? 1 : 2,
                           .nice = 5,
                           .max_bad = 1,
-                          .as_bytes = td_predictor_dtype(c->predictor) == TD_DT_U8 };
+                          .as_bytes = td_network_dtype(c->net) == TD_DT_U8 };
     return td_loader_new(c->ds, &lo, &c->ld);
-}
-
-static td_status open_predictor(classifier *c)
-{
-    const td_classify_opts *o = c->o;
-    td_predictor_opts po = { .model = o->model,
-                             .amp = o->amp,
-                             .weights = o->weights,
-                             .classes = o->classes,
-                             .use_ema = o->use_ema,
-                             .interpolation = o->interpolation,
-                             .stored_orientation = o->stored_orientation,
-                             .device = o->device };
-    td_model_onnx_weights(&po.model, &po.weights);
-    if (!po.weights)
-        return td_error(TD_EUSAGE, "classify requires --weights FILE");
-    return td_predictor_open(&po, &c->predictor);
 }
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-static td_status report_good(classifier *c, const float *probability)
+static td_status report_good(classifier *c, const float *probabilities)
 {
-    char room[10][24];
-    int best[10], classes = td_predictor_classes(c->predictor);
+    char room[TD_NETWORK_TOPK][24];
     td_prediction p = { .path = td_dataset_path(c->ds, c->next++) };
-    p.n = c->o->topk < classes ? c->o->topk : classes;
-    for (int i = 0; i < classes && p.st == TD_OK; i++)
-        if (!isfinite(probability[i]))
-            p.st = td_error(TD_EARG, "the network gives no finite probabilities for it (%s)",
-                            td_amp_precision_name(td_predictor_amp(c->predictor)));
-    if (p.st != TD_OK) {
-        p.n = 0;
-        p.message = td_error_message();
-        return c->each(c->ctx, &p);
-    }
-    td_top_k(probability, classes, p.n, best);
-    for (int i = 0; i < p.n; i++) {
-        p.label[i] = best[i];
-        p.probability[i] = (double)probability[best[i]];
-        p.name[i] = td_predictor_class_name(c->predictor, best[i], room[i]);
-    }
+    td_network_classes(td_network_predictor(c->net), probabilities, c->o->topk, &p, room);
     return c->each(c->ctx, &p);
 }
 
@@ -127,15 +108,24 @@ static td_status report_bad(classifier *c, int64_t until)
     return TD_OK;
 }
 
+static td_status keep_probabilities(void *ctx, int from, int n, const float *const results[2])
+{
+    classifier *c = ctx;
+    const size_t n_classes = (size_t)td_network_about(c->net)->n_classes;
+    memcpy(c->probabilities + (size_t)from * n_classes, results[1],
+           (size_t)n * n_classes * sizeof(float));
+    return TD_OK;
+}
+
 static td_status classify_batch(classifier *c, const td_batch *b)
 {
-    size_t classes = (size_t)td_predictor_classes(c->predictor);
+    const size_t n_classes = (size_t)td_network_about(c->net)->n_classes;
     if (b->n)
-        TD_TRY(td_predictor_run(c->predictor, td_batch_images(b), td_predictor_dtype(c->predictor),
-                                b->n, NULL, c->probabilities));
+        TD_TRY(td_network_rows(c->net, td_batch_images(b), td_network_dtype(c->net), b->n,
+                               keep_probabilities, c));
     for (int i = 0; i < b->n; i++) {
         TD_TRY(report_bad(c, b->samples[i]));
-        TD_TRY(report_good(c, c->probabilities + (size_t)i * classes));
+        TD_TRY(report_good(c, c->probabilities + (size_t)i * n_classes));
     }
     return TD_OK;
 }
@@ -146,18 +136,13 @@ td_status td_classify(const td_classify_opts *opts, int n_files, const char *con
     td_status st = TD_OK;
     classifier c = { .o = opts, .each = each, .ctx = ctx };
     const td_batch *b;
-    int batch;
     TD_OUT(
         td_log_configure(opts->log ? opts->log : "error,classes=info,weights=warn,quantize=warn"));
-    td_set_threads(opts->device.threads);
-    TD_OUT(open_predictor(&c));
-    TD_OUT(open_data(&c, n_files, files, &batch));
-    TD_OUT(td_predictor_add_batch(c.predictor, batch, td_loader_batches(c.ld)));
-    TD_OUT(td_predictor_finish(c.predictor));
-    c.probabilities =
-        td_alloc((size_t)batch, (size_t)td_predictor_classes(c.predictor) * sizeof(float));
-    if (!c.probabilities)
-        TD_OUT(TD_ENOMEM);
+    TD_OUT(td_dataset_from_files(files, n_files, &c.ds));
+    const int batch = choose_batch(td_dataset_count(c.ds), opts->batch_size);
+    TD_OUT(open_network(&c, batch));
+    TD_OUT(open_loader(&c, batch));
+    TD_OUT(TD_ALLOC(c.probabilities, (size_t)batch * (size_t)td_network_about(c.net)->n_classes));
     while ((st = td_loader_next(c.ld, &b)) == TD_OK)
         TD_OUT(classify_batch(&c, b));
     if (st == TD_EEND)

@@ -269,15 +269,9 @@ static td_status resize_crop(td_transformer *w, const td_transform *t, int width
                              crop.height * sy, t->filter, t->size, t->size, &w->cut);
 }
 
-static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
-                          size_t n_bytes, void *dst)
+/* w->decoded -> dst */
+static td_status eval_decoded(td_transformer *w, const td_transform *t, void *dst)
 {
-    td_decode_opts opts = { .stored_orientation = t->stored_orientation,
-                            .max_pixels = t->max_pixels,
-                            .max_scans = t->max_scans,
-                            .by_library = t->by_library,
-                            .scratch = &w->stored };
-    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
     int width, height;
     td_short_side(t->rules, w->decoded.width, w->decoded.height, t->size + t->padding, t->size,
                   &width, &height);
@@ -296,6 +290,25 @@ static td_status eval_row(td_transformer *w, const td_transform *t, const void *
         TD_TRY(resize_crop(w, t, width, height));
     td_transform_row(t, &w->cut, false, dst);
     return TD_OK;
+}
+
+static td_status eval_row(td_transformer *w, const td_transform *t, const void *bytes,
+                          size_t n_bytes, void *dst)
+{
+    td_decode_opts opts = { .stored_orientation = t->stored_orientation,
+                            .max_pixels = t->max_pixels,
+                            .max_scans = t->max_scans,
+                            .by_library = t->by_library,
+                            .scratch = &w->stored };
+    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
+    return eval_decoded(w, t, dst);
+}
+
+td_status td_transform_pixels(td_transformer *w, const td_transform *t, const td_pixels *px,
+                              void *dst)
+{
+    TD_TRY(td_image_set(&w->decoded, px));
+    return eval_decoded(w, t, dst);
 }
 
 td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,

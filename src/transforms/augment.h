@@ -81,6 +81,10 @@ void td_transform_row(const td_transform *t, td_image *img, bool flip, void *dst
 TD_CHECKED td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
                                         size_t n_bytes, int64_t epoch, int64_t sample, void *dst);
 
+/** As td_transform_image in evaluation, from decoded pixels.  Errors of td_image_set. */
+TD_CHECKED td_status td_transform_pixels(td_transformer *w, const td_transform *t,
+                                         const td_pixels *px, void *dst);
+
 /** Read and transform a file.  Errors of reading and decoding. */
 TD_CHECKED td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,
                                        int64_t epoch, int64_t sample, void *dst);

@@ -167,6 +167,13 @@ static td_status train_ssd300(row *r, void *dst)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+/* w->cut -> dst, without changes of colours */
+static td_status size_plain(row *r, void *dst)
+{
+    return r->t->detector == TD_DETECTOR_SSD300 ? size_smooth(r, NULL, dst)
+                                                : size_legacy(r, NULL, dst);
+}
+
 td_status td_object_row(td_transformer *w, const td_transform *t, const td_object_source *from,
                         void *dst, int *n)
 {
@@ -176,14 +183,20 @@ td_status td_object_row(td_transformer *w, const td_transform *t, const td_objec
               .from = from,
               .place = td_rng_make(t->seed, TD_RNG_CROP, e, s),
               .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
-    bool is_ssd300 = t->detector == TD_DETECTOR_SSD300;
     TD_TRY(probe_row(&r));
     if (t->is_training) {
-        TD_TRY(is_ssd300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
+        TD_TRY(t->detector == TD_DETECTOR_SSD300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
     } else {
         TD_TRY(cut_out(&r, (td_box){ .width = r.width, .height = r.height }, false));
-        TD_TRY(is_ssd300 ? size_smooth(&r, NULL, dst) : size_legacy(&r, NULL, dst));
+        TD_TRY(size_plain(&r, dst));
     }
     *n = r.n;
     return TD_OK;
+}
+
+td_status td_object_pixels(td_transformer *w, const td_transform *t, const td_pixels *px, void *dst)
+{
+    row r = { .w = w, .t = t };
+    TD_TRY(td_image_set(&w->cut, px));
+    return size_plain(&r, dst);
 }

@@ -45,4 +45,8 @@ bool td_scene_is_stored(const td_scene *s, const td_image_info *info);
 TD_CHECKED td_status td_object_row(td_transformer *w, const td_transform *t,
                                    const td_object_source *from, void *dst, int *n);
 
+/** A row in evaluation, from decoded pixels.  Errors of td_image_set. */
+TD_CHECKED td_status td_object_pixels(td_transformer *w, const td_transform *t, const td_pixels *px,
+                                      void *dst);
+
 #endif

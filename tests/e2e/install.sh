@@ -38,9 +38,24 @@ grep -q "$(pkg-config --modversion tandem)" version.txt || fail "version $(cat v
 nm -D --defined-only "$lib/libtandem.so" | awk '$2 ~ /[TDBR]/ && $3 !~ /^(td_|_edata$|_end$|__bss_start$)/ { print; bad = 1 } END { exit bad }' ||
     fail "libtandem.so shows names without td_"
 
+# what the examples are given
+"$prefix/bin/tandem" dataset draw set --classes 2 --train 2 --val 2 --size 48 >draw.txt
+image=$(find "$PWD/set/val" -type f | sort | sed -n 1p)
+"$prefix/bin/tandem" init --arch resnet18 --num-classes 2 --image-size 32 -o classes.safetensors >init.txt
+"$prefix/bin/tandem" init --arch ssd320 --backbone resnet18 --num-classes 2 --image-size 160 -o boxes.safetensors >init.txt
+arguments() {
+    case $1 in
+    classify_image) echo "$PWD/classes.safetensors $image absent.jpg" ;;
+    detect_objects) echo "$PWD/boxes.safetensors $image absent.jpg" ;;
+    esac
+}
+
 n=0
 for source in "$TANDEM_SOURCE"/examples/*.c; do
     name=$(basename "$source" .c)
+    with=$(arguments "$name")
+    wanted=0
+    [ -z "$with" ] || wanted=1 # absent.jpg
 
     mkdir -p "$name"
     cp "$source" "$name/main.c"
@@ -62,13 +77,20 @@ END
         { cat "$name/cmake.log"; fail "$name does not build by CMake"; }
 
     for program in by_pkg_config by_static build/by_cmake; do
-        (cd "$name" && "./$program" >"$(basename "$program").txt") || fail "$name/$program does not run"
+        code=0
+        # shellcheck disable=SC2086
+        (cd "$name" && "./$program" $with >"$(basename "$program").txt") || code=$?
+        [ $code = $wanted ] || fail "$name/$program ends with $code, wanted $wanted"
+        [ -z "$with" ] || grep -q '^absent.jpg: .*No such file' "$name/$(basename "$program").txt" ||
+            fail "$name/$program does not report the missing file"
     done
     [ -s "$name/by_cmake.txt" ] || fail "$name prints nothing"
     cmp "$name/by_pkg_config.txt" "$name/by_static.txt" || fail "$name: shared and static library disagree"
     n=$((n + 1))
 done
 [ $n -gt 0 ] || fail "no examples"
+grep -Eq '^/.*: +[0-9.]+ % class [01]$' classify_image/by_cmake.txt || fail "classify_image prints no class"
+grep -q '^/.*: 48 x 48 pixels, [0-9]* boxes$' detect_objects/by_cmake.txt || fail "detect_objects prints no size"
 
 # --- the unit of the service ----------------------------------------------------------------------
 unit=$prefix/lib/systemd/system/tandem-serve.service

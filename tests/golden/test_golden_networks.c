@@ -11,7 +11,7 @@
 int main(int argc, char **argv)
 {
     td_process_setup(argv);
-    return td_network_step_main(
+    return td_test_network_step_main(
         "networks",
         &(td_step_run){ .device = "cpu", .dtype = TD_DT_F32, .training = TD_NETWORK_STEP },
         argc > 1 ? argv[1] : NULL);

@@ -10,7 +10,7 @@
 
 #include "support/network_step.h"
 
-static bool is_quick(const td_network_case *c)
+static bool is_quick(const td_test_network_case *c)
 {
     return c->image_size < 224 || (strcmp(c->arch, "resnet50") == 0 && c->fill == TD_FILL_PLAIN);
 }
@@ -18,7 +18,7 @@ static bool is_quick(const td_network_case *c)
 int main(int argc, char **argv)
 {
     td_process_setup(argv);
-    return td_network_step_main(
+    return td_test_network_step_main(
         "networks_f64",
         &(td_step_run){ .device = "ref",
                         .dtype = TD_DT_F64,

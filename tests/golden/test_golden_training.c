@@ -43,28 +43,28 @@ static const limits margin_limits[2] = {
 };
 /* clang-format on */
 
-static bool is_loose(const td_network_case *c, td_dtype dtype)
+static bool is_loose(const td_test_network_case *c, td_dtype dtype)
 {
     return dtype == TD_DT_F32 && c->fill == TD_FILL_PLAIN;
 }
 
 /* i: 0 after step 1, 1 after step 5 */
-static limits limits_of(const td_network_case *c, td_dtype dtype, int i)
+static limits limits_of(const td_test_network_case *c, td_dtype dtype, int i)
 {
     limits l = { 0 };
     if (!is_loose(c, dtype))
         return dtype == TD_DT_F64 ? f64_limits[i] : margin_limits[i];
     if (i == 0) {
-        l.momentum_l2 = 5 * td_network_agreement(c, "step1.momentum.l2");
-        l.buffers = 5 * td_network_agreement(c, "step1.buffers.max");
+        l.momentum_l2 = 5 * td_test_network_agreement(c, "step1.momentum.l2");
+        l.buffers = 5 * td_test_network_agreement(c, "step1.buffers.max");
     }
     return l;
 }
 
-static double loss_limit(const td_network_case *c, td_dtype dtype, int step)
+static double loss_limit(const td_test_network_case *c, td_dtype dtype, int step)
 {
     if (is_loose(c, dtype))
-        return step == 0 ? 5 * td_network_agreement(c, "losses.0") : TD_NO_LIMIT;
+        return step == 0 ? 5 * td_test_network_agreement(c, "losses.0") : TD_NO_LIMIT;
     return dtype == TD_DT_F64 ? 1e-9 : 1e-5;
 }
 
@@ -72,17 +72,17 @@ static double loss_limit(const td_network_case *c, td_dtype dtype, int step)
 
 static double *fetch_param(void *ctx, const char *name, int64_t *count)
 {
-    return td_network_param(ctx, name, count);
+    return td_test_network_param(ctx, name, count);
 }
 
 static double *fetch_momentum_buffer(void *ctx, const char *name, int64_t *count)
 {
     char full[160];
     snprintf(full, sizeof full, TD_MOMENTUM_PREFIX "%s", name);
-    return td_network_param(ctx, full, count);
+    return td_test_network_param(ctx, full, count);
 }
 
-static void compare(td_network *n, int step, const limits *l, td_findings *r)
+static void compare(td_test_network *n, int step, const limits *l, td_findings *r)
 {
     char key[64], what[32];
     td_measure m;
@@ -101,12 +101,12 @@ static void compare(td_network *n, int step, const limits *l, td_findings *r)
 }
 
 /* absolute; after the first step relative to a loss above 1, which `plain` drives up to 65 */
-static double loss_error(const td_network *n, int step)
+static double loss_error(const td_test_network *n, int step)
 {
     int64_t count;
     double wanted;
     const td_json *losses = td_json_get(td_json_get(n->c->doc, "losses"), "float64");
-    double *loss = td_network_output(n, "loss", &count);
+    double *loss = td_test_network_output(n, "loss", &count);
     assert_int_equal(count, 1);
     expect_ok(td_json_as_number(td_json_at(losses, (size_t)step), &wanted));
     double e = fabs(*loss - wanted);
@@ -114,15 +114,15 @@ static double loss_error(const td_network *n, int step)
     return step == 0 ? e : e / fmax(1, fabs(wanted));
 }
 
-static void run_steps(td_network *n, td_findings *r)
+static void run_steps(td_test_network *n, td_findings *r)
 {
     const int n_steps = (int)td_golden_number(n->c->doc, "steps");
     char images[32], labels[32];
     for (int s = 0; s < n_steps; s++) {
         snprintf(images, sizeof images, "images.%d", s);
         snprintf(labels, sizeof labels, "labels.%d", s);
-        td_network_feed(n, images, labels);
-        td_network_run(n);
+        td_test_network_feed(n, images, labels);
+        td_test_network_run(n);
         td_findings_add(r, "loss", loss_error(n, s), loss_limit(n->c, n->form.dtype, s), NULL);
         for (int i = 0; i < 2; i++)
             if (s + 1 == (i == 0 ? 1 : 5)) {
@@ -133,7 +133,7 @@ static void run_steps(td_network *n, td_findings *r)
 }
 
 /* the reference's groups against our rule */
-static void check_groups(const td_network_case *c)
+static void check_groups(const td_test_network_case *c)
 {
     const td_json *params = td_golden_rows(c->doc, "parameters");
     const char *name, *group;
@@ -148,7 +148,7 @@ typedef struct {
     char (*name)[128];
     const char *device;
     td_dtype dtype;
-    td_network_mode mode;
+    td_test_network_mode mode;
     char title[160];
 } training_test;
 
@@ -156,27 +156,28 @@ static void check_case(void **state)
 {
     const training_test *t = *state;
     const int64_t t0 = td_now_ns();
-    td_network_case c;
-    td_network n;
+    td_test_network_case c;
+    td_test_network n;
     td_findings r = { 0 };
     char title[192];
     bool decays_norm, is_nesterov;
 
-    td_network_open(&c, *t->name);
+    td_test_network_open(&c, *t->name);
     expect_ok(td_json_bool(c.doc, "bn_weight_decay", &decays_norm));
     expect_ok(td_json_bool(c.doc, "nesterov", &is_nesterov));
     assert_false(decays_norm || is_nesterov); /* no case has them yet: optimizers.json does */
     check_groups(&c);
-    td_network_build(&n, &c,
-                     &(td_network_form){ .device = t->device,
-                                         .dtype = t->dtype,
-                                         .mode = t->mode,
-                                         .lr = td_golden_number(c.doc, "lr"),
-                                         .momentum = td_golden_number(c.doc, "momentum"),
-                                         .decay = td_golden_number(c.doc, "weight_decay") });
+    td_test_network_build(
+        &n, &c,
+        &(td_test_network_form){ .device = t->device,
+                                 .dtype = t->dtype,
+                                 .mode = t->mode,
+                                 .lr = td_golden_number(c.doc, "lr"),
+                                 .momentum = td_golden_number(c.doc, "momentum"),
+                                 .decay = td_golden_number(c.doc, "weight_decay") });
     run_steps(&n, &r);
-    td_network_release(&n);
-    td_network_close(&c);
+    td_test_network_release(&n);
+    td_test_network_close(&c);
     snprintf(title, sizeof title, "%s %.1f s", t->title, (double)(td_now_ns() - t0) * 1e-9);
     td_findings_end(&r, title);
 }
@@ -189,7 +190,7 @@ int main(int argc, char **argv)
     static struct CMUnitTest tests[2 * N_MAX];
 
     td_golden_require("classification");
-    const int n = td_network_cases("sgd", N_MAX, names);
+    const int n = td_test_network_cases("sgd", N_MAX, names);
     if (n == 0)
         return 1; /* a folder without cases tests nothing */
     for (int i = 0; i < 2 * n; i++) {

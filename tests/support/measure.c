@@ -57,7 +57,7 @@ static double error_of(const row *a, const row *b, int64_t n)
 
 /* --- groups ---------------------------------------------------------------------------------- */
 
-static const double *stored(const td_network_case *c, const char *key, const char *tail,
+static const double *stored(const td_test_network_case *c, const char *key, const char *tail,
                             int64_t rows, int64_t columns)
 {
     char name[96];
@@ -110,8 +110,8 @@ static void add_squares(squares *s, const row *a, const row *b, int64_t n)
     s->wanted += b->norm * b->norm;
 }
 
-void td_measure_group(td_measure *m, const td_network_case *c, const char *key, const char *list,
-                      td_fetch *fetch, void *ctx)
+void td_measure_group(td_measure *m, const td_test_network_case *c, const char *key,
+                      const char *list, td_fetch *fetch, void *ctx)
 {
     const td_json *names = td_json_get(c->doc, list);
     const size_t n = td_json_count(names);
@@ -148,7 +148,7 @@ void td_measure_group(td_measure *m, const td_network_case *c, const char *key, 
     td_free(errors);
 }
 
-double td_measure_whole(const td_network_case *c, const char *key, const double *found,
+double td_measure_whole(const td_test_network_case *c, const char *key, const double *found,
                         int64_t count)
 {
     const double *wanted = stored(c, key, "", count, 1);

@@ -38,11 +38,11 @@ typedef double *td_fetch(void *ctx, const char *name, int64_t *count);
  * Tensors "float64.<key>.summary" and ".samples" of the case, whose rows have the names listed by
  * member `list` of the case file.
  */
-void td_measure_group(td_measure *m, const td_network_case *c, const char *key, const char *list,
-                      td_fetch *fetch, void *ctx);
+void td_measure_group(td_measure *m, const td_test_network_case *c, const char *key,
+                      const char *list, td_fetch *fetch, void *ctx);
 
 /** max |a - b| / max |b| against a whole stored tensor. */
-double td_measure_whole(const td_network_case *c, const char *key, const double *found,
+double td_measure_whole(const td_test_network_case *c, const char *key, const double *found,
                         int64_t count);
 
 /** One line for a case: each figure beside its limit. */

@@ -30,7 +30,7 @@ static bool is_of_type(const char *file, const char *type)
     return is_it;
 }
 
-int td_network_cases(const char *type, int max, char (*names)[128])
+int td_test_network_cases(const char *type, int max, char (*names)[128])
 {
     td_listing files;
     int n = 0;
@@ -51,10 +51,10 @@ static int whole(const td_json *doc, const char *key)
     return (int)td_golden_number(doc, key);
 }
 
-void td_network_open(td_network_case *c, const char *name)
+void td_test_network_open(td_test_network_case *c, const char *name)
 {
     char file[160];
-    *c = (td_network_case){ 0 };
+    *c = (td_test_network_case){ 0 };
     snprintf(c->name, sizeof c->name, "%s", name);
     snprintf(file, sizeof file, "%s.json", name);
     c->doc = td_golden_json(PART, file);
@@ -70,11 +70,11 @@ void td_network_open(td_network_case *c, const char *name)
     c->label_smoothing = td_golden_number(c->doc, "label_smoothing");
 }
 
-void td_network_close(td_network_case *c)
+void td_test_network_close(td_test_network_case *c)
 {
     td_tensors_free(c->tensors);
     td_json_free(c->doc);
-    *c = (td_network_case){ 0 };
+    *c = (td_test_network_case){ 0 };
 }
 
 /* member "a.b.c" of an object; a number in the name counts from 0 in an array */
@@ -95,7 +95,7 @@ static double number_at(const td_json *at, const char *path)
     return v;
 }
 
-double td_network_agreement(const td_network_case *c, const char *path)
+double td_test_network_agreement(const td_test_network_case *c, const char *path)
 {
     const td_json *runs = td_json_get(c->doc, "agreement");
     double largest = 0;
@@ -108,7 +108,8 @@ double td_network_agreement(const td_network_case *c, const char *path)
 /* --- building --------------------------------------------------------------------------------- */
 
 /* one_hot gives float32, whose rounded 0.1 / K would show in float64: smoothed after the cast */
-static td_value *targets(td_builder *b, const td_network_case *c, td_value *labels, td_dtype dtype)
+static td_value *targets(td_builder *b, const td_test_network_case *c, td_value *labels,
+                         td_dtype dtype)
 {
     char attrs[96];
     td_value *rest, *share;
@@ -128,7 +129,7 @@ static bool is_statistic(const char *name)
 }
 
 static void update(td_builder *b, td_value *w, td_value *loss, td_value *lr,
-                   const td_network_form *form)
+                   const td_test_network_form *form)
 {
     char name[160], attrs[96];
     const td_type t = td_value_type(w);
@@ -145,8 +146,8 @@ static void update(td_builder *b, td_value *w, td_value *loss, td_value *lr,
     td_sgd(b, w, v, grad, lr, attrs);
 }
 
-static void emit_training(td_builder *b, const td_network_case *c, const td_network_form *form,
-                          td_value *logits)
+static void emit_training(td_builder *b, const td_test_network_case *c,
+                          const td_test_network_form *form, td_value *logits)
 {
     const int n_params = td_build_param_count(b); /* momentum buffers come on top */
     td_value *lr = NULL;
@@ -161,9 +162,9 @@ static void emit_training(td_builder *b, const td_network_case *c, const td_netw
             update(b, td_build_param(b, i), loss, lr, form);
 }
 
-static td_graph *own_graph(const td_network *n, const td_model_opts *opts)
+static td_graph *own_graph(const td_test_network *n, const td_model_opts *opts)
 {
-    const td_network_case *c = n->c;
+    const td_test_network_case *c = n->c;
     const bool is_training = n->form.mode != TD_NETWORK_EVAL;
     td_graph *g;
     td_builder *b = td_build_begin();
@@ -179,7 +180,7 @@ static td_graph *own_graph(const td_network *n, const td_model_opts *opts)
     return g;
 }
 
-static td_graph *job_graph(const td_network *n, const td_model_opts *opts)
+static td_graph *job_graph(const td_test_network *n, const td_model_opts *opts)
 {
     const td_step_opts sgd = { .momentum = n->form.momentum,
                                .decay = n->form.decay,
@@ -189,7 +190,7 @@ static td_graph *job_graph(const td_network *n, const td_model_opts *opts)
     return g;
 }
 
-static void compile(td_network *n)
+static void compile(td_test_network *n)
 {
     td_model_opts opts;
     td_model_defaults(&opts);
@@ -224,9 +225,9 @@ static void *typed(td_dtype dtype, const float *from, int64_t count)
     return out;
 }
 
-static void fill_param(td_network *n, int i)
+static void fill_param(td_test_network *n, int i)
 {
-    const td_network_case *c = n->c;
+    const td_test_network_case *c = n->c;
     const char *name = td_program_param_name(n->p, i);
     const td_type t = td_program_param_type(n->p, i);
     const int64_t count = td_type_count(&t);
@@ -240,9 +241,10 @@ static void fill_param(td_network *n, int i)
     td_free(values);
 }
 
-void td_network_build(td_network *n, const td_network_case *c, const td_network_form *form)
+void td_test_network_build(td_test_network *n, const td_test_network_case *c,
+                           const td_test_network_form *form)
 {
-    *n = (td_network){ .c = c, .form = *form, .lr_f64 = form->lr, .lr_f32 = (float)form->lr };
+    *n = (td_test_network){ .c = c, .form = *form, .lr_f64 = form->lr, .lr_f32 = (float)form->lr };
     compile(n);
     for (int i = 0; i < td_program_param_count(n->p); i++)
         fill_param(n, i);
@@ -252,20 +254,20 @@ void td_network_build(td_network *n, const td_network_case *c, const td_network_
                                                            : (const void *)&n->lr_f32));
 }
 
-void td_network_release(td_network *n)
+void td_test_network_release(td_test_network *n)
 {
     td_program_free(n->p);
     td_device_close(n->dev);
     td_free(n->images);
     td_free(n->labels);
-    *n = (td_network){ 0 };
+    *n = (td_test_network){ 0 };
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-void td_network_feed(td_network *n, const char *images, const char *labels)
+void td_test_network_feed(td_test_network *n, const char *images, const char *labels)
 {
-    const td_network_case *c = n->c;
+    const td_test_network_case *c = n->c;
     const int64_t count = (int64_t)c->batch * 3 * c->image_size * c->image_size;
     float *values = take(count, sizeof *values);
     td_free(n->images);
@@ -281,7 +283,7 @@ void td_network_feed(td_network *n, const char *images, const char *labels)
     expect_ok(td_program_bind(n->p, "labels", n->labels));
 }
 
-void td_network_run(td_network *n)
+void td_test_network_run(td_test_network *n)
 {
     expect_ok(td_program_run(n->p));
 }
@@ -294,7 +296,7 @@ static double *widened(td_dtype dtype, const void *from, int64_t count)
     return out;
 }
 
-double *td_network_output(const td_network *n, const char *name, int64_t *count)
+double *td_test_network_output(const td_test_network *n, const char *name, int64_t *count)
 {
     td_type t;
     const void *data = td_program_output(n->p, name, &t);
@@ -305,7 +307,7 @@ double *td_network_output(const td_network *n, const char *name, int64_t *count)
     return widened(t.dtype, data, *count);
 }
 
-double *td_network_param(const td_network *n, const char *name, int64_t *count)
+double *td_test_network_param(const td_test_network *n, const char *name, int64_t *count)
 {
     int i = 0;
     while (i < td_program_param_count(n->p) && strcmp(td_program_param_name(n->p, i), name) != 0)

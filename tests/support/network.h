@@ -1,15 +1,15 @@
 /*
  * network.h -- a golden classification case, and a network filled for it
  *
- *     td_network_case c;
- *     td_network_open(&c, "resnet18-k10-s64-b4-margin");
- *     td_network n;
- *     td_network_build(&n, &c, &(td_network_form){ "cpu", TD_DT_F32, TD_NETWORK_STEP });
- *     td_network_feed(&n, "images", "labels");
- *     td_network_run(&n);
- *     double *logits = td_network_output(&n, "logits", &count);        td_free it
- *     td_network_release(&n);
- *     td_network_close(&c);
+ *     td_test_network_case c;
+ *     td_test_network_open(&c, "resnet18-k10-s64-b4-margin");
+ *     td_test_network n;
+ *     td_test_network_build(&n, &c, &(td_test_network_form){ "cpu", TD_DT_F32, TD_NETWORK_STEP });
+ *     td_test_network_feed(&n, "images", "labels");
+ *     td_test_network_run(&n);
+ *     double *logits = td_test_network_output(&n, "logits", &count);        td_free it
+ *     td_test_network_release(&n);
+ *     td_test_network_close(&c);
  *
  * What goes wrong on the way fails the running test.
  */
@@ -30,52 +30,53 @@ typedef struct {
     bool has_se;
     int n_classes, batch, image_size;
     double label_smoothing;
-} td_network_case;
+} td_test_network_case;
 
 /** Names of the cases of a type, "step" or "sgd", in the golden folder; sorted, at most `max`. */
-int td_network_cases(const char *type, int max, char (*names)[128]);
+int td_test_network_cases(const char *type, int max, char (*names)[128]);
 
-void td_network_open(td_network_case *c, const char *name);
-void td_network_close(td_network_case *c);
+void td_test_network_open(td_test_network_case *c, const char *name);
+void td_test_network_close(td_test_network_case *c);
 
 /** Largest deviation of the reference's float32 runs; `path` as "step1.buffers.max". */
-double td_network_agreement(const td_network_case *c, const char *path);
+double td_test_network_agreement(const td_test_network_case *c, const char *path);
 
 typedef enum {
     TD_NETWORK_EVAL,      /* forward, with the running statistics */
     TD_NETWORK_GRADIENTS, /* training step; "grad.<parameter>" are outputs, nothing moves but BN */
     TD_NETWORK_STEP, /* training step; momentum buffers "momentum.<parameter>" take up gradients */
     TD_NETWORK_JOB,  /* the same by the training job's own graph, without stage outputs */
-} td_network_mode;
+} td_test_network_mode;
 
 typedef struct {
     const char *device;
     td_dtype dtype; /* TD_DT_F32 or TD_DT_F64 */
-    td_network_mode mode;
+    td_test_network_mode mode;
     double lr, momentum, decay; /* of the last two; decay leaves td_is_undecayed parameters out */
-} td_network_form;
+} td_test_network_form;
 
 typedef struct {
-    const td_network_case *c;
-    td_network_form form;
+    const td_test_network_case *c;
+    td_test_network_form form;
     td_device *dev;
     td_program *p;
     void *images;    /* [batch, 3, image_size, image_size] of the form's dtype */
     int64_t *labels; /* [batch] */
     double lr_f64;
     float lr_f32;
-} td_network;
+} td_test_network;
 
 /** Compile, and fill every parameter from the case's formula; momentum buffers are zero. */
-void td_network_build(td_network *n, const td_network_case *c, const td_network_form *form);
-void td_network_release(td_network *n);
+void td_test_network_build(td_test_network *n, const td_test_network_case *c,
+                           const td_test_network_form *form);
+void td_test_network_release(td_test_network *n);
 
 /** Fill and bind the inputs: `images` and `labels` are the names the fill hashes, "images.3". */
-void td_network_feed(td_network *n, const char *images, const char *labels);
-void td_network_run(td_network *n);
+void td_test_network_feed(td_test_network *n, const char *images, const char *labels);
+void td_test_network_run(td_test_network *n);
 
 /** Copies as float64, td_free them; *count elements. */
-double *td_network_output(const td_network *n, const char *name, int64_t *count);
-double *td_network_param(const td_network *n, const char *name, int64_t *count);
+double *td_test_network_output(const td_test_network *n, const char *name, int64_t *count);
+double *td_test_network_param(const td_test_network *n, const char *name, int64_t *count);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *     int main(int argc, char **argv)
  *     {
- *         return td_network_step_main("networks", &(td_step_run){ "cpu", TD_DT_F32, ... });
+ *         return td_test_network_step_main("networks", &(td_step_run){ "cpu", TD_DT_F32, ... });
  *     }
  *
  * Compared are logits and stage outputs of both modes, the loss, BN's running statistics after the
@@ -19,14 +19,14 @@
 typedef struct {
     const char *device;
     td_dtype dtype;
-    td_network_mode training; /* where gradients are read: outputs or momentum buffers */
-    bool (*takes)(const td_network_case *c); /* NULL: every case */
+    td_test_network_mode training; /* where gradients are read: outputs or momentum buffers */
+    bool (*takes)(const td_test_network_case *c); /* NULL: every case */
 } td_step_run;
 
 /**
  * Run the cases there are, each as a cmocka test, or those whose names match the pattern `filter`;
  * the program's exit status.
  */
-int td_network_step_main(const char *group, const td_step_run *run, const char *filter);
+int td_test_network_step_main(const char *group, const td_step_run *run, const char *filter);
 
 #endif
