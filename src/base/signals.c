@@ -55,8 +55,11 @@ void td_signals_default(void)
 
 void td_signals_block(sigset_t *before)
 {
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
     sigset_t all;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
     (void)pthread_sigmask(SIG_SETMASK, &all, before);
 }
 

@@ -25,7 +25,10 @@ void td_signals_ignore_file_limit(void);
  */
 void td_signals_default(void);
 
-/** Block all signals in this thread; pthread_sigmask(SIG_SETMASK, before, NULL) ends that. */
+/**
+ * Block all signals in this thread but those of its own faults, whose handlers a blocked one would
+ * not reach (dnnl_guard.cpp); pthread_sigmask(SIG_SETMASK, before, NULL) ends that.
+ */
 void td_signals_block(sigset_t *before);
 
 /** The signal received, or 0. */

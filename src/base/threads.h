@@ -21,7 +21,7 @@ typedef struct {
     bool is_running;
 } td_thread;
 
-/** All signals are blocked in the new thread.  `name` (at most 15 bytes) is shown in top and
+/** td_signals_block applies to the new thread.  `name` (at most 15 bytes) is shown in top and
     gdb. */
 TD_CHECKED td_status td_thread_start(td_thread *t, const char *name, void (*run)(void *),
                                      void *ctx);

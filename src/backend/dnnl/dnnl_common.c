@@ -281,7 +281,9 @@ td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_bind
         st = fill(c, pd, n, n_binds, binds, out);
     if (st != TD_OK)
         td_dnnl_release(out);
-    dnnl_primitive_desc_destroy(pd);
+    if (st !=
+        TD_ENOMEM) /* oneDNN 3.2 may have freed parts of it when creating the primitive failed */
+        dnnl_primitive_desc_destroy(pd);
     return st;
 }
 
