@@ -4,7 +4,7 @@
  *     ModelProto   ir_version, producer, opset_import, metadata_props, graph
  *     GraphProto   node[] in order, initializer[], input[], output[], value_info[]
  *
- * Writes and reads inference graphs of one domain (ai.onnx) with all tensor data inside the file:
+ * Writes and reads inference graphs of one domain (ai.onnx); writes all tensor data into the file:
  *
  *     td_onnx *m;  TD_TRY(td_onnx_new(&m));
  *     td_onnx_add_node(m, "Relu", "relu_1", 1, (const char *[]){ "x" }, "y");
@@ -12,8 +12,8 @@
  *     TD_OUT(td_onnx_write(m, "net.onnx", check, ctx));
  *
  * The functions that add record the first failure in m->st; later calls do nothing, and
- * td_onnx_write returns it.  Reading rejects content that refers to other files or is ambiguous:
- * external data, subgraphs, functions, other domains, sparse tensors.
+ * td_onnx_write returns it.  Reading takes tensors from files beside it too (external_data.h), and
+ * rejects subgraphs, functions, other domains and sparse tensors.
  *
  * Source: onnx.proto of ONNX 1.23 (IR version 14); opsets 13 to 21.
  */
@@ -145,17 +145,20 @@ td_status td_onnx_write(const td_onnx *m, const char *path,
 bool td_onnx_is(const char *path);
 
 /**
- * Read a whole file and check it (td_onnx_check).
+ * Read a whole file and check it (td_onnx_check); its external data are read, too.
  *
  *   TD_ENOTFOUND, TD_EIO
  *   TD_EFORMAT       malformed: the message gives the position or the node
  *   TD_ELIMIT        more than 2 GiB, or more than 1,000,000 nodes, tensors, names and numbers
- *   TD_EUNSUPPORTED  external data, subgraphs, functions, other domains, opsets not 13 .. 21, ...
+ *   TD_EUNSUPPORTED  subgraphs, functions, other domains, opsets not 13 .. 21, ...
  *   TD_ENOMEM
  */
 td_status td_onnx_read(const char *path, td_onnx **out) TD_CHECKED;
 
-/** The same from memory, borrowed until td_onnx_free; `what` names it in messages. */
+/**
+ * The same from memory, borrowed until td_onnx_free; `what` names it in messages.  External data is
+ * TD_EUNSUPPORTED.
+ */
 td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what,
                         td_onnx **out) TD_CHECKED;
 

@@ -23,7 +23,7 @@ near() {
 }
 
 fixed="--data-backend tensors --precision fp32 --threads 1"
-for form in folded dynamo norms; do
+for form in folded dynamo norms beside; do # beside.onnx: dynamo.onnx with its weights in beside.onnx.data
     expect 0 evaluate "$golden/in.safetensors" --model "$golden/$form.onnx" $fixed -b 4 --logits y.safetensors
     near y.safetensors "$golden/logits.safetensors" logits 1e-5
     expect 0 evaluate "$golden/in.safetensors" --weights "$golden/$form.onnx" $fixed -b 3 --logits z.safetensors
@@ -70,6 +70,12 @@ head -c 5000 "$golden/norms.onnx" >short.onnx
 expect 1 evaluate "$golden/in.safetensors" --model short.onnx $fixed
 says "'short.onnx'"
 : >empty.onnx
+cp "$golden/beside.onnx" .
+expect 1 inspect graph --model beside.onnx
+says "'beside.onnx.data'"
+head -c 8000 "$golden/beside.onnx.data" >beside.onnx.data
+expect 1 inspect graph --model beside.onnx
+says "'beside.onnx.data' has 8000 bytes"
 expect 1 inspect graph --model empty.onnx
 expect 2 classify set/val/*/* --model graph.td
 says 'requires --weights'

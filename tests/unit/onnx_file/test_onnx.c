@@ -310,7 +310,7 @@ static void expect_field_refused(char where, int field, bool is_number, td_statu
 static void test_what_is_not_read(void **state)
 {
     (void)state;
-    expect_field_refused('t', 13, false, TD_EUNSUPPORTED, "external data");
+    expect_field_refused('t', 13, false, TD_EFORMAT, "external data that it does not use");
     expect_field_refused('t', 14, true, TD_EUNSUPPORTED, "external data");
     expect_field_refused('t', 3, false, TD_EUNSUPPORTED, "a part of a tensor");
     expect_field_refused('t', 6, false, TD_EUNSUPPORTED, "one of texts");
