@@ -102,7 +102,7 @@ static const row rows[] = {
     { "Cast",               "to ", td_import_cast },
     { "Resize",             "mode nearest_mode coordinate_transformation_mode ", td_import_resize },
     { "Gather",             "axis ", td_import_gather },
-    { "ReduceSum",          "keepdims noop_with_empty_axes ", td_import_reduce },
+    { "ReduceSum",          "keepdims axes noop_with_empty_axes ", td_import_reduce },
     { "ReduceMean",         "keepdims axes noop_with_empty_axes ", td_import_reduce },
     { "Softmax",            "axis ", td_import_softmax },
     { "QuantizeLinear",     "axis ", td_import_quantize },

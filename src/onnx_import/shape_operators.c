@@ -150,25 +150,46 @@ td_status td_import_dequantize(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-/* the mean over height and width */
-static td_status get_plane_mean(td_importer *im, td_value *x, td_value **y)
+/* the sum over some dimensions, which are 1 then; `like` has the result's shape */
+static td_value *sum_over(td_importer *im, td_value *x, const bool *is_axis)
 {
-    const td_onnx_attr *a = td_onnx_attr_find(im->node, "axes");
+    td_value *like = x;
     const td_type t = td_value_type(x);
-    int64_t keep, axes[2];
-    int n = 0;
-    if (a && a->kind == TD_ONNX_INTS && a->n == 2)
-        memcpy(axes, a->ints, (size_t)(n = 2) * sizeof *axes);
-    else if (!a && im->node->n_in == 2)
-        TD_TRY(td_import_ints_at(im, 1, 2, &n, axes));
-    for (int i = 0; i < n; i++)
-        axes[i] += axes[i] < 0 ? t.rank : 0;
-    if (n != 2 || t.rank != 4 || axes[0] + axes[1] != 5 || (axes[0] != 2 && axes[0] != 3))
-        return td_import_refuse(im, "a mean that is not one over height and width");
+    for (int d = 0; d < t.rank; d++) {
+        const td_slice_attr a = { .axis = d, .size = 1, .step = 1 };
+        if (is_axis[d] && t.dim[d] > 1)
+            like = td_emit(im->b, &td_op_slice, &a, like);
+    }
+    return like == x ? x : td_emit(im->b, &td_op_sum_to, NULL, x, like);
+}
+
+/* means and sums over dimensions of a model; without axes over all */
+static td_status reduce_axes(td_importer *im, td_value *x, td_value **y)
+{
+    const td_type t = td_value_type(x);
+    const bool is_mean = strcmp(im->node->op, "ReduceMean") == 0;
+    bool is_axis[TD_RANK_MAX];
+    int64_t keep, noop, count = 1, dim[TD_RANK_MAX];
+    int n, rank = 0;
+    TD_TRY(td_import_axes(im, 1, t.rank, &n, is_axis));
     TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
-    *y = td_global_avg_pool(im->b, x);
-    if (keep && td_build_ok(im->b))
-        *y = td_reshape(im->b, *y, 4, (int64_t[]){ t.dim[0], t.dim[1], 1, 1 });
+    TD_TRY(td_import_attr_int(im, "noop_with_empty_axes", 0, &noop));
+    for (int d = 0; d < t.rank; d++) {
+        is_axis[d] = is_axis[d] || (n < 1 && !noop);
+        count *= is_axis[d] ? t.dim[d] : 1;
+        if (keep || !is_axis[d])
+            dim[rank++] = is_axis[d] ? 1 : t.dim[d];
+    }
+    if (is_mean && t.rank == 4 && !is_axis[0] && !is_axis[1] && is_axis[2] && is_axis[3])
+        *y = td_global_avg_pool(im->b, x);
+    else
+        *y = sum_over(im, x, is_axis);
+    if (is_mean && td_value_type(*y).rank == t.rank && count > 1) {
+        const td_scale_attr a = { 1 / (double)count };
+        *y = td_emit(im->b, &td_op_scale, &a, *y);
+    }
+    if (td_build_ok(im->b) && td_value_type(*y).rank != rank)
+        *y = td_import_reshaped(im, *y, rank, dim);
     return TD_OK;
 }
 
@@ -178,9 +199,7 @@ td_status td_import_reduce(td_importer *im, td_value **y)
     int64_t keep;
     if (im->o->is_model) {
         TD_TRY(td_import_value_at(im, 0, &x));
-        return strcmp(im->node->op, "ReduceMean") == 0
-                   ? get_plane_mean(im, x, y)
-                   : td_import_refuse(im, "a sum over dimensions is not supported");
+        return reduce_axes(im, x, y);
     }
     TD_TRY(td_import_values_of(im, 1, 1, &x));
     TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));

@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 
 NETWORKS = ("resnet18", "wide_resnet50_2", "resnext50_32x4d", "vgg11_bn", "densenet121", "squeezenet1_1", "googlenet",
             "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf",
-            "shufflenet_v2_x1_0")
+            "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16")
 LIMIT, STEP_LIMIT = 1e-4, 1e-2
 LR, MOMENTUM = 1e-3, 0.9
 
@@ -69,8 +69,12 @@ def prepare(model, seed):
         if isinstance(m, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(m.running_mean, -0.2, 0.2)
             torch.nn.init.uniform_(m.running_var, 0.8, 1.2)
+        if isinstance(m, torch.nn.Linear) and not m.weight.any():  # the head of a vision transformer
+            torch.nn.init.normal_(m.weight, std=0.02)
         if isinstance(m, torch.nn.Dropout):
             m.p = 0.0
+        if isinstance(m, torch.nn.MultiheadAttention):
+            m.dropout = 0.0
         if isinstance(m, torchvision.ops.StochasticDepth):
             m.p = 0.0
     if hasattr(model, "aux_logits"):
@@ -196,8 +200,9 @@ def main():
             if name == "small":
                 model, size = Small(), 34
             else:
-                model = getattr(torchvision.models, name)(weights=None)
                 size = 224 if name.startswith("vgg") else 64
+                options = dict(image_size=size) if name.startswith("vit") else {}
+                model = getattr(torchvision.models, name)(weights=None, **options)
             judge_network(judge, model, name, size, o.steps, ("folded", "dynamo", "norms"))
     sys.exit(judge.bad > 0)
 

@@ -257,7 +257,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
     K(rmsprop) K(rmsprop_copies)                                                                   \
     K(accumulate) K(carry) K(ema) K(mixup)                                                         \
-    K(all_finite) K(mul_rows) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
+    K(all_finite) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \
@@ -266,6 +266,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
     TD_ACT_OTHERS(TD_ACT_BOTH, K) TD_BINARY_LIST(TD_NATIVE_TWO, K) K(scale)                        \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
+    K(mul_rows) K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                  \
     K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)                 \
     K(shift_int8)
 /* clang-format on */

@@ -25,6 +25,8 @@ typedef struct {
 
     void (*softmax_grad)(int64_t n, const float *dy, const float *y, float *dx);
 
+    float (*sum)(int64_t n, const float *x);
+    float (*dot)(int64_t n, const float *x, const float *y);
     void (*add_to)(int64_t n, const float *x, float *sum); /* sum += x */
 } td_native_rows;
 
