@@ -150,7 +150,7 @@ typedef struct {
     void *plan;
 } td_gpu_linear_free;
 
-/* --- products of matrices ----------------------------------------------------------------------- */
+/* --- products of matrices --------------------------------------------------------------------- */
 
 /**
  * y = a b + bias of the last two dimensions, for each of y's first three; there a and b have y's
@@ -162,7 +162,7 @@ typedef struct {
     td_dtype bias_dtype;
 } td_gpu_products;
 
-/* --- normalisation of rows ---------------------------------------------------------------------- */
+/* --- normalisation of rows -------------------------------------------------------------------- */
 
 /** y = gamma (x - mean) scale + beta with each row's mean, and scale = 1 / sqrt(var + eps). */
 typedef struct {

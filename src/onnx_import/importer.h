@@ -59,6 +59,12 @@ td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t 
 /** Four dimensions; with auto_pad SAME_UPPER equal height and width. */
 td_status td_import_check_square(const td_importer *im, const td_type *x) TD_CHECKED;
 
+/** TD_EFORMAT: the file declares another type for value `name`. */
+td_status td_import_check_declared(const td_importer *im, const char *name,
+                                   const td_type *t) TD_CHECKED;
+/** Value `v` is result i of the current node. */
+td_status td_import_result(td_importer *im, int i, td_value *v) TD_CHECKED;
+
 /* --- axis_operators.c -------------------------------------------------------------------------- */
 
 /** Attribute or operand `axes`: *n of them, -1 if there is none; is_axis [TD_RANK_MAX]. */
@@ -66,8 +72,6 @@ td_status td_import_axes(const td_importer *im, int operand, int rank, int *n,
                          bool *is_axis) TD_CHECKED;
 /** x with these dimensions, of which one may contain the batch. */
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim);
-/** Value `v` is result i of the current node; onnx_import.c. */
-td_status td_import_result(td_importer *im, int i, td_value *v) TD_CHECKED;
 
 /* --- the operators: the value of a node's last result ----------------------------- */
 

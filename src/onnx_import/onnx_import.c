@@ -19,38 +19,6 @@
 
 #define PREPARED_MAX 8 /* limit for nodes before the network */
 
-/* --- types ------------------------------------------------------------------------------------ */
-
-static td_status check_type(const td_importer *im, const td_onnx_value *v, const td_type *t)
-{
-    const bool are_floats = td_dtype_is_float(v->dtype) && td_dtype_is_float(t->dtype);
-    bool same = (v->dtype == t->dtype || (im->o->is_model && are_floats)) && v->rank == t->rank;
-    for (int i = 0; same && i < t->rank; i++)
-        if (v->dim[i].value >= 0)
-            same = v->dim[i].value == t->dim[i];
-        else if (!im->o->is_model && v->dim[i].param && strcmp(v->dim[i].param, "N") == 0)
-            same = t->dim[i] == im->o->batch;
-    if (same)
-        return TD_OK;
-    td_text text = { 0 };
-    td_type_print(t, &text);
-    td_status st =
-        td_error(TD_EFORMAT, "'%s': '%s' does not have its declared type and shape, but %s",
-                 im->what, v->name, td_text_get(&text));
-    td_text_release(&text);
-    return st;
-}
-
-static td_status check_declared(const td_importer *im, const char *name, const td_type *t)
-{
-    const td_onnx_value *v = td_map_get(&im->declared, name);
-    if (im->o->is_model && (!v || !v->dtype))
-        return TD_OK;
-    if (!v)
-        return td_error(TD_EFORMAT, "'%s': no type is declared for '%s'", im->what, name);
-    return check_type(im, v, t);
-}
-
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -153,15 +121,6 @@ static const row *row_of(const td_importer *im, const td_onnx_node *n)
         if (strcmp(n->op, model_rows[i].op) == 0)
             return &model_rows[i];
     return NULL;
-}
-
-td_status td_import_result(td_importer *im, int i, td_value *v)
-{
-    if (!td_build_ok(im->b))
-        return TD_EFORMAT; /* the builder has set the message */
-    const td_type t = td_value_type(v);
-    TD_TRY(check_declared(im, im->node->out[i], &t));
-    return td_map_set(&im->values, im->node->out[i], v);
 }
 
 /* the result of an Add whose other operand, a product, has the value already */
@@ -284,7 +243,7 @@ static td_status get_images(td_importer *im, td_onnx_graph *out)
             break;
         t = next;
         out->images = n->out[0];
-        TD_TRY(check_declared(im, out->images, &t));
+        TD_TRY(td_import_check_declared(im, out->images, &t));
         out->n_prepared++;
     }
     if (t.dtype != TD_DT_F32)

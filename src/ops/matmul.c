@@ -1,5 +1,5 @@
 /*
- * matmul(a, b, bias) {transpose_a, transpose_b} -> y     y = a b + bias, for every matrix of a batch
+ * matmul(a, b, bias) {transpose_a, transpose_b} -> y    y = a b + bias, for each matrix of a batch
  *
  *   a     [.., M, K]  any float    [.., K, M] with transpose_a
  *   b     [.., K, N]  same as a    [.., N, K] with transpose_b

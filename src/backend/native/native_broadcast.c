@@ -1,9 +1,9 @@
 /*
- * native_broadcast.c -- sums and products of float32 tensors in plain order, of which one is repeated,
- * and their gradients
+ * native_broadcast.c -- sums and products of plain float32 tensors, of which one is repeated, and
+ * their gradients
  *
- *     add, mul            rows of the result's last dimensions, in which neither operand repeats, or
- *                         one is a single number
+ *     add, mul            rows of the result's last dimensions, in which neither operand repeats,
+ *                         or one is a single number
  *     mul_reduce, sum_to  x [outer, kept, inner] -> [kept]: a row of `inner` in float32, rows in
  *                         float64, in order
  */
