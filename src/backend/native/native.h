@@ -241,8 +241,8 @@ void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, con
 /** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops, and if this machine has no loops
-    for them. */
+/** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops,
+    and if this machine has no loops for them. */
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out);
 

@@ -1,5 +1,5 @@
 /*
- * native_conv.c -- operands of grouped and depthwise convolutions; filter gradients as sums of parts
+ * native_conv.c -- operands of grouped and depthwise convolutions; sums of filter gradients
  */
 #include "backend/native/native_conv.h"
 
