@@ -78,8 +78,8 @@ void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op);
 
-/** Append the activation `op` of the value x, which has the type of n's result; NULL: `op` is none of
-    onnx_acts.c. */
+/** Append the activation `op` of the value x, which has the type of n's result; NULL: `op` is none
+    of onnx_acts.c. */
 const char *td_writer_act(td_onnx_writer *e, const td_node *n, const td_op *op, const char *x);
 
 /** Is it an activation that td_writer_act converts? */
