@@ -203,7 +203,10 @@ def main():
                 size = 224 if name.startswith("vgg") else 64
                 options = dict(image_size=size) if name.startswith("vit") else {}
                 model = getattr(torchvision.models, name)(weights=None, **options)
-            judge_network(judge, model, name, size, o.steps, ("folded", "dynamo", "norms"))
+            forms = ("folded", "dynamo", "norms")
+            if name.startswith("convnext"):  # its last norm reads indices of a Range over the batch: not supported
+                forms = ("folded", "norms")
+            judge_network(judge, model, name, size, o.steps, forms)
     sys.exit(judge.bad > 0)
 
 
