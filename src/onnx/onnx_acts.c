@@ -2,8 +2,8 @@
  * onnx_acts.c -- converts activations to ONNX
  *
  *     silu        Sigmoid, Mul                  gelu        Mul, Erf, Add, Mul, Mul
- *     hardswish   HardSigmoid, Mul              gelu_tanh   the polynomial by Mul and Add; Tanh, Add,
- *                                                           Mul, Mul
+ *     hardswish   HardSigmoid, Mul              gelu_tanh   the polynomial by Mul and Add, then Tanh,
+ *                                                           Add, Mul, Mul
  *     clip        Clip with two constants       pow         Pow with a constant
  *
  * The others have an operator.  HardSwish and Gelu are operators of opsets 14 and 20 only.

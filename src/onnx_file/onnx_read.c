@@ -5,12 +5,13 @@
  * fill them.  All counts are charged to one budget, so that memory is bounded by the file's size
  * and by the budget.
  */
+#include "onnx_file/onnx_read.h"
+
 #include <string.h>
 
 #include "base/file_io.h"
 #include "io/foreign.h"
 #include "io/protobuf.h"
-#include "onnx_file/onnx_read.h"
 
 /* the number of occurrences of each field 1 .. 15 in a message */
 static td_status count_fields(td_pb pb, int n[16])

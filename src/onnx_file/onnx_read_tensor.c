@@ -1,6 +1,6 @@
 /*
- * onnx_read_tensor.c -- a tensor of an ONNX file: its bytes are in the message, in a list of numbers,
- * or in a file beside the ONNX file
+ * onnx_read_tensor.c -- a tensor of an ONNX file: its bytes are in the message, in a list of
+ * numbers, or in a file beside the ONNX file
  */
 #include <string.h>
 

@@ -65,7 +65,7 @@ td_status td_import_check_declared(const td_importer *im, const char *name,
 /** Value `v` is result i of the current node. */
 td_status td_import_result(td_importer *im, int i, td_value *v) TD_CHECKED;
 
-/* --- axis_operators.c -------------------------------------------------------------------------- */
+/* --- axis_operators.c ------------------------------------------------------------------------- */
 
 /** Attribute or operand `axes`: *n of them, -1 if there is none; is_axis [TD_RANK_MAX]. */
 td_status td_import_axes(const td_importer *im, int operand, int rank, int *n,

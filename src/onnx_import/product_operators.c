@@ -1,5 +1,5 @@
 /*
- * product_operators.c -- ONNX operators of matrices and rows: products, layer normalisation, softmax
+ * product_operators.c -- ONNX operators of matrices and rows: products, layer norms, softmax
  *
  * PyTorch writes a linear layer of [N, T, C] as MatMul and Add; both become one matmul of [N T, C].
  * A transposed weight is read as it is, so that the parameter has the weight's name and shape.

@@ -3,9 +3,9 @@
  *
  *     ROW(K, name, "Op", "OpGrad", fields, reads, zero, "summary", function, gradient)
  *
- * A row makes two ops, `name` and `name_grad` (act.c), and their kernels: in float64 (ref_act.c), in
- * float32 for each instruction set (native_act.inc), and on a GPU (arith.cu).  Each defines what the
- * formulas call: EXP, EXPM1, LOG, SQRT, POW, TANH, ERF and ABS of its own type `real`.
+ * A row makes two ops, `name` and `name_grad` (act.c), and their kernels: in float64 (ref_act.c),
+ * in float32 for each instruction set (native_act.inc), and on a GPU (arith.cu).  Each defines what
+ * the formulas call: EXP, EXPM1, LOG, SQRT, POW, TANH, ERF and ABS of its own type `real`.
  *
  *   Op, OpGrad   TensorFlow's ops whose precision class the two have; of a function that TensorFlow
  *                composes, one of its parts
@@ -103,7 +103,7 @@
 #define TD_ACT_LIST(ROW, K) TD_ACT_RELU(ROW, K) TD_ACT_OTHERS(ROW, K)
 /* clang-format on */
 
-/* rows that give both names of an activation to a macro K(name), as in TD_ACT_LIST(TD_ACT_BOTH, K) */
+/* gives both names of an activation to a macro K(name), as in TD_ACT_LIST(TD_ACT_BOTH, K) */
 #define TD_ACT_BOTH(K, name, ...) K(name) K(name##_grad)
 
 /* TD_ACT_<name>: the number of its row */
@@ -112,8 +112,11 @@ typedef enum { TD_ACT_LIST(TD_ACT_NUMBER, ) TD_ACT_COUNT } td_act;
 #undef TD_ACT_NUMBER
 
 /*
- * Functions of two tensors, with broadcasting (arith.c):  ROW(K, name, "Op", zero, "summary", formula)
- * of x and z.  zero: BOTH if two zeros give zero, else NONE.  NaN in either operand gives NaN.
+ * Functions of two tensors x and z, with broadcasting (arith.c):
+ *
+ *     ROW(K, name, "Op", zero, "summary", formula)
+ *
+ * zero: BOTH if two zeros give zero, else NONE.  NaN in either operand gives NaN (larger: 1/2).
  */
 /* clang-format off */
 #define TD_BINARY_LIST(ROW, K)                                                                     \

@@ -156,9 +156,9 @@ static bool tag_matches(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memo
 }
 
 /*
- * Outer dimensions by decreasing stride, then the inner blocks.  Equal strides keep their order, or,
- * with ones_last, a dimension of one element follows all that it can follow: oneDNN names the same
- * filters of one channel Abcde8a and decbA8a.
+ * Outer dimensions by decreasing stride, then the inner blocks.  Equal strides keep their order,
+ * or, with ones_last, a dimension of one element follows all that it can follow: oneDNN names the
+ * same filters of one channel Abcde8a and decbA8a.
  */
 static void compose(const md_info *f, bool ones_last, char *out, size_t room)
 {
@@ -255,7 +255,6 @@ static td_status fill(td_dnnl_call *c, dnnl_primitive_desc_t pd, const td_node *
                       const td_dnnl_bind *binds, td_prepared *out)
 {
     const char *impl = "";
-    DNNL_TRY(dnnl_primitive_create(&c->primitive, pd));
     for (int i = 0; i < n_binds; i++) {
         const_dnnl_memory_desc_t md =
             dnnl_primitive_desc_query_md(pd, binds[i].what, binds[i].query_index);
@@ -274,15 +273,21 @@ static td_status fill(td_dnnl_call *c, dnnl_primitive_desc_t pd, const td_node *
 td_status td_dnnl_prepare(dnnl_primitive_desc_t pd, const td_node *n, int n_binds,
                           const td_dnnl_bind *binds, td_prepared *out)
 {
+    dnnl_status_t created = dnnl_success;
     td_dnnl_call *c = TD_NEW(td_dnnl_call);
     td_status st = c ? TD_OK : TD_ENOMEM;
     out->state = c;
+    if (c) {
+        created = dnnl_primitive_create(&c->primitive, pd);
+        if (created != dnnl_success)
+            st = td_dnnl_failed(created, "dnnl_primitive_create");
+    }
     if (st == TD_OK)
         st = fill(c, pd, n, n_binds, binds, out);
     if (st != TD_OK)
         td_dnnl_release(out);
-    if (st !=
-        TD_ENOMEM) /* oneDNN 3.2 may have freed parts of it when creating the primitive failed */
+    /* oneDNN 3.2 frees parts of a description whose primitive it has no memory for */
+    if (created != dnnl_out_of_memory)
         dnnl_primitive_desc_destroy(pd);
     return st;
 }

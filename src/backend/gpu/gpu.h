@@ -79,16 +79,17 @@ void td_gpu_multi_release(void *state);
 #define TD_GPU_LIST(K)                                                                             \
     TD_BINARY_LIST(TD_BINARY_NAME, K) TD_ACT_LIST(TD_ACT_BOTH, K)                                  \
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
-    K(concat) K(slice) K(slice_grad) K(transpose) K(broadcast_to) K(sum) K(mean) K(sum_to) K(mul_reduce) K(bias_add_grad)       \
-    K(global_avg_pool) K(global_avg_pool_grad)                                                     \
+    K(concat) K(slice) K(slice_grad) K(transpose) K(broadcast_to) K(sum) K(mean) K(sum_to)         \
+    K(mul_reduce) K(bias_add_grad) K(global_avg_pool) K(global_avg_pool_grad)                      \
     K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
     K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \
     K(conv2d_grad_w) K(conv2d_grad_w_2) K(conv2d_grad_w_3)                                         \
     K(conv2d_statistics) K(conv2d_statistics_2) K(conv2d_statistics_3)                             \
     K(conv2d_scale_relu_grad_w) K(conv2d_scale_relu_grad_w_2) K(conv2d_scale_relu_grad_w_3)        \
     K(linear) K(linear_2) K(linear_3) K(linear_grad_x) K(linear_grad_x_2) K(linear_grad_x_3)       \
-    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3) K(matmul) K(layer_norm) K(layer_norm_grad)  \
-    K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
+    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3) K(matmul) K(layer_norm)                 \
+    K(layer_norm_grad) K(batch_norm) K(batch_norm_grad) K(batch_norm_relu)                         \
+    K(batch_norm_relu_grad)                                                                        \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \

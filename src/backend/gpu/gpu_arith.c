@@ -82,7 +82,7 @@ static td_status run_act(const td_prepared *p, td_gpu_function f, td_act act, vo
     const td_node *n = p->node;
     const td_act_attr attr = n->attr ? *(const td_act_attr *)n->attr : (td_act_attr){ 0 };
     td_gpu_map m = {
-        .f = f, .act = act, .by = attr.a, .also = attr.b, .x = td_gpu_tensor_at(p, 0, args)
+        .f = f, .act = (int)act, .by = attr.a, .also = attr.b, .x = td_gpu_tensor_at(p, 0, args)
     };
     m.y = td_gpu_tensor_at(p, n->n_in, args);
     if (n->n_in > 1)

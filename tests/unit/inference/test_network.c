@@ -31,7 +31,7 @@ static const char *make_weights(const char *arch, int side, int classes)
     return path;
 }
 
-/* pictures of several sizes: as PNG files, their bytes, and their pixels with 5 bytes after a row */
+/* images of several sizes: as PNG files, their bytes, and their pixels with 5 bytes after a row */
 typedef struct {
     char path[IMAGES][1024];
     td_text bytes[IMAGES];

@@ -67,7 +67,7 @@ static void check_product(int64_t m, int64_t n, int64_t k)
         c[i] = (double)i;
     /* a as it lies, b transposed */
     td_ref_multiply(m, n, k, (td_ref_matrix){ a, k, 1 }, (td_ref_matrix){ b, 1, k },
-                  (td_ref_matrix){ c, n, 1 });
+                    (td_ref_matrix){ c, n, 1 });
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = (double)(i * n + j), part = 0;
