@@ -2,7 +2,7 @@
  * onnx_acts.c -- converts activations to ONNX
  *
  *     silu        Sigmoid, Mul                  gelu        Mul, Erf, Add, Mul, Mul
- *     hardswish   HardSigmoid, Mul              gelu_tanh   the polynomial by Mul and Add, then Tanh,
+ *     hardswish   HardSigmoid, Mul              gelu_tanh   the polynomial by Mul, Add; then Tanh,
  *                                                           Add, Mul, Mul
  *     clip        Clip with two constants       pow         Pow with a constant
  *
