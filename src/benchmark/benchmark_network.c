@@ -406,6 +406,14 @@ static void add_data(const bench *b, td_text *out)
     td_text_add(out, "}");
 }
 
+/* the graph file, the file that holds the graph beside its weights, or the architecture */
+static const char *network_of(const td_benchmark_opts *o)
+{
+    if (o->model.model)
+        return o->model.model;
+    return o->model.model_text ? o->weights : o->model.arch;
+}
+
 static void add_network(bench *b, td_text *out)
 {
     int n = b->o.iters;
@@ -417,7 +425,7 @@ static void add_network(bench *b, td_text *out)
         sum += b->seconds[i];
     double *s = b->seconds, p50 = td_median(s, n), slowest = td_quantile(s, n, 1);
     td_text_add(out, "{\"arch\": \"");
-    td_text_add_json(out, b->o.model.model ? b->o.model.model : b->o.model.arch);
+    td_text_add_json(out, network_of(&b->o));
     td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d",
                 b->o.mode == TD_BENCHMARK_TRAINING ? "training" : "inference",
                 td_amp_precision_name(&b->o.amp), b->o.batch_size);

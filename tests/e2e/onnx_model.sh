@@ -60,6 +60,9 @@ expect 0 train set --resume run/checkpoint.safetensors --run-iters -1 --workspac
 expect 0 classify set/val/*/* --weights run/checkpoint.safetensors --threads 1
 expect 0 classify set/val/*/* --model "$golden/folded.onnx" --threads 1
 expect 0 benchmark --model "$golden/norms.onnx" -b 2 --iters 1 --warmup 0 --threads 1 --mode inference
+prints '^network +.*norms.onnx, inference'
+expect 0 benchmark --weights run/checkpoint.safetensors -b 2 --iters 1 --warmup 0 --threads 1 --mode inference
+prints '^network +run/checkpoint.safetensors, inference'
 expect 0 inspect graph --model "$golden/folded.onnx"
 prints '%"onnx::Conv_[0-9]+":f32\[8,3,3,3\] = param'
 cp out graph.td # the text is a graph file
