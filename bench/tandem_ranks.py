@@ -8,6 +8,7 @@ MPIRUN.  Peak memory is the sum over the ranks, shared pages counted in each.
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -25,8 +26,8 @@ def launcher(o):
     if not o.mpirun:
         return [o.tandem, "launch", "--nproc", str(o.ranks)]
     # as many threads as asked for, wherever the scheduler puts them: `tandem launch` chooses processors itself
-    return [o.mpirun, "-n", str(o.ranks), *(["--bind-to", "none"] if "openmpi" in o.mpirun else []),
-            o.tandem]
+    open_mpi = ["--bind-to", "none", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    return [o.mpirun, "-n", str(o.ranks), *(open_mpi if "openmpi" in o.mpirun else []), o.tandem]
 
 
 def main(o):
