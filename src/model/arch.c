@@ -2,7 +2,8 @@
  * arch.c -- the table of architectures: one row each, built by resnet.c
  *
  * To add a network of the family, add a row here; nothing else is needed (docs/howto-model.md).
- * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d) and Hu et al. 2018;
+ * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d), torchvision (wide:
+ * 3x3 convolutions with twice the channels; Zagoruyko and Komodakis 2016) and Hu et al. 2018;
  * timm's seresnet50 and seresnext101_32x4d have channels / 16 hidden units.
  */
 #include "model/arch.h"
@@ -18,7 +19,7 @@
 #define BASIC      false
 #define BOTTLENECK true
 #define RESNET     { 64, 128, 256, 512 }
-#define X32X4D     { 128, 256, 512, 1024 }
+#define WIDE       { 128, 256, 512, 1024 }
 #define NONE       TD_SE_NONE
 #define CHOSEN     TD_SE_CHOSEN
 #define RATIO      TD_SE_RATIO
@@ -31,12 +32,13 @@ static const td_arch table[] = {
     { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
     { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
     { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
-    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, X32X4D, 2, 32, NONE, 224, 0, 0 },
-    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, NONE, 224, 0, 0 },
+    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2, 32, NONE, 224, 0, 0 },
+    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, NONE, 224, 0, 0 },
+    { "wide_resnet50_2",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2,  1, NONE, 224, 0, 0 },
     { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, 224, 0, 0 },
-    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, CHOSEN, 224, 0, 0 },
+    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, CHOSEN, 224, 0, 0 },
     { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224, 0, 0 },
-    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, X32X4D, 2, 32, RATIO, 224, 0, 0 },
+    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, RATIO, 224, 0, 0 },
     { "ssd320",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 320,
       TD_DETECTOR_SSD320, 12804 },
     { "ssd300",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 300,

@@ -159,6 +159,7 @@ def networks(quick):
         makes += [
             ("torchvision resnet50", torchvision.models.resnet50),
             ("torchvision resnext50_32x4d", torchvision.models.resnext50_32x4d),
+            ("torchvision wide_resnet50_2", torchvision.models.wide_resnet50_2),
             ("timm resnet50", lambda: timm.create_model("resnet50")),
             ("timm resnext50_32x4d", lambda: timm.create_model("resnext50_32x4d")),
             ("timm seresnet50", lambda: timm.create_model("seresnet50")),
