@@ -34,7 +34,8 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, wide_resnet50_2 (torchvision's), se-resnet50, "
-               "se-resnext101-32x4d, seresnet50 and seresnext101_32x4d (timm's); detectors: ssd320, ssd300"),
+               "se-resnext101-32x4d, seresnet50 and seresnext101_32x4d (timm's); "
+               "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
                "weights are used unless others are given; with the parts of a preset: its "
