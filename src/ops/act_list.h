@@ -44,7 +44,7 @@
 #define TD_ACT_OTHERS(ROW, K)                                                                      \
     ROW(K, relu6, "Relu6", "Relu6Grad", none, Y, BOTH, "min(max(x, 0), 6)",                        \
         x < 0 ? 0 : x > 6 ? 6 : x,                                                                 \
-        (y > 0) & (y < 6) ? dy : 0)                                                                \
+        ((y > 0) & (y < 6)) ? dy : 0)                                                              \
     ROW(K, leaky_relu, "LeakyRelu", "LeakyReluGrad", slope, X, BOTH, "x, or slope x below 0",      \
         x < 0 ? a * x : x,                                                                         \
         x > 0 ? dy : a * dy)                                                                       \
@@ -53,13 +53,13 @@
         x > 0 ? dy : dy * a * EXP(x))                                                              \
     ROW(K, clip, "ClipByValue", "Select", bounds, X, GRAD, "min(max(x, min), max)",                \
         (x < a ? a : x) > b ? b : x < a ? a : x,                                                   \
-        (x < a) | (x > b) ? 0 : dy)                                                                \
+        ((x < a) | (x > b)) ? 0 : dy)                                                              \
     ROW(K, sigmoid, "Sigmoid", "SigmoidGrad", none, Y, GRAD, "1 / (1 + exp(-x))",                  \
         TD_ACT_SIGMOID(x),                                                                         \
         dy * y * (1 - y))                                                                          \
     ROW(K, hardsigmoid, "Mul", "Mul", line, X, GRAD, "min(max(alpha x + beta, 0), 1)",             \
         a * x + b < 0 ? 0 : a * x + b > 1 ? 1 : a * x + b,                                         \
-        (a * x + b > 0) & (a * x + b < 1) ? a * dy : 0)                                            \
+        ((a * x + b > 0) & (a * x + b < 1)) ? a * dy : 0)                                          \
     ROW(K, silu, "Sigmoid", "SigmoidGrad", none, X, BOTH, "x / (1 + exp(-x))",                     \
         x * TD_ACT_SIGMOID(x),                                                                     \
         dy * (TD_ACT_SIGMOID(x) * (1 + x * (1 - TD_ACT_SIGMOID(x)))))                              \
@@ -92,7 +92,7 @@
         -dy * y * y)                                                                               \
     ROW(K, pow, "Pow", "Pow", exponent, X, NONE, "x to a power",                                   \
         POW(x, a),                                                                                 \
-        (a < 0) | (a > 0) ? dy * a * POW(x, a - 1) : 0)                                            \
+        ((a < 0) | (a > 0)) ? dy * a * POW(x, a - 1) : 0)                                          \
     ROW(K, abs, "Abs", "Mul", none, X, BOTH, "|x|",                                                \
         ABS(x),                                                                                    \
         x > 0 ? dy : x < 0 ? -dy : 0)                                                              \
@@ -125,9 +125,9 @@ typedef enum { TD_ACT_LIST(TD_ACT_NUMBER, ) TD_ACT_COUNT } td_act;
     ROW(K, mul, "Mul", BOTH, "x y with broadcasting", x * z)                                       \
     ROW(K, div, "RealDiv", NONE, "x / y with broadcasting", x / z)                                 \
     ROW(K, max, "Maximum", BOTH, "the larger of x and y with broadcasting",                        \
-        (x > z) | (x != x) ? x : z)                                                                \
+        ((x > z) | (x != x)) ? x : z)                                                              \
     ROW(K, min, "Minimum", BOTH, "the smaller of x and y with broadcasting",                       \
-        (x < z) | (x != x) ? x : z)                                                                \
+        ((x < z) | (x != x)) ? x : z)                                                              \
     ROW(K, larger, "Greater", NONE, "1 where x > y, 1/2 where they are equal, otherwise 0",        \
         x > z ? 1 : x < z ? 0 : (real)0.5)
 /* clang-format on */
