@@ -66,8 +66,10 @@ TD_API const char *td_arch_name_at(int i);
 /** Properties of an architecture. */
 typedef struct {
     const char *name;
-    const char *block; /* "basic" or "bottleneck" */
-    int layers[4];
+    const char
+        *family; /* "resnet", "vgg", ..: networks built from other numbers of the same parts */
+    const char *block; /* residual networks: "basic" or "bottleneck"; others: NULL */
+    int layers[4];     /* this and the following four: of residual networks, otherwise 0 */
     int widths[4];
     int expansion, groups;
     bool has_se;
@@ -92,6 +94,9 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
  */
 TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
 
+/** The network that opts->arch names does not read this option ("conv_init"), as others do. */
+TD_API bool td_model_lacks(const td_model_opts *opts, const char *option);
+
 /** The default number of outputs: 1001 in the TensorFlow variant, otherwise `n`. */
 TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
@@ -105,7 +110,8 @@ TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_v
 
 /**
  * As td_model_forward, and the results of the four stages become named outputs "layer1" ..
- * "layer4". TD_EUNSUPPORTED for a graph file: name its outputs there.
+ * "layer4". TD_EUNSUPPORTED for networks other than residual ones, and for a graph file: name its
+ * outputs there.
  */
 TD_API td_value *td_model_forward_features(td_builder *b, const td_model_opts *opts,
                                            td_value *images, bool is_training);

@@ -408,7 +408,7 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
     if (!model->num_classes)
         model->num_classes = meta_number(t, "tandem.num_classes");
     if (!model->num_classes)
-        model->num_classes = td_weights_classes(t);
+        model->num_classes = td_weights_classes(t, model);
     if (!model->image_size)
         model->image_size = td_weight_image_size(t);
     if (!model->image_size)

@@ -481,9 +481,11 @@ int td_weights_rows(const td_tensors *t, const char *wanted)
     return 0;
 }
 
-int td_weights_classes(const td_tensors *t)
+int td_weights_classes(const td_tensors *t, const td_model_opts *model)
 {
-    return td_weights_rows(t, "fc.weight");
+    char name[64];
+    snprintf(name, sizeof name, "%s.weight", td_arch_head(model));
+    return td_weights_rows(t, name);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

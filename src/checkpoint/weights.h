@@ -112,7 +112,7 @@ td_status td_classes_from_json(const char *json, const char *path, int *n,
 /** The number of rows of a matrix or filter, by our name; 0: the file does not have it. */
 int td_weights_rows(const td_tensors *t, const char *wanted);
 
-/** The number of classes of a weight file: rows of fc.weight; 0: unknown. */
-int td_weights_classes(const td_tensors *t);
+/** The number of classes of a weight file: rows of the network's last layer; 0: unknown. */
+int td_weights_classes(const td_tensors *t, const td_model_opts *model);
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tandem/launch.h"
+#include "tandem/model.h"
 
 typedef struct {
     const char *option, *why;
@@ -277,6 +278,26 @@ static void add_need(report *r, const char *subject, const need_row *need)
     td_text_release(&why);
 }
 
+/* Does the network that --arch names not read this option?  Adds a line such as "with vgg16". */
+static bool add_lacking(report *r, const td_field *f, const char *subject)
+{
+    void *base;
+    const td_field *arch = find(r->groups, "arch", 4, &base), *model = td_model_fields();
+    while (model != f && model->kind != TD_KIND_END)
+        model++;
+    if (!arch || model != f)
+        return false;
+    const td_model_opts *o = base;
+    const bool is_refused = strcmp(f->name, "variant") == 0;
+    if (is_refused || !td_model_lacks(o, f->name))
+        return false;
+    td_text with = { 0 };
+    td_text_add(&with, "--arch %s", o->arch);
+    add_line(r, subject, td_text_get(&with), true);
+    td_text_release(&with);
+    return true;
+}
+
 bool td_unused_options_has(const td_verb *verb, const char *option)
 {
     for (int i = 0; i < N_UNREAD; i++)
@@ -311,6 +332,8 @@ static void visit(void *ctx, const td_field *f, const char *subject)
             add_line(r, subject, unread[i].why, false);
             return;
         }
+    if (add_lacking(r, f, subject))
+        return;
     for (int i = 0; i < N_NEEDS; i++)
         if (is_listed(needs[i].options, f->name) && is_of_verb(&needs[i], r->verb->name) &&
             !is_met(&needs[i], r->groups))

@@ -1,10 +1,5 @@
 /*
- * arch.c -- the table of architectures: one row each, built by resnet.c
- *
- * To add a network of the family, add a row here; nothing else is needed (docs/howto-model.md).
- * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d), torchvision (wide:
- * 3x3 convolutions with twice the channels; Zagoruyko and Komodakis 2016) and Hu et al. 2018;
- * timm's seresnet50 and seresnext101_32x4d have channels / 16 hidden units.
+ * arch.c -- finds architectures by name, in the tables of all families
  */
 #include "model/arch.h"
 
@@ -15,42 +10,26 @@
 #include "base/paths.h"
 #include "base/text.h"
 
-/* clang-format off */
-#define BASIC      false
-#define BOTTLENECK true
-#define RESNET     { 64, 128, 256, 512 }
-#define WIDE       { 128, 256, 512, 1024 }
-#define NONE       TD_SE_NONE
-#define CHOSEN     TD_SE_CHOSEN
-#define RATIO      TD_SE_RATIO
-
-static const td_arch table[] = {
-    /* name                  block       layers           widths  expansion, groups, SE, size;
-       detector, anchors */
-    { "resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, 224, 0, 0 },
-    { "resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, 224, 0, 0 },
-    { "resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
-    { "resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
-    { "resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, 224, 0, 0 },
-    { "resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2, 32, NONE, 224, 0, 0 },
-    { "resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, NONE, 224, 0, 0 },
-    { "wide_resnet50_2",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2,  1, NONE, 224, 0, 0 },
-    { "se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, 224, 0, 0 },
-    { "se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, CHOSEN, 224, 0, 0 },
-    { "seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, 224, 0, 0 },
-    { "seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, RATIO, 224, 0, 0 },
-    { "ssd320",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 320,
-      TD_DETECTOR_SSD320, 12804 },
-    { "ssd300",              BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, 300,
-      TD_DETECTOR_SSD300, 8732 },
+static const td_family *const families[] = {
+#define FAMILY(name) &td_family_##name,
+#include "model/families.def"
+#undef FAMILY
 };
-/* clang-format on */
 
-#define N_ARCHS ((int)(sizeof table / sizeof *table))
+static const td_arch *row_at(int i)
+{
+    for (size_t f = 0; i >= 0 && f < sizeof families / sizeof *families; f++) {
+        if (i < families[f]->n_rows)
+            return &families[f]->rows[i];
+        i -= families[f]->n_rows;
+    }
+    return NULL;
+}
 
 const char *td_arch_name_at(int i)
 {
-    return i >= 0 && i < N_ARCHS ? table[i].name : NULL;
+    const td_arch *a = row_at(i);
+    return a ? a->name : NULL;
 }
 
 static bool same_name(const char *a, const char *b)
@@ -63,10 +42,11 @@ static bool same_name(const char *a, const char *b)
 
 const td_arch *td_arch_known(const char *name)
 {
-    for (int i = 0; name && i < N_ARCHS; i++)
-        if (same_name(name, table[i].name))
-            return &table[i];
-    return NULL;
+    const td_arch *a = NULL;
+    for (int i = 0; name && (a = row_at(i)); i++)
+        if (same_name(name, a->name))
+            break;
+    return a;
 }
 
 /* Does it name a file, of a network of the user's own? */
@@ -77,13 +57,13 @@ static bool is_file(const char *name)
 
 static const char *nearest_name(const char *name)
 {
-    const char *nearest = NULL;
+    const char *nearest = NULL, *own;
     int best = INT_MAX;
-    for (int i = 0; i < N_ARCHS; i++) {
-        int distance = td_text_distance(name, table[i].name);
-        if (distance < best && distance <= (int)strlen(table[i].name) / 2) {
+    for (int i = 0; (own = td_arch_name_at(i)); i++) {
+        int distance = td_text_distance(name, own);
+        if (distance < best && distance <= (int)strlen(own) / 2) {
             best = distance;
-            nearest = table[i].name;
+            nearest = own;
         }
     }
     return nearest;
@@ -105,8 +85,8 @@ td_status td_arch_row(const char *name, const td_arch **out)
     if (nearest)
         return td_error(TD_EUSAGE, "unknown architecture '%s', did you mean '%s'?", name, nearest);
     td_text all = { 0 };
-    for (int i = 0; i < N_ARCHS; i++)
-        td_text_add(&all, "%s%s", i ? ", " : "", table[i].name);
+    for (int i = 0; td_arch_name_at(i); i++)
+        td_text_add(&all, "%s%s", i ? ", " : "", td_arch_name_at(i));
     const td_status st =
         td_error(TD_EUSAGE, "unknown architecture '%s', wanted %s", name, td_text_get(&all));
     td_text_release(&all);
@@ -119,16 +99,19 @@ td_status td_arch_find(const char *name, td_arch_info *out)
     *out = (td_arch_info){ 0 };
     TD_TRY(td_arch_row(name, &a));
     *out = (td_arch_info){ .name = a->name,
-                           .block = a->is_bottleneck ? "bottleneck" : "basic",
-                           .expansion = a->expansion,
-                           .groups = a->groups,
-                           .has_se = a->se != TD_SE_NONE,
+                           .family = a->family->name,
                            .image_size = a->image_size,
                            .detector = a->detector,
                            .n_anchors = a->n_anchors };
-    memcpy(out->layers, a->layers, sizeof out->layers);
-    memcpy(out->widths, a->widths, sizeof out->widths);
+    if (a->family->describe)
+        a->family->describe(a, out);
     return TD_OK;
+}
+
+const char *td_arch_head(const td_model_opts *model)
+{
+    const td_arch *arch = model->model || model->model_text ? NULL : td_arch_known(model->arch);
+    return arch && arch->family->head ? arch->family->head : "fc";
 }
 
 void td_model_name(const td_model_opts *model, char *out, size_t n)

@@ -7,6 +7,8 @@
  *   convolution   normal, sqrt(2 / fan)     fan = R S C / groups, or R S K (not divided by groups)
  *   BN            gamma 1 (0 for the last of a branch, on request), beta 0, mean 0, variance 1
  *
+ * Families other than the residual networks have their own rules (td_net.begin_filters).
+ *
  * The TensorFlow variant (td_variant) has padding SAME, which gives ceil(side / stride) windows,
  * with the smaller half of the padding before; and these initial values:
  *
@@ -83,10 +85,33 @@ static td_param_attr filter_init(const td_net *m, int64_t taps, int64_t n_in, in
     const double fan = td_net_fan(m, taps * n_in, taps * n_out);
     if (m->init)
         return *m->init;
+    if (m->begin_filters)
+        return m->begin_filters(taps, n_in, n_out, groups);
     if (is_tensorflow && groups > 1)
         return td_net_begins(TD_INIT_UNIFORM, sqrt(6 / (double)(taps * n_in + taps * n_out)));
     return td_net_begins(is_tensorflow ? TD_INIT_TRUNCATED_NORMAL : TD_INIT_NORMAL,
                          sqrt(2) / sqrt(fan));
+}
+
+td_param_attr td_net_normal_fan_in(int64_t taps, int64_t n_in, int64_t n_out, int groups)
+{
+    (void)n_out;
+    (void)groups;
+    return td_net_begins(TD_INIT_NORMAL, sqrt(2 / (double)(taps * n_in)));
+}
+
+td_param_attr td_net_normal_fan_out(int64_t taps, int64_t n_in, int64_t n_out, int groups)
+{
+    (void)n_in;
+    (void)groups;
+    return td_net_begins(TD_INIT_NORMAL, sqrt(2 / (double)(taps * n_out)));
+}
+
+td_param_attr td_net_uniform(int64_t taps, int64_t n_in, int64_t n_out, int groups)
+{
+    (void)n_out;
+    (void)groups;
+    return td_net_begins(TD_INIT_UNIFORM, 1 / sqrt((double)(taps * n_in)));
 }
 
 /* --- padding ---------------------------------------------------------------------------------- */
@@ -162,6 +187,35 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
     return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
 }
 
+td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins)
+{
+    td_value *bias = td_net_vector(m, name, "bias", td_net_channels(x), begins);
+    return td_emit(m->b, &td_op_bias_add, NULL, x, bias);
+}
+
+td_value *td_net_linear(td_net *m, td_value *x, const char *name, int64_t n_out,
+                        td_param_attr weight, td_param_attr bias)
+{
+    const int64_t dim[2] = { n_out, td_net_channels(x) };
+    td_value *w = td_net_param(m, name, "weight", 2, dim, weight);
+    return td_linear(m->b, x, w, td_net_vector(m, name, "bias", n_out, bias));
+}
+
+td_value *td_net_flatten(td_net *m, td_value *x)
+{
+    int64_t n = 1;
+    for (int i = 1; i < x->type.rank; i++)
+        n *= x->type.dim[i];
+    return td_reshape(m->b, x, 2, (int64_t[]){ x->type.dim[0], n });
+}
+
+td_value *td_net_dropout(td_net *m, td_value *x, double p)
+{
+    (void)m;
+    (void)p;
+    return x;
+}
+
 td_value *td_net_act(td_net *m, td_value *x)
 {
     return m->has_relu6 ? td_relu6(m->b, x) : td_relu(m->b, x);
@@ -174,4 +228,43 @@ td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride)
         .kernel = kernel, .stride = stride, .pad = p.before, .pad_extra = p.extra
     };
     return td_emit(m->b, &td_op_max_pool2d, &pool, x);
+}
+
+/* --- adaptive pooling ------------------------------------------------------------------------- */
+
+/* the mean of the rows (axis 2) or columns (axis 3) [start, end) of x */
+static td_value *mean_of(td_net *m, td_value *x, int axis, int64_t start, int64_t end)
+{
+    const td_scale_attr mean = { 1 / (double)(end - start) };
+    td_slice_attr at = { .axis = axis, .start = start, .size = 1, .step = 1 };
+    td_value *sum = td_emit(m->b, &td_op_slice, &at, x);
+    for (at.start = start + 1; at.start < end; at.start++)
+        sum = td_add(m->b, sum, td_emit(m->b, &td_op_slice, &at, x));
+    return end - start > 1 ? td_emit(m->b, &td_op_scale, &mean, sum) : sum;
+}
+
+/* window i of n covers [floor(i side / n), ceil((i + 1) side / n)) */
+static td_value *pool_axis(td_net *m, td_value *x, int axis, int n)
+{
+    td_value *part[TD_IN_MAX];
+    const int64_t side = x->type.dim[axis];
+    if (side == n)
+        return x;
+    for (int i = 0; i < n; i++)
+        part[i] = mean_of(m, x, axis, i * side / n, ((i + 1) * side + n - 1) / n);
+    return td_concat(m->b, n, part, axis);
+}
+
+td_value *td_net_adaptive_pool(td_net *m, td_value *x, int side)
+{
+    const int64_t h = x->type.dim[2], w = x->type.dim[3];
+    TD_CHECK(side > 0 && side <= TD_IN_MAX);
+    const bool is_even = h == w && h > side && h % side == 0 && h / side <= 15;
+    if (is_even) {
+        const td_pool_attr a = { .kernel = (int)(h / side),
+                                 .stride = (int)(h / side),
+                                 .count_include_pad = true };
+        return td_emit(m->b, &td_op_avg_pool2d, &a, x);
+    }
+    return pool_axis(m, pool_axis(m, x, 2, side), 3, side);
 }

@@ -1,10 +1,10 @@
 /*
- * model/layers.h -- the parts of networks: parameters, layers, stages of residual blocks
+ * model/layers.h -- the parts of networks: parameters and layers
  *
  *     td_net m = td_net_begin(b, arch, opts, is_training);
- *     td_value *x = td_net_stem(&m, images);
- *     for (int i = 0; i < 4; i++)
- *         x = td_net_stage(&m, x, i, i ? 2 : 1);
+ *     td_net_prefix(&m, "features.%d.", 0);
+ *     td_value *x = td_net_conv(&m, images, "conv", 64, 3, 1, 1);
+ *     x = td_net_act(&m, td_net_norm(&m, x, "bn", false));
  *
  * A layer's parameters are named prefix + layer + ".weight" and so on.  The members of a td_net
  * describe the differences between networks; a builder may change them between calls.
@@ -15,23 +15,29 @@
 #include "model/arch.h"
 #include "ops/ops.h"
 
-typedef struct {
+/* Initial values of filters with `taps` taps, from n_in channels per group to n_out. */
+typedef td_param_attr (*td_net_begin_filters)(int64_t taps, int64_t n_in, int64_t n_out,
+                                              int groups);
+
+struct td_net {
     td_builder *b;
     const td_arch *arch;
     const td_model_opts *opts;
     td_dtype dtype;
     bool is_training;
+    bool has_features; /* results of stages become outputs */
 
     bool is_same_padded;       /* padding SAME: gives ceil(side / stride) windows */
     bool has_relu6;            /* in the stem and within blocks; a block's result has relu */
     double eps, momentum;      /* constants of the norms */
-    const td_param_attr *init; /* of convolutions; NULL: depends on variant and options */
+    const td_param_attr *init; /* of convolutions; NULL: as `begin_filters` */
+    td_net_begin_filters begin_filters; /* NULL: depends on variant and options */
 
     char prefix[64];                           /* "layer1.0." */
     const char *root;                          /* prefix of every name: "backbone." */
     const char *stem_conv, *stem_norm, *stage; /* "conv1", "bn1", "layer" */
     int first_stage;                           /* number of the first stage in names */
-} td_net;
+};
 
 /** Names and rules of a classifier; opts->dtype 0 is float32. */
 td_net td_net_begin(td_builder *b, const td_arch *arch, const td_model_opts *opts,
@@ -58,6 +64,13 @@ double td_net_fan(const td_net *m, int64_t n_in, int64_t n_out);
 /** Attributes of a weight with this initialization. */
 td_param_attr td_net_begins(td_init init, double scale);
 
+/** PyTorch's kaiming_normal_ for relu: normal, sqrt(2 / fan), with taps * n_in (* n_out). */
+td_param_attr td_net_normal_fan_in(int64_t taps, int64_t n_in, int64_t n_out, int groups);
+td_param_attr td_net_normal_fan_out(int64_t taps, int64_t n_in, int64_t n_out, int groups);
+
+/** What PyTorch's layers have by default: uniform in +-1 / sqrt(taps * n_in). */
+td_param_attr td_net_uniform(int64_t taps, int64_t n_in, int64_t n_out, int groups);
+
 /* --- layers ----------------------------------------------------------------------------------- */
 
 /** Filters with `side` x `side` taps, from n_in channels (per group) to n_out. */
@@ -80,12 +93,23 @@ td_value *td_net_act(td_net *m, td_value *x);
 /** Max pooling with `kernel` x `kernel` windows, padded like convolutions. */
 td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride);
 
-/* --- residual networks ------------------------------------------------------------------------ */
+/** x plus the parameter `name`.bias, a number for each channel. */
+td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins);
 
-/** 7x7/2 convolution, norm, activation. */
-td_value *td_net_stem_conv(td_net *m, td_value *images);
+/** Fully connected layer with bias, from x [N, C]. */
+td_value *td_net_linear(td_net *m, td_value *x, const char *name, int64_t n_out,
+                        td_param_attr weight, td_param_attr bias);
 
-/** Stage i of the architecture, 0 to 3; `stride` applies to its first block. */
-td_value *td_net_stage(td_net *m, td_value *x, int i, int stride);
+/** [N, C, H, W] -> [N, C H W] */
+td_value *td_net_flatten(td_net *m, td_value *x);
+
+/** In training: zero a fraction p of the elements, and divide the others by 1 - p. */
+td_value *td_net_dropout(td_net *m, td_value *x, double p);
+
+/**
+ * Means over side x side windows, for any H and W as PyTorch's AdaptiveAvgPool2d: windows overlap
+ * where the sides do not divide each other.
+ */
+td_value *td_net_adaptive_pool(td_net *m, td_value *x, int side);
 
 #endif

@@ -9,14 +9,13 @@
 #include "base/text.h"
 #include "model/head.h"
 #include "model/own_graph.h"
-#include "model/ssd.h"
+#include "model/resnet.h"
 #include "onnx_import/onnx_import.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
 #define SSD320_CLASSES   90 /* COCO's largest category number; there are gaps */
 #define SSD300_CLASSES   80
 #define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
-#define SIDE_MIN         8  /* smaller images are one pixel after the stem */
 #define SSD320_SIDE_MIN  160
 #define TF_CLASSES       1001 /* but labels are 0 .. 999; the last class is never a target */
 
@@ -35,6 +34,7 @@ static const td_field fields[] = {
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, wide_resnet50_2 (torchvision's), se-resnet50, "
                "se-resnext101-32x4d, seresnet50 and seresnext101_32x4d (timm's); "
+               "vgg11, vgg13, vgg16, vgg19, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn; "
                "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
@@ -91,17 +91,23 @@ int td_model_default_classes(const td_model_opts *opts, int n)
     return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
 }
 
+static bool is_own_graph(const td_model_opts *opts)
+{
+    return opts->model || opts->model_text;
+}
+
+bool td_model_lacks(const td_model_opts *opts, const char *option)
+{
+    const td_arch *arch = is_own_graph(opts) ? NULL : td_arch_known(opts->arch);
+    return arch && td_text_in_list(arch->family->lacks, option);
+}
+
 static td_status check_variant(const td_model_opts *opts)
 {
     if (opts->variant && opts->weights_variant && opts->variant != opts->weights_variant)
         return td_error(TD_EUSAGE, "the weights belong to variant '%s', but --variant is '%s'",
                         td_variant_name(opts->weights_variant), td_variant_name(opts->variant));
     return TD_OK;
-}
-
-static bool is_own_graph(const td_model_opts *opts)
-{
-    return opts->model || opts->model_text;
 }
 
 td_detector td_model_detector(const td_model_opts *opts)
@@ -228,8 +234,8 @@ td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[2
 {
     td_graph *g;
     td_head head;
-    snprintf(weight, 256, "fc.weight");
-    snprintf(bias, 256, "fc.bias");
+    snprintf(weight, 256, "%s.weight", td_arch_head(opts));
+    snprintf(bias, 256, "%s.bias", td_arch_head(opts));
     if (!is_own_graph(opts))
         return TD_OK;
     *weight = *bias = '\0';
@@ -262,7 +268,8 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
 {
     const int side = opts->image_size ? opts->image_size : arch->image_size;
     TD_TRY(td_arch_row(opts->backbone ? opts->backbone : "resnet50", backbone));
-    if ((*backbone)->detector || (*backbone)->groups != 1 || (*backbone)->se != TD_SE_NONE)
+    const td_resnet *r = td_resnet_of(*backbone);
+    if (!r || r->groups != 1 || r->se != TD_SE_NONE)
         return td_error(TD_EUSAGE,
                         "'%s' is not a backbone for '%s', wanted resnet18, resnet34, resnet50, "
                         "resnet101 or resnet152",
@@ -281,6 +288,15 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
     return TD_OK;
 }
 
+/* checks an option that changes the results of a network that has it */
+static td_status check_lacking(const td_model_opts *opts, const td_arch *arch)
+{
+    if (opts->variant == TD_VARIANT_TENSORFLOW && td_text_in_list(arch->family->lacks, "variant"))
+        return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
+                        td_variant_name(opts->variant));
+    return TD_OK;
+}
+
 td_status td_model_resolve(td_model_opts *opts)
 {
     if (!is_own_graph(opts)) {
@@ -289,12 +305,13 @@ td_status td_model_resolve(td_model_opts *opts)
         TD_TRY(td_arch_row(opts->arch, &arch));
         if (arch->detector)
             TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
+        TD_TRY(check_lacking(opts, arch));
         opts->arch = arch->name; /* a static string, unlike a name from a file */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
-        if (opts->image_size < SIDE_MIN)
+        if (opts->image_size < arch->family->side_min)
             return td_error(TD_EUNSUPPORTED, "'%s' requires an image size of at least %d, found %d",
-                            arch->name, SIDE_MIN, opts->image_size);
+                            arch->name, arch->family->side_min, opts->image_size);
         if (opts->variant == TD_VARIANT_TENSORFLOW)
             opts->se_form = TD_SE_FORM_RATIO;
         return TD_OK;
@@ -320,6 +337,10 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
         st = td_arch_row(opts->arch, &arch);
     if (st == TD_OK && arch->detector)
         st = td_error(TD_EUNSUPPORTED, "'%s' is a detector, wanted a classifier", arch->name);
+    if (st == TD_OK)
+        st = check_lacking(opts, arch);
+    if (st == TD_OK && features && !arch->family->has_stages)
+        st = td_error(TD_EUNSUPPORTED, "'%s' has no stages layer1 to layer4", arch->name);
     if (st != TD_OK) {
         td_build_fail(b, st);
         return images;
@@ -327,7 +348,9 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
     td_model_opts o = *opts;
     if (!o.num_classes)
         o.num_classes = td_model_default_classes(&o, 1000);
-    return td_resnet(b, arch, &o, images, is_training, features);
+    td_net m = td_net_begin(b, arch, &o, is_training);
+    m.has_features = features;
+    return arch->family->build(&m, images);
 }
 
 td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
@@ -378,10 +401,8 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
     }
     if (!o.num_classes)
         o.num_classes = td_model_default_classes(&o, 0);
-    if (arch->detector == TD_DETECTOR_SSD320)
-        td_ssd320(b, backbone, &o, images, is_training, deltas, scores);
-    else
-        td_ssd300(b, backbone, &o, images, is_training, deltas, scores);
+    td_net m = td_net_begin(b, backbone, &o, is_training);
+    arch->family->detect(&m, images, deltas, scores);
 }
 
 td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training, td_graph **out)

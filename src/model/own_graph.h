@@ -23,8 +23,8 @@ td_status td_model_file_text(const td_model_opts *opts, char **out) TD_CHECKED;
 void td_model_onnx_weights(td_model_opts *model, const char **weights);
 
 /**
- * Names of the last layer's parameters, "fc.weight" and "fc.bias"; "" if there is none, or if the
- * head of a graph cannot be resized (model/head.h).
+ * Names of the last layer's parameters, for a residual network "fc.weight" and "fc.bias"; "" if
+ * there is none, or if the head of a graph cannot be resized (model/head.h).
  */
 td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[256]) TD_CHECKED;
 

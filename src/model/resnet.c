@@ -1,5 +1,7 @@
 /*
- * resnet.c -- builds all classifiers of arch.c
+ * resnet.c -- residual networks: a table, and their builder
+ *
+ * To add one, add a row here; nothing else is needed (docs/howto-model.md).
  *
  *   stem:   7x7/2 convolution, BN, relu, 3x3/2 max-pool
  *   basic:       3x3/s BN relu  3x3 BN                        + shortcut, relu
@@ -8,7 +10,7 @@
  *
  * v1.5: a bottleneck has its stride in the 3x3, not in the first 1x1.  The shortcut is the input
  * itself, or a 1x1/s convolution and BN if the shape changes.  Stem and stages are the detectors'
- * backbones too (layers.h), whose inner activations may be relu6.
+ * backbones too, whose inner activations may be relu6.
  *
  *   fc, SE   weight and bias uniform in +-1 / sqrt(inputs)
  *
@@ -17,14 +19,63 @@
  *   fc       truncated normal, sqrt(2 / fan); biases 0
  *   SE       truncated normal, sqrt(1 / inputs); biases 0
  *
- * Source: He et al. 2016; Xie et al. 2017; Hu et al. 2018; agrees with torchvision 0.29, timm 1.0
- * and NVIDIA's DeepLearningExamples in names, shapes and numbers.
+ * The numbers are those of He et al. 2016 (table 1), Xie et al. 2017 (32x4d), torchvision (wide:
+ * 3x3 convolutions with twice the channels; Zagoruyko and Komodakis 2016) and Hu et al. 2018;
+ * timm's seresnet50 and seresnext101_32x4d have channels / 16 hidden units.  Names, shapes and
+ * results agree with torchvision 0.29, timm 1.0 and NVIDIA's DeepLearningExamples.
  */
-#include <math.h>
+#include "model/resnet.h"
 
-#include "model/layers.h"
+#include <math.h>
+#include <string.h>
 
 #define SE_UNITS 16 /* hidden units of the constant form, and the divisor of the ratio form */
+
+/* clang-format off */
+#define BASIC      false
+#define BOTTLENECK true
+#define RESNET     { 64, 128, 256, 512 }
+#define WIDE       { 128, 256, 512, 1024 }
+#define NONE       TD_SE_NONE
+#define CHOSEN     TD_SE_CHOSEN
+#define RATIO      TD_SE_RATIO
+
+const td_resnet td_resnet50 = { BOTTLENECK, { 3, 4, 6, 3 }, RESNET, 4, 1, NONE };
+
+#define ROW(name, ...) { name, &td_family_resnet, 224, &(const td_resnet){ __VA_ARGS__ }, 0, 0 }
+
+static const td_arch rows[] = {
+    /*  name                   block       layers           widths  expansion, groups, SE */
+    ROW("resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE),
+    ROW("resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE),
+    ROW("resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE),
+    ROW("resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE),
+    ROW("resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE),
+    ROW("resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2, 32, NONE),
+    ROW("resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, NONE),
+    ROW("wide_resnet50_2",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2,  1, NONE),
+    ROW("se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN),
+    ROW("se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, CHOSEN),
+    ROW("seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO),
+    ROW("seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, RATIO),
+};
+/* clang-format on */
+
+const td_resnet *td_resnet_of(const td_arch *arch)
+{
+    return arch->family == &td_family_resnet ? arch->numbers : NULL;
+}
+
+void td_resnet_describe(const td_arch *arch, td_arch_info *out)
+{
+    const td_resnet *r = arch->numbers;
+    out->block = r->is_bottleneck ? "bottleneck" : "basic";
+    out->expansion = r->expansion;
+    out->groups = r->groups;
+    out->has_se = r->se != TD_SE_NONE;
+    memcpy(out->layers, r->layers, sizeof out->layers);
+    memcpy(out->widths, r->widths, sizeof out->widths);
+}
 
 static bool is_tensorflow(const td_net *m)
 {
@@ -54,8 +105,9 @@ static td_param_attr bias_init(const td_net *m, int64_t n_in)
 static td_value *squeeze_excite(td_net *m, td_value *x)
 {
     int64_t c = td_net_channels(x);
+    const td_resnet *r = m->arch->numbers;
     bool is_ratio =
-        m->arch->se == TD_SE_RATIO || m->opts->se_form == TD_SE_FORM_RATIO || is_tensorflow(m);
+        r->se == TD_SE_RATIO || m->opts->se_form == TD_SE_FORM_RATIO || is_tensorflow(m);
     int64_t d = is_ratio ? c / SE_UNITS : SE_UNITS;
     td_value *w1 = td_net_param(m, "se.fc1", "weight", 4, (int64_t[]){ d, c, 1, 1 }, se_init(m, c));
     td_value *b1 = td_net_vector(m, "se.fc1", "bias", d, bias_init(m, c));
@@ -75,7 +127,7 @@ static td_value *basic_branch(td_net *m, td_value *x, int width, int stride)
 
 static td_value *bottleneck_branch(td_net *m, td_value *x, int width, int stride)
 {
-    const td_arch *a = m->arch;
+    const td_resnet *a = m->arch->numbers;
     int64_t n_out = (int64_t)width * a->expansion;
     td_value *y =
         td_net_act(m, td_net_norm(m, td_net_conv(m, x, "conv1", width, 1, 1, 1), "bn1", false));
@@ -87,26 +139,28 @@ static td_value *bottleneck_branch(td_net *m, td_value *x, int width, int stride
 
 static td_value *block(td_net *m, td_value *x, int width, int stride)
 {
-    int64_t n_out = (int64_t)width * m->arch->expansion;
-    td_value *y = m->arch->is_bottleneck ? bottleneck_branch(m, x, width, stride)
-                                         : basic_branch(m, x, width, stride);
+    const td_resnet *r = m->arch->numbers;
+    int64_t n_out = (int64_t)width * r->expansion;
+    td_value *y = r->is_bottleneck ? bottleneck_branch(m, x, width, stride)
+                                   : basic_branch(m, x, width, stride);
     if (stride != 1 || td_net_channels(x) != n_out)
         x = td_net_norm(m, td_net_conv(m, x, "downsample.0", n_out, 1, stride, 1), "downsample.1",
                         false);
     return td_relu(m->b, td_add(m->b, y, x));
 }
 
-td_value *td_net_stage(td_net *m, td_value *x, int i, int stride)
+td_value *td_resnet_stage(td_net *m, td_value *x, int i, int stride)
 {
-    for (int k = 0; k < m->arch->layers[i]; k++) {
+    const td_resnet *r = m->arch->numbers;
+    for (int k = 0; k < r->layers[i]; k++) {
         td_net_prefix(m, "%s%d.%d.", m->stage, m->first_stage + i, k);
-        x = block(m, x, m->arch->widths[i], k == 0 ? stride : 1);
+        x = block(m, x, r->widths[i], k == 0 ? stride : 1);
     }
     td_net_prefix(m, "%s", "");
     return x;
 }
 
-td_value *td_net_stem_conv(td_net *m, td_value *images)
+td_value *td_resnet_stem_conv(td_net *m, td_value *images)
 {
     td_net_prefix(m, "%s", "");
     td_value *x = td_net_conv(m, images, m->stem_conv, 64, 7, 2, 1);
@@ -123,17 +177,26 @@ static td_value *head(td_net *m, td_value *x)
     return td_linear(m->b, td_global_avg_pool(m->b, x), w, bias);
 }
 
-td_value *td_resnet(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
-                    bool is_training, bool features)
+static td_value *build(td_net *m, td_value *images)
 {
-    td_net m = td_net_begin(b, arch, opts, is_training);
-    td_value *x = td_net_max_pool(&m, td_net_stem_conv(&m, images), 3, 2);
+    td_value *x = td_net_max_pool(m, td_resnet_stem_conv(m, images), 3, 2);
     for (int i = 0; i < 4; i++) {
-        x = td_net_stage(&m, x, i, i > 0 ? 2 : 1);
+        x = td_resnet_stage(m, x, i, i > 0 ? 2 : 1);
         char name[] = "layer0";
         name[5] = (char)('1' + i);
-        if (features)
-            td_output(b, name, x);
+        if (m->has_features)
+            td_output(m->b, name, x);
     }
-    return head(&m, x);
+    return head(m, x);
 }
+
+const td_family td_family_resnet = {
+    .name = "resnet",
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof *rows,
+    .build = build,
+    .describe = td_resnet_describe,
+    .head = "fc",
+    .side_min = 8, /* smaller images are one pixel after the stem */
+    .has_stages = true,
+};

@@ -21,9 +21,9 @@
  * Source: Liu et al. 2016; Lin et al. 2017 (FPN; focal loss); agrees with the TensorFlow 1 object
  * detection recipe ssd_resnet50_v1_fpn in NVIDIA's DeepLearningExamples, at 320 pixels.
  */
-#include "model/ssd.h"
-
 #include <stdio.h>
+
+#include "model/resnet.h"
 
 #define DEPTH        256 /* channels of the pyramid */
 #define TOWER_LAYERS 4
@@ -57,13 +57,13 @@ static void backbone(td_net *m, td_value *images, td_value **c)
     m->has_relu6 = true;
     m->momentum = rate(m, 0.003);
     m->is_same_padded = false;
-    td_value *x = td_net_stem_conv(m, images);
+    td_value *x = td_resnet_stem_conv(m, images);
     m->is_same_padded = true;
     x = td_net_max_pool(m, x, 3, 2);
     for (int i = 0; i < 4; i++) {
         if (i > 0)
             x = td_net_max_pool(m, x, 1, 2);
-        x = td_net_stage(m, x, i, 1);
+        x = td_resnet_stage(m, x, i, 1);
         if (i > 0)
             c[i - 1] = x;
     }
@@ -156,15 +156,26 @@ static td_value *head(td_net *m, const char *name, td_value *const *p, int colum
     return td_emit_n(m->b, &td_op_join_heads, &attr, 2 * LEVELS, in, NULL);
 }
 
-void td_ssd320(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
-               bool is_training, td_value **deltas, td_value **scores)
+static void detect(td_net *m, td_value *images, td_value **deltas, td_value **scores)
 {
-    td_net m = td_net_begin(b, arch, opts, is_training);
     td_value *c[3], *p[LEVELS];
-    backbone(&m, images, c);
-    pyramid(&m, c, p);
-    m.root = "heads.";
-    m.init = &heads_begin;
-    *deltas = head(&m, "box", p, 4, 0);
-    *scores = head(&m, "class", p, opts->num_classes + 1, -4.6);
+    backbone(m, images, c);
+    pyramid(m, c, p);
+    m->root = "heads.";
+    m->init = &heads_begin;
+    *deltas = head(m, "box", p, 4, 0);
+    *scores = head(m, "class", p, m->opts->num_classes + 1, -4.6);
 }
+
+static const td_arch row = {
+    "ssd320", &td_family_ssd320, 320, &td_resnet50, TD_DETECTOR_SSD320, 12804,
+};
+
+const td_family td_family_ssd320 = {
+    .name = "ssd320",
+    .rows = &row,
+    .n_rows = 1,
+    .detect = detect,
+    .describe = td_resnet_describe,
+    .side_min = 8,
+};

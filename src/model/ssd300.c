@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/ssd.h"
+#include "model/resnet.h"
 
 #define MAPS   6
 #define EXTRAS (MAPS - 1)
@@ -40,13 +40,13 @@ static td_value *filter(td_net *m, const char *name, int64_t n_in, int64_t n_out
 }
 
 /* channels of the maps: the backbone's third stage, then the extra blocks */
-static void channels(const td_arch *arch, int64_t *n)
+static void channels(const td_resnet *r, int64_t *n)
 {
     static const int wide[MAPS] = { 0, 512, 512, 256, 256, 256 };
     for (int i = 1; i < MAPS; i++)
         n[i] = wide[i];
-    n[0] = (int64_t)arch->widths[2] * arch->expansion;
-    if (!arch->is_bottleneck && arch->layers[2] == 2) /* resnet18 */
+    n[0] = (int64_t)r->widths[2] * r->expansion;
+    if (!r->is_bottleneck && r->layers[2] == 2) /* resnet18 */
         n[MAPS - 1] = 128;
 }
 
@@ -80,27 +80,38 @@ static td_value *heads(td_net *m, const char *name, td_value *const *maps, int c
     return td_emit_n(m->b, &td_op_join_heads, &attr, 2 * MAPS, in, NULL);
 }
 
-void td_ssd300(td_builder *b, const td_arch *arch, const td_model_opts *opts, td_value *images,
-               bool is_training, td_value **deltas, td_value **scores)
+static void detect(td_net *m, td_value *images, td_value **deltas, td_value **scores)
 {
-    td_net m = td_net_begin(b, arch, opts, is_training);
     td_value *maps[MAPS];
     int64_t n[MAPS];
-    channels(arch, n);
-    m.root = "feature_extractor.feature_extractor.";
-    m.stem_conv = "0";
-    m.stem_norm = "1";
-    m.stage = "";
-    m.first_stage = 4;
-    if (opts->bn_decay > 0)
-        m.momentum = 1 - opts->bn_decay;
-    td_value *x = td_net_max_pool(&m, td_net_stem_conv(&m, images), 3, 2);
+    channels(td_resnet_of(m->arch), n);
+    m->root = "feature_extractor.feature_extractor.";
+    m->stem_conv = "0";
+    m->stem_norm = "1";
+    m->stage = "";
+    m->first_stage = 4;
+    if (m->opts->bn_decay > 0)
+        m->momentum = 1 - m->opts->bn_decay;
+    td_value *x = td_net_max_pool(m, td_resnet_stem_conv(m, images), 3, 2);
     for (int i = 0; i < 3; i++)
-        x = td_net_stage(&m, x, i, i == 1 ? 2 : 1);
+        x = td_resnet_stage(m, x, i, i == 1 ? 2 : 1);
     maps[0] = x;
-    m.root = "";
+    m->root = "";
     for (int i = 0; i < EXTRAS; i++)
-        maps[i + 1] = extra(&m, maps[i], i, n[i + 1]);
-    *deltas = heads(&m, "loc", maps, 4);
-    *scores = heads(&m, "conf", maps, opts->num_classes + 1);
+        maps[i + 1] = extra(m, maps[i], i, n[i + 1]);
+    *deltas = heads(m, "loc", maps, 4);
+    *scores = heads(m, "conf", maps, m->opts->num_classes + 1);
 }
+
+static const td_arch row = {
+    "ssd300", &td_family_ssd300, 300, &td_resnet50, TD_DETECTOR_SSD300, 8732,
+};
+
+const td_family td_family_ssd300 = {
+    .name = "ssd300",
+    .rows = &row,
+    .n_rows = 1,
+    .detect = detect,
+    .describe = td_resnet_describe,
+    .side_min = 8,
+};

@@ -59,8 +59,8 @@ static td_status open_weights(job *j)
     td_weight_metadata_apply(j->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(j->weights, path, m));
     if (!m->num_classes)
-        m->num_classes =
-            td_model_default_classes(m, td_model_detector(m) ? 0 : td_weights_classes(j->weights));
+        m->num_classes = td_model_default_classes(
+            m, td_model_detector(m) ? 0 : td_weights_classes(j->weights, m));
     return TD_OK;
 }
 

@@ -16,6 +16,10 @@ has_no_effect evaluate --last-bn-0-init
 has_no_effect evaluate --decode=fast
 has_no_effect benchmark --bn-decay=0.9
 has_no_effect convert --conv-init=fan_in --to onnx
+for option in --conv-init=fan_in --last-bn-0-init --se-form=ratio; do
+    tries train absent "$option" --arch vgg11
+    says "${option%%=*} has no effect.*vgg11"
+done
 
 # --- options that count beside another only: "OPTIONS : why"
 while IFS= read -r line; do

@@ -37,7 +37,7 @@ static void check_metadata(const td_tensors *t)
     td_model_defaults(&model);
     td_weight_metadata_apply(t, true, &model);
     TD_CHECK(model.num_classes >= 0 && model.image_size >= 0);
-    TD_CHECK(td_weights_classes(t) >= 0);
+    TD_CHECK(td_weights_classes(t, &model) >= 0);
     (void)td_weights_batches(t);
     for (size_t i = 0; i < td_tensors_count(t); i++)
         td_weight_name(td_tensors_at(t, i)->name, name);

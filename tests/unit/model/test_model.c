@@ -38,6 +38,14 @@ static const row sizes[] = {
     { "se-resnext101-32x4d", 0, 45251128, 7.971, 104, 104, 446, 758 },
     { "se-resnext101-32x4d", 1, 48955416, 7.975, 104, 104, 446, 758 },
     { "seresnext101_32x4d", 0, 48955416, 7.975, 104, 104, 446, 758 },
+    { "vgg11", 0, 132863336, 7.609, 8, 0, 22, 22 },
+    { "vgg13", 0, 133047848, 11.308, 10, 0, 26, 26 },
+    { "vgg16", 0, 138357544, 15.470, 13, 0, 32, 32 },
+    { "vgg19", 0, 143667240, 19.632, 16, 0, 38, 38 },
+    { "vgg11_bn", 0, 132868840, 7.609, 8, 8, 38, 62 },
+    { "vgg13_bn", 0, 133053736, 11.308, 10, 10, 46, 76 },
+    { "vgg16_bn", 0, 138365992, 15.470, 13, 13, 58, 97 },
+    { "vgg19_bn", 0, 143678248, 19.632, 16, 16, 70, 118 },
 };
 #define N_SIZES ((int)(sizeof sizes / sizeof *sizes))
 
@@ -82,6 +90,42 @@ static void images_have_a_smallest_size(void **state)
     o.image_size = 8;
     expect_ok(td_model_resolve(&o));
     td_graph_free(graph_of(&o, 1, true));
+}
+
+/* options of other families change nothing, except the variant, which is refused */
+static void families_have_their_own_rules(void **state)
+{
+    (void)state;
+    td_graph *g;
+    td_arch_info a;
+    td_model_opts o = opts_of("vgg11", 2), other = o;
+    expect_ok(td_arch_find("vgg11", &a));
+    assert_string_equal(a.family, "vgg");
+    assert_null(a.block);
+    o.image_size = other.image_size = 31;
+    expect_error(td_model_resolve(&o), TD_EUNSUPPORTED, "at least 32, found 31");
+    o.image_size = other.image_size = 32;
+    other.conv_init = TD_CONV_INIT_FAN_IN;
+    other.last_bn_0_init = true;
+    char *text, *same;
+    td_graph *h;
+    expect_ok(td_model_graph(&o, 1, true, &g));
+    expect_ok(td_model_graph(&other, 1, true, &h));
+    expect_ok(td_graph_print(g, &text));
+    expect_ok(td_graph_print(h, &same));
+    assert_string_equal(text, same);
+    td_text_free(text);
+    td_text_free(same);
+    td_graph_free(g);
+    td_graph_free(h);
+    o.variant = TD_VARIANT_TENSORFLOW;
+    expect_error(td_model_graph(&o, 1, true, &g), TD_EUSAGE, "'vgg11' has no variant 'tensorflow'");
+    o = opts_of("vgg11", 2);
+    td_builder *b = td_build_begin();
+    int64_t dim[4] = { 1, 3, 32, 32 };
+    td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
+    td_model_forward_features(b, &o, x, false);
+    expect_error(td_build_end(b, &g), TD_EUNSUPPORTED, "no stages");
 }
 
 static int count_ops(const td_graph *g, const char *op)
@@ -395,13 +439,13 @@ static void an_unknown_name_sticks_to_the_builder(void **state)
 {
     (void)state;
     td_graph *g;
-    td_model_opts o = opts_of("vgg16", 10);
-    expect_error(td_model_graph(&o, 1, false, &g), TD_EUSAGE, "vgg16");
+    td_model_opts o = opts_of("vgg17x", 10);
+    expect_error(td_model_graph(&o, 1, false, &g), TD_EUSAGE, "vgg17x");
     td_builder *b = td_build_begin();
     int64_t dim[4] = { 1, 3, 64, 64 };
     td_value *x = td_input(b, "images", td_type_of(TD_DT_F32, 4, dim));
     td_output(b, "logits", td_model_forward(b, &o, x, false));
-    expect_error(td_build_end(b, &g), TD_EUSAGE, "vgg16");
+    expect_error(td_build_end(b, &g), TD_EUSAGE, "vgg17x");
     assert_null(g);
 }
 
@@ -594,6 +638,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_have_a_smallest_size),
+        cmocka_unit_test(families_have_their_own_rules),
         cmocka_unit_test(sizes_are_the_reference_s),
         cmocka_unit_test(every_row_is_in_the_table_above),
         cmocka_unit_test(the_text_form_goes_round),
