@@ -48,9 +48,10 @@ typedef struct {
 
 /**
  * Open a data set. Nothing is decoded. Folder: classes are the sub-folders in byte order; samples
- * are the files below one whose names end in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp in any
- * case (torchvision's list and order; content decides the decoder). Names starting with '.' are
- * skipped. A pack (td_dataset_pack) can be used in place of a folder and gives the same samples.
+ * are the files below one whose names end in .jpg .jpeg .png .webp .tif .tiff .gif .bmp in any
+ * case, and others that begin like one of these (content decides the decoder). Names starting with
+ * '.' are skipped. A pack (td_dataset_pack) can be used in place of a folder and gives the same
+ * samples.
  *
  * With boxes, the samples are the images listed in the annotation file, in its order. If
  * `annotations` is NULL, the file is <path>/annotations/instances_<split>2017.json,

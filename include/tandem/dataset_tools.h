@@ -34,6 +34,7 @@ enum { TD_BOX_SIDES = 12 };
 typedef struct {
     int64_t n_images, n_good, n_bad;
     int64_t n_jpeg, n_png, n_gray, n_cmyk, n_progressive, n_rotated; /* good ones; rotated: EXIF */
+    int64_t n_webp, n_tiff, n_gif, n_bmp;                            /* good ones */
     td_extent width, height; /* pixels, as stored, of the good ones */
     int n_classes;
     const int64_t *class_good; /* [n_classes] */

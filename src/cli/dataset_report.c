@@ -84,9 +84,11 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
     td_text_add(
         out,
         ", \"pictures\": %lld, \"good\": %lld, \"bad\": %lld, \"jpeg\": %lld, \"png\": %lld, "
+        "\"webp\": %lld, \"tiff\": %lld, \"gif\": %lld, \"bmp\": %lld, "
         "\"gray\": %lld, \"cmyk\": %lld, \"progressive\": %lld, \"rotated\": %lld",
         (long long)r->n_images, (long long)r->n_good, (long long)r->n_bad, (long long)r->n_jpeg,
-        (long long)r->n_png, (long long)r->n_gray, (long long)r->n_cmyk,
+        (long long)r->n_png, (long long)r->n_webp, (long long)r->n_tiff, (long long)r->n_gif,
+        (long long)r->n_bmp, (long long)r->n_gray, (long long)r->n_cmyk,
         (long long)r->n_progressive, (long long)r->n_rotated);
     extent_json(out, "width", &r->width);
     extent_json(out, "height", &r->height);
@@ -124,15 +126,28 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
     td_text_add(out, "}");
 }
 
+static void other_formats_text(const td_dataset_report *r, td_text *out)
+{
+    const struct {
+        const char *name;
+        int64_t n;
+    } others[] = {
+        { "WebP", r->n_webp }, { "TIFF", r->n_tiff }, { "GIF", r->n_gif }, { "BMP", r->n_bmp }
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].n > 0)
+            td_text_add(out, ", %lld %s", (long long)others[i].n, others[i].name);
+}
+
 void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_text *out)
 {
     td_text_add(out, "%s\n  images      %lld, %lld readable, %lld not\n", td_dataset_root(ds),
                 (long long)r->n_images, (long long)r->n_good, (long long)r->n_bad);
-    td_text_add(out,
-                "  formats     %lld JPEG (%lld progressive, %lld CMYK), %lld PNG; %lld gray, %lld "
-                "rotated\n",
+    td_text_add(out, "  formats     %lld JPEG (%lld progressive, %lld CMYK), %lld PNG",
                 (long long)r->n_jpeg, (long long)r->n_progressive, (long long)r->n_cmyk,
-                (long long)r->n_png, (long long)r->n_gray, (long long)r->n_rotated);
+                (long long)r->n_png);
+    other_formats_text(r, out);
+    td_text_add(out, "; %lld gray, %lld rotated\n", (long long)r->n_gray, (long long)r->n_rotated);
     td_text_add(out, "  width       %d to %d, median %.12g\n", r->width.min, r->width.max,
                 r->width.median);
     td_text_add(out, "  height      %d to %d, median %.12g\n", r->height.min, r->height.max,

@@ -26,7 +26,7 @@ enum {
 };
 
 #define WANTED "a folder of images for each class, or a pack of them"
-#define IMAGES "JPEG or PNG files"
+#define IMAGES TD_IMAGE_FORMATS " files"
 
 static const char *const splits[] = { "train", "val", "test", "validation" };
 
@@ -36,7 +36,8 @@ static const char *const splits[] = { "train", "val", "test", "validation" };
  */
 static bool has_ending(const char *name)
 {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".webp",
+                                           ".tif", ".tiff", ".gif", ".bmp" };
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) {
         if (strcasecmp(dot, endings[i]) == 0)

@@ -21,7 +21,8 @@ typedef struct {
     char *reason; /* why it is bad; NULL: it is good */
     td_status st; /* failure of a bad image */
     int width, height;
-    bool is_jpeg, is_gray, is_cmyk, is_progressive, is_rotated;
+    const char *format;
+    bool is_gray, is_cmyk, is_progressive, is_rotated;
     char *other_size; /* if it differs from the annotated size: both sizes */
 } finding;
 
@@ -46,7 +47,7 @@ static void describe(const td_image_info *info, finding *f)
 {
     f->width = info->width;
     f->height = info->height;
-    f->is_jpeg = strcmp(info->format, "JPEG") == 0;
+    f->format = info->format;
     f->is_gray = strncmp(info->colour, "gray", 4) == 0;
     f->is_cmyk = strcmp(info->colour, "CMYK") == 0 || strcmp(info->colour, "YCCK") == 0;
     f->is_progressive = info->is_progressive;
@@ -146,8 +147,13 @@ static void add_good(struct report *r, const finding *f, int64_t label)
 {
     td_dataset_report *p = &r->report;
     p->n_good++;
-    p->n_jpeg += f->is_jpeg;
-    p->n_png += !f->is_jpeg;
+    const struct {
+        const char *format;
+        int64_t *n;
+    } counts[] = { { "JPEG", &p->n_jpeg }, { "PNG", &p->n_png }, { "WebP", &p->n_webp },
+                   { "TIFF", &p->n_tiff }, { "GIF", &p->n_gif }, { "BMP", &p->n_bmp } };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        *counts[i].n += strcmp(f->format, counts[i].format) == 0;
     p->n_gray += f->is_gray;
     p->n_cmyk += f->is_cmyk;
     p->n_progressive += f->is_progressive;

@@ -4,6 +4,8 @@
  * Mean and standard deviation are ImageNet's per channel, as used to train all published ResNets:
  * (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225) on a scale of 0 .. 1.
  */
+#include <string.h>
+
 #include "image/codec.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -36,6 +38,12 @@ void td_colour_cmyk_row(const uint8_t *cmyk, uint8_t *rgb, int n)
         for (int c = 0; c < 3; c++)
             rgb[c] = (uint8_t)(light - mul255(255u - cmyk[c], light));
     }
+}
+
+void td_colour_gray_palette(uint8_t palette[256][3])
+{
+    for (int i = 0; i < 256; i++)
+        memset(palette[i], i, 3);
 }
 
 /* Pixels from .. w - 1 of a row -> the three planes' rows; value[c][i] is the value for byte i in

@@ -103,6 +103,27 @@ int td_exif_orientation_of_png(const uint8_t *bytes, size_t n_bytes)
     return 1;
 }
 
+/* RIFF chunks after 12 bytes: name, four bytes length, content, a byte if the length is odd. */
+int td_exif_orientation_of_webp(const uint8_t *bytes, size_t n_bytes)
+{
+    static const char head[6] = "Exif\0";
+    enum { FIRST_CHUNK = 12, HEAD_BYTES = 8 };
+    size_t at = FIRST_CHUNK;
+    while (at < n_bytes && n_bytes - at >= HEAD_BYTES) {
+        size_t length = get32(bytes + at + 4, false);
+        const uint8_t *name = bytes + at, *body = name + HEAD_BYTES;
+        if (length > n_bytes - at - HEAD_BYTES)
+            return 1;
+        if (!memcmp(name, "EXIF", 4)) {
+            const bool is_jpeg_block = length >= sizeof head && !memcmp(body, head, sizeof head);
+            const size_t skipped = is_jpeg_block ? sizeof head : 0; /* some programs write it */
+            return td_exif_orientation(body + skipped, length - skipped);
+        }
+        at += HEAD_BYTES + length + length % 2;
+    }
+    return 1;
+}
+
 /* --- turning ---------------------------------------------------------------------------------- */
 
 static bool mirrors_x(int orientation)

@@ -21,11 +21,6 @@ typedef struct {
 
 /* clang-format off */
 static const signature others[] = {
-    { 0, "GIF8",                 4, "a GIF" },
-    { 8, "WEBP",                 4, "a WebP image" },
-    { 0, "BM",                   2, "a BMP image" },
-    { 0, "II*\0",                4, "a TIFF image" },
-    { 0, "MM\0*",                4, "a TIFF image" },
     { 4, "ftypavif",             8, "an AVIF image" },
     { 4, "ftyphei",              7, "a HEIC image" },
     { 4, "ftypmif1",             8, "a HEIF image" },
@@ -89,40 +84,65 @@ static const char *looks_like(const uint8_t *bytes, size_t n_bytes)
     return mentions(bytes, n, "<?xml") ? "an XML file" : "text";
 }
 
-static bool is_jpeg(const uint8_t *bytes, size_t n_bytes)
-{
-    return n_bytes >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
-}
-
-static bool is_png(const uint8_t *bytes, size_t n_bytes)
-{
-    return n_bytes >= 4 && !memcmp(bytes, "\x89PNG", 4);
-}
-
-bool td_image_is_head(const void *bytes, size_t n_bytes)
-{
-    return is_jpeg(bytes, n_bytes) || is_png(bytes, n_bytes);
-}
-
 typedef struct {
+    signature start; /* its name is that of the format */
     int (*orientation)(const uint8_t *, size_t);
     td_status (*probe)(const uint8_t *, size_t, td_image_info *);
     td_status (*decode)(const uint8_t *, size_t, const td_codec_opts *, td_image *,
                         td_codec_result *);
 } codec;
 
-static td_status choose(const uint8_t *bytes, size_t n_bytes, codec *out)
+static int upright(const uint8_t *bytes, size_t n_bytes)
 {
-    static const codec jpeg = { td_exif_orientation_of_jpeg, td_jpeg_probe, td_jpeg_decode };
-    static const codec png = { td_exif_orientation_of_png, td_png_probe, td_png_decode };
+    (void)bytes, (void)n_bytes;
+    return 1;
+}
+
+/* clang-format off */
+static const codec codecs[] = {
+    { { 0, "\xFF\xD8", 2, "JPEG" }, td_exif_orientation_of_jpeg, td_jpeg_probe, td_jpeg_decode },
+    { { 0, "\x89PNG",  4, "PNG" },  td_exif_orientation_of_png,  td_png_probe,  td_png_decode },
+    { { 8, "WEBPVP8",  7, "WebP" }, td_exif_orientation_of_webp, td_webp_probe, td_webp_decode },
+    { { 0, "II*\0",    4, "TIFF" }, td_tiff_orientation,         td_tiff_probe, td_tiff_decode },
+    { { 0, "MM\0*",    4, "TIFF" }, td_tiff_orientation,         td_tiff_probe, td_tiff_decode },
+    { { 0, "II+\0",    4, "TIFF" }, td_tiff_orientation,         td_tiff_probe, td_tiff_decode },
+    { { 0, "MM\0+",    4, "TIFF" }, td_tiff_orientation,         td_tiff_probe, td_tiff_decode },
+    { { 0, "GIF87a",   6, "GIF" },  upright,                     td_gif_probe,  td_gif_decode },
+    { { 0, "GIF89a",   6, "GIF" },  upright,                     td_gif_probe,  td_gif_decode },
+    { { 0, "BM",       2, "BMP" },  upright,                     td_bmp_probe,  td_bmp_decode },
+};
+/* clang-format on */
+
+/* Two letters begin many texts: a BMP's header, at byte 14, begins with its size. */
+static bool is_bmp(const uint8_t *bytes, size_t n_bytes)
+{
+    return n_bytes >= 18 && bytes[14] >= 12 && bytes[14] <= 124 && !bytes[15] && !bytes[16] &&
+           !bytes[17];
+}
+
+static const codec *find_codec(const uint8_t *bytes, size_t n_bytes)
+{
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        const codec *c = &codecs[i];
+        if (has_at(bytes, n_bytes, &c->start) &&
+            (c->decode != td_bmp_decode || is_bmp(bytes, n_bytes)))
+            return c;
+    }
+    return NULL;
+}
+
+bool td_image_is_head(const void *bytes, size_t n_bytes)
+{
+    return find_codec(bytes, n_bytes) != NULL;
+}
+
+static td_status choose(const uint8_t *bytes, size_t n_bytes, const codec **out)
+{
     if (n_bytes == 0)
         return td_error(TD_EFORMAT, "file is empty");
-    if (is_jpeg(bytes, n_bytes))
-        *out = jpeg;
-    else if (is_png(bytes, n_bytes))
-        *out = png;
-    else
-        return td_error(TD_EFORMAT, "neither JPEG nor PNG: it looks like %s",
+    *out = find_codec(bytes, n_bytes);
+    if (!*out)
+        return td_error(TD_EFORMAT, "no " TD_IMAGE_FORMATS " image: it looks like %s",
                         looks_like(bytes, n_bytes));
     return TD_OK;
 }
@@ -131,11 +151,11 @@ static td_status choose(const uint8_t *bytes, size_t n_bytes, codec *out)
 
 td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out)
 {
-    codec c;
+    const codec *c;
     *out = (td_image_info){ 0 };
     TD_TRY(choose(bytes, n_bytes, &c));
-    td_image_info info = { .orientation = c.orientation(bytes, n_bytes) };
-    TD_TRY(c.probe(bytes, n_bytes, &info));
+    td_image_info info = { .orientation = c->orientation(bytes, n_bytes), .format = c->start.name };
+    TD_TRY(c->probe(bytes, n_bytes, &info));
     *out = info;
     return TD_OK;
 }
@@ -164,7 +184,7 @@ out:
 td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opts *opts,
                           td_image *out, td_decoded *where)
 {
-    codec c;
+    const codec *c;
     TD_TRY(choose(bytes, n_bytes, &c));
     td_codec_opts o = { .max_pixels = opts->max_pixels ? opts->max_pixels : TD_IMAGE_MAX_PIXELS,
                         .max_scans = opts->max_scans ? opts->max_scans : TD_IMAGE_MAX_SCANS,
@@ -174,13 +194,13 @@ td_status td_image_decode(const void *bytes, size_t n_bytes, const td_decode_opt
                         .out_size = opts->allow_scale ? opts->out_size : 0,
                         .is_fast = opts->is_fast };
     if (!opts->stored_orientation)
-        o.orientation = c.orientation(bytes, n_bytes);
+        o.orientation = c->orientation(bytes, n_bytes);
 
     td_codec_result res = { 0 };
     if (o.orientation == 1)
-        TD_TRY(c.decode(bytes, n_bytes, &o, out, &res));
+        TD_TRY(c->decode(bytes, n_bytes, &o, out, &res));
     else
-        TD_TRY(decode_turned(&c, bytes, n_bytes, &o, opts->scratch, out, &res));
+        TD_TRY(decode_turned(c, bytes, n_bytes, &o, opts->scratch, out, &res));
     if (where) {
         bool swaps = td_orient_swaps(o.orientation);
         where->full_width = swaps ? res.full_height : res.full_width;

@@ -2,8 +2,9 @@
  * image/image.h -- decodes, transforms, draws and encodes 8-bit RGB images
  *
  * The decoder is selected by the content, not by the name: JPEG (gray, YCbCr, RGB, CMYK, YCCK,
- * progressive, EXIF-rotated) and PNG (gray, palette, alpha, 8 and 16 bit, interlaced) become 8-bit
- * RGB.  Limits are checked before decoding: dimensions, pixels and progressive scans.
+ * progressive, EXIF-rotated), PNG (gray, palette, alpha, 8 and 16 bit, interlaced), WebP, TIFF
+ * (first image), GIF (first frame) and BMP become 8-bit RGB.  Limits are checked before decoding:
+ * dimensions, pixels and progressive scans.
  *
  *     td_image img = { 0 };
  *     TD_OUT(td_image_decode(bytes, n, &(td_decode_opts){ 0 }, &img));
@@ -63,7 +64,7 @@ typedef struct {
     int width, height;  /* as stored */
     int orientation;    /* EXIF 1 .. 8; from 5 on the upright image has width and height exchanged;
                             1 when there is none or it is invalid */
-    const char *format; /* "JPEG" or "PNG" */
+    const char *format; /* "JPEG", "PNG", "WebP", "TIFF", "GIF" or "BMP" */
     const char
         *colour; /* "gray", "YCbCr", "CMYK", "YCCK", "RGB", "palette", "gray+alpha", "RGBA" */
     int bits;    /* per sample */
@@ -99,15 +100,17 @@ typedef struct {
     int scale; /* 1, 2, 4 or 8 */
 } td_decoded;
 
-enum { TD_IMAGE_HEAD_BYTES = 4 };
+#define TD_IMAGE_FORMATS "JPEG, PNG, WebP, TIFF, GIF or BMP"
 
-/** Do the first bytes of a file look like JPEG or PNG, which td_image_decode reads? */
+enum { TD_IMAGE_HEAD_BYTES = 18 };
+
+/** Do the first bytes of a file look like those of a format that td_image_decode reads? */
 bool td_image_is_head(const void *bytes, size_t n_bytes);
 
 /**
- * Read a header.  TD_EFORMAT neither JPEG nor PNG (the message names what it looks like: empty,
- * text, HTML, GIF, WebP, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG if
- * the library lacks them; TD_ELIMIT too large.
+ * Read a header.  TD_EFORMAT none of the formats (the message names what it looks like: empty,
+ * text, HTML, AVIF, ...), or damaged; TD_EUNSUPPORTED lossless, arithmetic or 12-bit JPEG if the
+ * library lacks them, a TIFF or BMP of an unusual kind; TD_ELIMIT too large.
  */
 TD_CHECKED td_status td_image_probe(const void *bytes, size_t n_bytes, td_image_info *out);
 

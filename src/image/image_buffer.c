@@ -78,3 +78,18 @@ td_status td_image_check_region(td_box *b, int width, int height)
                         b->width, b->height, b->x, b->y, width, height);
     return TD_OK;
 }
+
+td_status td_image_begin_whole(const td_codec_opts *opts, int64_t width, int64_t height,
+                               td_image *out, td_codec_result *res)
+{
+    TD_TRY(td_image_check_size(width, height, opts->max_pixels));
+    const int w = (int)width, h = (int)height;
+    const bool swaps = td_orient_swaps(opts->orientation);
+    td_box region = opts->region;
+    TD_TRY(td_image_check_region(&region, swaps ? h : w, swaps ? w : h));
+    TD_TRY(td_image_resize_buffer(out, w, h));
+    *res = (td_codec_result){
+        .full_width = w, .full_height = h, .covers = { .width = w, .height = h }, .scale = 1
+    };
+    return TD_OK;
+}

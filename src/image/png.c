@@ -137,17 +137,9 @@ td_status td_png_decode(const uint8_t *bytes, size_t n_bytes, const td_codec_opt
         return TD_ENOMEM;
     TD_OUT(read_header(ctx, bytes, n_bytes, opts->max_pixels, &h));
     TD_OUT(check_length(&h, n_bytes));
-    int w = (int)h.width, height = (int)h.height;
-    bool swaps = td_orient_swaps(opts->orientation);
-    td_box region = opts->region;
-    TD_OUT(td_image_check_region(&region, swaps ? height : w, swaps ? w : height));
-    TD_OUT(td_image_resize_buffer(out, w, height));
-    size_t bytes_out = 3 * (size_t)w * (size_t)height;
+    TD_OUT(td_image_begin_whole(opts, h.width, h.height, out, res));
+    size_t bytes_out = 3 * (size_t)out->width * (size_t)out->height;
     TD_OUT(check(spng_decode_image(ctx, out->px, bytes_out, SPNG_FMT_RGB8, 0)));
-    *res = (td_codec_result){ .full_width = w,
-                              .full_height = height,
-                              .covers = { .width = w, .height = height },
-                              .scale = 1 };
 out:
     spng_ctx_free(ctx);
     return st;

@@ -14,7 +14,7 @@ bool td_thumbnail_is_below(const char *path);
 /**
  * Append the image `path` of `folder` as "data:image/jpeg;base64,...".  `path` may come from
  * anybody: nothing is appended unless td_thumbnail_is_below holds and a regular file of that name
- * is a JPEG or PNG within the limits of td_image_decode.  A symbolic link below `folder` is
+ * is an image within the limits of td_image_decode.  A symbolic link below `folder` is
  * followed, as for a data set.  TD_ENOMEM.
  */
 TD_CHECKED td_status td_thumbnail_add(const char *folder, const char *path, td_text *out);

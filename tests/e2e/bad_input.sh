@@ -136,7 +136,7 @@ is_bad three.jpg ends
 is_bad half.jpg ends
 is_bad short.jpg ends
 is_bad huge.jpg '20000 pixels limit'
-is_bad gif.jpg 'JPEG PNG GIF'
+is_bad gif.jpg 'GIF frame'
 is_bad png.png ''
 is_bad pipe.jpg pipe
 is_bad dangling.jpg open

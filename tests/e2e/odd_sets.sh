@@ -1,6 +1,6 @@
 # ctest: timeout 180
 # odd_sets.sh -- unusual but right: names with spaces, newlines, quotes and bytes that are no UTF-8; one image per
-# class; batches larger than the validation set; every kind of JPEG and PNG; links; deep folders; a part of the classes
+# class; batches larger than the validation set; every kind of image file; links; deep folders; a part of the classes
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -76,15 +76,44 @@ cp "$TANDEM_SOURCE/tests/data/images/cmyk.jpg" tiny/val/a/jpg.png
 expect 0 evaluate tiny --weights tiny.run/checkpoint.safetensors --json
 prints '"n": 4, .*"n_bad": 0,'
 
+# a data set of every format: all of it is read, in a pack too
+mkdir -p formats/train/a formats/train/b formats/val/a formats/val/b
+for file in lossy.webp gray8_lzw.tif cmyk.tif plain.gif rgb.bmp rgb.png rgb.jpg; do
+    for split in train val; do
+        cp "$TANDEM_SOURCE/tests/data/images/$file" formats/$split/a
+        cp "$TANDEM_SOURCE/tests/data/images/$file" "formats/$split/b/${file%.*}_${file##*.}" # without its ending
+    done
+done
+expect 0 dataset check formats --split train
+prints '^  images      14, 14 readable, 0 not$'
+prints '2 JPEG .* 2 PNG, 2 WebP, 4 TIFF, 2 GIF, 2 BMP;'
+expect 0 dataset check formats --split train --json
+prints '"jpeg": 2, "png": 2, "webp": 2, "tiff": 4, "gif": 2, "bmp": 2,'
+expect 0 train formats $tiny -b 4 --epochs 1 --workspace formats.run
+expect 0 evaluate formats --weights formats.run/checkpoint.safetensors --json
+prints '"n": 14, .*"n_bad": 0,'
+cp out first
+expect 0 dataset pack formats formats.pack
+expect 0 evaluate formats.pack --weights formats.run/checkpoint.safetensors --json
+prints '"n": 14, .*"n_bad": 0,'
+# damaged files of these formats are named, each with its reason
+for file in lossy.webp gray8_lzw.tif plain.gif rgb.bmp; do
+    head -c 200 "$TANDEM_SOURCE/tests/data/images/$file" >formats/val/a/$file
+done
+expect 1 dataset check formats --split val
+for reason in lossy.webp:.WebP gray8_lzw.tif:.TIFF plain.gif:.GIF rgb.bmp:.BMP; do
+    prints "unreadable  formats/val/a/$reason: "
+done
+
 # --- many threads, many workers, far ahead --------------------------------------------------------
 expect 0 train tiny $tiny -b 2 --epochs 2 --no-checkpoints --threads 17 --workers 99 --prefetch 99
 # --- what is an image, its first bytes say; what is none, `dataset check` counts and names ------------------------
 expect 0 dataset draw kinds --classes 2 --train 8 --val 4 --size 40 --seed 1
 class=$(ls kinds/train | head -1)
 mv "kinds/train/$class/00000.jpg" "kinds/train/$class/nameless"
-[ -e "kinds/train/$class/00002.jpg" ] && mv "kinds/train/$class/00002.jpg" "kinds/train/$class/odd.webp"
+[ -e "kinds/train/$class/00002.jpg" ] && mv "kinds/train/$class/00002.jpg" "kinds/train/$class/odd.xyz"
 echo notes >"kinds/train/$class/notes.txt"
-printf 'RIFF1234WEBPVP8 ' >"kinds/train/$class/real.webp"
+printf '....ftypavif....' >"kinds/train/$class/real.avif"
 : >"kinds/train/$class/empty"
 mkfifo "kinds/train/$class/pipe"
 echo notes >kinds/train/README
@@ -92,7 +121,7 @@ expect 0 dataset check kinds --split train
 prints '^  images      8, 8 readable, 0 not$'
 prints '^  no images   5 '
 prints '^    kinds/train/README$'
-for name in notes.txt real.webp empty pipe; do
+for name in notes.txt real.avif empty pipe; do
     prints "^    kinds/train/$class/$name$"
 done
 log_names data: 5 "'kinds/train'" "'kinds/train/README'"
@@ -100,7 +129,7 @@ expect 0 dataset check kinds --split train --json
 prints '"other_files": 5, "others": \["kinds/train/'
 expect 0 train kinds --arch resnet18 --image-size 32 -b 4 --threads 1 --run-iters 1 --no-checkpoints --training-only
 log_names data: 5 "'kinds/train'" "'kinds/train/README'"
-rm "kinds/train/$class/notes.txt" "kinds/train/$class/real.webp" "kinds/train/$class/empty" "kinds/train/$class/pipe"
+rm "kinds/train/$class/notes.txt" "kinds/train/$class/real.avif" "kinds/train/$class/empty" "kinds/train/$class/pipe"
 expect 0 dataset check kinds
 [ "$(grep -c 'README' err)" = 1 ] || complain "the file is not logged once"
 says '^data: ignoring 1 file '

