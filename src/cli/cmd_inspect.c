@@ -56,6 +56,7 @@ const td_verb td_verb_inspect = {
              "    quantization PATH: ranges and errors of each layer of a quantized file\n"
              "    dataset      PATH: splits, classes and counts of a data set\n"
              "    ops          every op of the graph format\n"
+             "    gpu          properties of this machine's GPU, for --describe elsewhere\n"
              "    backends     backends and passes",
     .examples = "tandem inspect model --arch resnet50\n"
                 "tandem inspect model --weights run/model_best.safetensors\n"
@@ -64,6 +65,8 @@ const td_verb td_verb_inspect = {
                 "tandem inspect amp-stats stats.jsonl --svg gradients.svg\n"
                 "tandem inspect kernels --arch resnet50 -b 32 --training\n"
                 "tandem inspect kernels --arch resnet50 --device cuda --precision fp16\n"
+                "tandem inspect gpu >h200.json\n"
+                "tandem inspect kernels --arch resnet50 --device cuda --describe h200.json\n"
                 "tandem inspect memory --arch resnet50 -b 32 --training --svg plan.svg\n"
                 "tandem inspect checkpoint checkpoint.safetensors",
     .n_args_max = 2,

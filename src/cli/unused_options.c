@@ -82,6 +82,7 @@ static const job_row jobs[] = {
     { "inspect", "quantization", "inspect quantization", COMMON " log weights " },
     { "inspect", "dataset", "inspect dataset", COMMON " log weights " },
     { "inspect", "ops", "inspect ops", COMMON " log weights " },
+    { "inspect", "gpu", "inspect gpu", COMMON " log weights " },
     { "inspect", "backends", "inspect backends", COMMON " log weights " },
     { "dataset", "draw", "dataset draw",
       COMMON " boxes classes train val size seed quality threads " },

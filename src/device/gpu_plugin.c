@@ -156,6 +156,14 @@ td_status td_gpu_describe(const char *json)
     return st;
 }
 
+td_status td_gpu_properties(char *json, size_t room)
+{
+    (void)pthread_mutex_lock(&lock);
+    const char *message = plugin->properties(json, room);
+    (void)pthread_mutex_unlock(&lock);
+    return message ? td_error(TD_EDEVICE, "device cuda: %s", message) : TD_OK;
+}
+
 const td_gpu_plugin *td_gpu(void)
 {
     return plugin;

@@ -28,7 +28,11 @@ typedef struct {
     size_t bytes;     /* of memory */
 } td_gpu_info;
 
-enum { TD_GPU_SURVEYED = 16, TD_GPU_AHEAD = 2 /* slots of send_ahead */ };
+enum {
+    TD_GPU_SURVEYED = 16,
+    TD_GPU_AHEAD = 2,                  /* slots of send_ahead */
+    TD_GPU_PROPERTIES_BYTES = 1 << 14, /* of a GPU's properties as JSON, at most */
+};
 
 /* What is installed, usable or not. */
 typedef struct {
@@ -52,6 +56,8 @@ typedef struct {
     /** Instead of open: plan for the GPU with these properties (JSON, cuDNN's form), which need not
         be here; only functions that plan and free plans may be called. */
     const char *(*describe)(const char *json);
+    /** The properties of the GPU that is open, as `describe` on another machine wants them. */
+    const char *(*properties)(char *json, size_t room);
     const char *(*memory)(size_t *n_free, size_t *n_total);
     const char *(*alloc)(size_t n, void **out); /* zeros, aligned to 256 bytes */
     void (*free)(void *p);
@@ -112,6 +118,9 @@ TD_CHECKED td_status td_gpu_look(td_gpu_survey *out, char *path);
  * plug-in is loaded, and plans are empty.  TD_EUSAGE: a GPU has been opened.
  */
 TD_CHECKED td_status td_gpu_describe(const char *json);
+
+/** Writes the properties of the GPU that is open to json[room], as td_gpu_describe wants them. */
+TD_CHECKED td_status td_gpu_properties(char *json, size_t room);
 
 /** The GPU that td_gpu_open has opened. */
 const td_gpu_info *td_gpu_opened(void);

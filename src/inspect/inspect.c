@@ -28,6 +28,7 @@ static const struct {
     { "quantization", true, false, td_inspect_quantization },
     { "dataset", true, false, td_inspect_dataset },
     { "ops", false, false, td_inspect_ops },
+    { "gpu", false, false, td_inspect_gpu },
     { "backends", false, false, td_inspect_backends },
 };
 

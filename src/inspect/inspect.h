@@ -29,6 +29,7 @@ td_status td_inspect_amp_stats(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_checkpoint(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_dataset(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_ops(const td_inspection *q, td_text *out) TD_CHECKED;
+td_status td_inspect_gpu(const td_inspection *q, td_text *out) TD_CHECKED;
 td_status td_inspect_backends(const td_inspection *q, td_text *out) TD_CHECKED;
 
 #endif

@@ -3,7 +3,10 @@
  */
 #include "inspect/inspect.h"
 
+#include <string.h>
+
 #include "checkpoint/weight_file.h"
+#include "device/gpu_plugin.h"
 #include "io/safetensors.h"
 #include "ops/ops.h"
 #include "options/field.h"
@@ -200,6 +203,18 @@ td_status td_inspect_ops(const td_inspection *q, td_text *out)
     }
     if (q->opts->json)
         td_text_add(out, "]}\n");
+    return TD_OK;
+}
+
+td_status td_inspect_gpu(const td_inspection *q, td_text *out)
+{
+    char json[TD_GPU_PROPERTIES_BYTES];
+    const td_gpu_plugin *plugin;
+    (void)q; /* the text is JSON in any case */
+    TD_TRY(td_gpu_open(&plugin));
+    TD_TRY(td_gpu_properties(json, sizeof json));
+    const size_t n = strlen(json);
+    td_text_add(out, "%s%s", json, n > 0 && json[n - 1] == '\n' ? "" : "\n");
     return TD_OK;
 }
 

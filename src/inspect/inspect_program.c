@@ -11,6 +11,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "device/gpu_plugin.h"
 #include "inspect/inspect_memory.h"
 #include "io/atomic.h"
 #include "ir/graph.h"
@@ -35,10 +36,9 @@ td_status td_inspect_build(const td_inspection *q, td_graph **out)
 
 static td_status describe_device(const char *path, td_device **out)
 {
-    enum { BYTES_MAX = 1 << 14 };
     char *json;
     size_t n;
-    TD_TRY(td_file_read(path, BYTES_MAX, &json, &n));
+    TD_TRY(td_file_read(path, TD_GPU_PROPERTIES_BYTES, &json, &n));
     td_status st = strlen(json) < n ? td_error(TD_EFORMAT, "it has a NUL byte")
                                     : td_device_describe(json, out);
     td_free(json);

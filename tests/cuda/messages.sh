@@ -91,6 +91,14 @@ done
 paste detected.cpu detected.cuda | awk '{ d = $1 - $2; if (NF != 2 || d > 0.11 || d < -0.11) bad = 1 } END { exit bad || NR < 20 }' ||
     complain "other detections on device cuda"
 
+# properties of the GPU, for --describe on another machine
+expect 0 inspect gpu
+[ "$(cat out)" = '{"multiProcessorCount": 1}' ] || complain "no properties: $(cat out)"
+expect 0 inspect gpu --json
+prints '"multiProcessorCount": 1'
+TANDEM_STAND_IN_DEVICES=-1 expect 1 inspect gpu
+error_names cuda driver 580
+
 expect 2 benchmark --model small.td --largest-batch --device cuda --precision fp32
 error_names --largest-batch --device cuda
 

@@ -162,6 +162,18 @@ static void a_device_is_needed(void **state)
 }
 
 /* workspaces above the limit are refusals, and another engine is found */
+static void properties_come_back_as_they_were(void **state)
+{
+    static char read[sizeof json];
+    const td_cudnn_target target = { .json = json };
+    (void)state;
+    assert_int_equal(td_cudnn_read_device(&target, read, strlen(json) + 1, error), 0);
+    assert_string_equal(read, json);
+    assert_int_not_equal(td_cudnn_read_device(&target, read, strlen(json), error), 0);
+    assert_non_null(strstr(error, "properties"));
+    assert_string_equal(read, "");
+}
+
 static void a_workspace_limit_holds(void **state)
 {
     (void)state;
@@ -255,6 +267,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tensors_that_exceed_memory_are_refused),
         cmocka_unit_test(impossible_fusions_are_refused),
         cmocka_unit_test(a_device_is_needed),
+        cmocka_unit_test(properties_come_back_as_they_were),
         cmocka_unit_test(a_workspace_limit_holds),
         cmocka_unit_test(the_next_best_can_be_asked_for),
         cmocka_unit_test(float32_uses_tensor_cores_only_if_allowed),

@@ -179,6 +179,14 @@ const char *check_description(const char *json)
     return td_cudnn_check_device(json, message) ? message : nullptr;
 }
 
+const char *read_properties(char *json, size_t room)
+{
+    td_cudnn_target target;
+    if (const char *m = find_target(&target))
+        return m;
+    return td_cudnn_read_device(&target, json, room, message) ? message : nullptr;
+}
+
 const char *conv_plan(const td_gpu_conv_plan *a)
 {
     td_cudnn_conv problem;

@@ -161,6 +161,12 @@ void td_cudnn_handle_destroy(void *handle);
 int td_cudnn_check_device(const char *json, char *error);
 
 /**
+ * Writes the properties of the target's device, as td_cudnn_target.json wants them, to json[room],
+ * which ends with a NUL byte.  After td_cudnn_open.
+ */
+int td_cudnn_read_device(const td_cudnn_target *target, char *json, size_t room, char *error);
+
+/**
  * Plans a problem.  On failure the refusals are in `plan`, which needs no release then.  Takes
  * milliseconds, or seconds if an engine compiles its kernel.
  */

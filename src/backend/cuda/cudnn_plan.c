@@ -259,11 +259,15 @@ static void try_heuristic(search *s, cudnnBackendHeurMode_t mode, char *error)
             (void)td_cudnn.destroy(configs[i]);
 }
 
-static td_descriptor describe_device(td_cudnn_builder *b, const char *json)
+/* the device that is not here, or that of the handle */
+static td_descriptor describe_device(td_cudnn_builder *b, const td_cudnn_target *target)
 {
     td_descriptor d = td_cudnn_make(b, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    td_cudnn_set(b, d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                 (int64_t)strlen(json), json);
+    if (target->handle)
+        td_cudnn_set(b, d, CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
+    else
+        td_cudnn_set(b, d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                     (int64_t)strlen(target->json), target->json);
     td_cudnn_finalize(b, d, "the device's properties (JSON)");
     return d;
 }
@@ -286,10 +290,11 @@ int td_cudnn_check_device(const char *json, char *error)
 {
     td_cudnn_descriptors made = { .n = 0 };
     td_cudnn_builder b = { .made = &made, .error = error };
+    const td_cudnn_target target = { .json = json };
     const int status = check_version(error);
     if (status)
         return status;
-    (void)describe_device(&b, json);
+    (void)describe_device(&b, &target);
     td_cudnn_destroy(&made, 0);
     return b.status;
 }
@@ -302,6 +307,28 @@ static int check_target(const td_cudnn_target *target, char *error)
         return td_cudnn_error(error, TD_CUDNN_EREQUEST,
                               "planning needs a handle or the properties of a device");
     return target->handle ? 0 : check_version(error);
+}
+
+int td_cudnn_read_device(const td_cudnn_target *target, char *json, size_t room, char *error)
+{
+    td_cudnn_descriptors made = { .n = 0 };
+    td_cudnn_builder b = { .made = &made, .error = error };
+    int64_t n = 0;
+    int status = check_target(target, error);
+    if (!status)
+        status = check_version(error);
+    if (status)
+        return status;
+    td_descriptor d = describe_device(&b, target);
+    if (!b.status)
+        b.status = td_cudnn_check(td_cudnn.get(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                               CUDNN_TYPE_CHAR, (int64_t)room - 1, &n, json),
+                                  "the device's properties", error);
+    td_cudnn_destroy(&made, 0);
+    json[!b.status && n > 0 && n < (int64_t)room ? n : 0] = '\0';
+    if (!b.status && !*json)
+        b.status = td_cudnn_error(error, TD_CUDNN_EREQUEST, "the device has no properties");
+    return b.status;
 }
 
 static int find_plan(search *s, char *error)
@@ -335,7 +362,7 @@ int td_cudnn_plan_init(td_cudnn_plan *plan, const td_cudnn_conv *conv,
         return status;
     s.graph = td_cudnn_build_graph(&b, conv, target, &plan->tensors);
     if (!target->handle)
-        s.device = describe_device(&b, target->json);
+        s.device = describe_device(&b, target);
     status = b.status ? b.status : find_plan(&s, error);
     if (status)
         td_cudnn_plan_release(plan);

@@ -19,7 +19,7 @@ namespace
 cudaStream_t stream;
 int device; /* of the process */
 char message[512];
-char description[1 << 14]; /* JSON; "": the GPU is here */
+char description[TD_GPU_PROPERTIES_BYTES]; /* JSON; "": the GPU is here */
 
 #define CUDA_TRY(what, call)                                                                       \
     do {                                                                                           \
@@ -233,6 +233,7 @@ extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_
 
 const td_gpu_plugin td_gpu_plugin_v1 = {
     TD_GPU_PLUGIN_VERSION, tandem::survey,        tandem::open,          tandem::describe,
+    tandem::read_properties,
     tandem::memory,        tandem::alloc,         tandem::free,          tandem::copy_in,
     tandem::copy_out,      tandem::fill,          tandem::sync,          tandem::host_alloc,
     tandem::host_free,     tandem::queue_in,      tandem::queue_out,     tandem::wait_ahead,

@@ -35,6 +35,9 @@ void survey_nccl(char *text, size_t n);
 /** NULL, or why convolutions cannot be planned for a GPU with these properties. */
 const char *check_description(const char *json);
 
+/** td_gpu_plugin.properties */
+const char *read_properties(char *json, size_t room);
+
 /** NULL, or why the last launch was refused. */
 const char *started();
 

@@ -110,6 +110,7 @@ const rule rules[] = {
     { TENSOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, RANK, true },
     { TENSOR, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, 1, true },
     { TENSOR, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, 1, false },
+    { DEVICE, CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, 1, true },
     { PACK, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 1, 32, true },
     { PACK, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, 32, true },
     { PACK, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, 1, true },
@@ -372,6 +373,16 @@ cudnnStatus_t get_note(const descriptor &d, int64_t n_max, int64_t *n, void *val
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* the text of a GPU's properties, with its NUL byte */
+cudnnStatus_t get_properties(int64_t n_max, int64_t *n, void *values)
+{
+    static const char text[] = "{\"multiProcessorCount\": 1}";
+    FAIL_IF(n_max < static_cast<int64_t>(sizeof text), CUDNN_STATUS_BAD_PARAM, "no room");
+    *n = sizeof text;
+    memcpy(values, text, sizeof text);
+    return CUDNN_STATUS_SUCCESS;
+}
+
 } // namespace
 
 /* --- the interface ---------------------------------------------------------------------------- */
@@ -435,7 +446,6 @@ EXPORT cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t t
 {
     *out = nullptr;
     FAIL_IF(is_due(), CUDNN_STATUS_INTERNAL_ERROR, "failure of the stand-in");
-    FAIL_IF(type == DEVICE, CUDNN_STATUS_NOT_SUPPORTED, "properties of a device");
     auto *d = new descriptor();
     d->type = type;
     descriptors.insert(d);
@@ -459,6 +469,7 @@ EXPORT cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p,
             "no descriptor or no values");
     auto *d = static_cast<descriptor *>(p);
     const rule *r = rule_of(d->type, name);
+    FAIL_IF(d->type == DEVICE && !r, CUDNN_STATUS_NOT_SUPPORTED, "properties of a device");
     FAIL_IF(!r, CUDNN_STATUS_BAD_PARAM, "descriptor %d has no attribute %d", d->type, name);
     FAIL_IF(r->type != type || n < r->n_min || n > r->n_max, CUDNN_STATUS_BAD_PARAM,
             "attribute %d: %lld values of type %d", name, static_cast<long long>(n), type);
@@ -490,6 +501,8 @@ EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t p,
     case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
         *n = 0;
         return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION:
+        return get_properties(n_max, n, values);
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
         return give(workspace_of(d), n_max, n, values);
     default:
