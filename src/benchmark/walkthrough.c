@@ -1,12 +1,15 @@
 /*
- * walkthrough.c -- measures the four steps of NVIDIA's article on mixed precision
+ * walkthrough.c -- measures the steps of NVIDIA's article on mixed precision
  *
  *     float32 at B  ->  mixed at B  ->  mixed and fused at B  ->  mixed and fused at 2 B
+ *
+ * with TF32, which is younger than the article, between the first two on device cuda.
  *
  * After NVIDIA, "Automatic Mixed Precision for NVIDIA Tensor Core Architecture in TensorFlow": half
  * precision alone, then with XLA, then with a larger batch in the memory saved.  Here the pass
  * `fuse` corresponds to XLA: it merges neighboring ops that use the same memory into one kernel;
- * the first two steps skip it.  Layouts are chosen in all four, as in TensorFlow without XLA.
+ * the steps before skip it and `norms`, which does the same with convolutions on GPUs.  Layouts are
+ * chosen in all steps, as in TensorFlow without XLA.
  *
  * Each step runs in a separate process, because the peak of a process's memory never decreases.
  */
@@ -21,17 +24,19 @@
 #include "base/log.h"
 #include "pass/amp.h"
 
-enum { STEPS = 4 };
+enum { STEPS = 5 };
 
 static const struct {
     const char *name, *article; /* name in the article */
-    bool is_mixed, is_fused;
+    td_precision precision;     /* default: that of the mixed steps */
+    bool is_fused;
     int batch_factor; /* factor of the batch size */
 } steps[STEPS] = {
-    { "float32", "FP32", false, false, 1 },
-    { "mixed", "AMP", true, false, 1 },
-    { "mixed, fused", "AMP + XLA", true, true, 1 },
-    { "mixed, fused, twice the batch", "AMP + XLA, larger batch", true, true, 2 },
+    { "float32", "FP32", TD_PRECISION_FP32, false, 1 },
+    { "tf32", "", TD_PRECISION_TF32, false, 1 }, /* device cuda only */
+    { "mixed", "AMP", TD_PRECISION_DEFAULT, false, 1 },
+    { "mixed, fused", "AMP + XLA", TD_PRECISION_DEFAULT, true, 1 },
+    { "mixed, fused, twice the batch", "AMP + XLA, larger batch", TD_PRECISION_DEFAULT, true, 2 },
 };
 
 typedef struct {
@@ -51,6 +56,16 @@ static td_status measure(void *ctx, td_text *out)
     return td_benchmark_network(ctx, out);
 }
 
+static bool is_gpu(const td_benchmark_opts *o)
+{
+    return o->device.name && strcmp(o->device.name, "cuda") == 0;
+}
+
+static bool is_measured(const td_benchmark_opts *o, int i)
+{
+    return steps[i].precision != TD_PRECISION_TF32 || is_gpu(o);
+}
+
 /*
  * The options of a step; `skip` holds its list of skipped passes if it differs from the caller's.
  */
@@ -60,18 +75,19 @@ static td_status options_of(const td_benchmark_opts *o, int i, char *skip, size_
     *out = *o;
     out->batch_size = o->batch_size * steps[i].batch_factor;
     out->bound = out->kernels = false;
-    if (!steps[i].is_mixed)
-        out->amp = (td_amp_opts){ .precision = TD_PRECISION_FP32 };
+    if (steps[i].precision != TD_PRECISION_DEFAULT)
+        out->amp = (td_amp_opts){ .precision = steps[i].precision };
     else if (o->amp.precision == TD_PRECISION_DEFAULT)
-        out->amp.precision = TD_PRECISION_BF16;
+        out->amp.precision = is_gpu(o) ? TD_PRECISION_FP16 : TD_PRECISION_BF16;
     if (steps[i].is_fused)
         return TD_OK;
-    int n = snprintf(skip, room, "%s%sfuse", o->device.skip_passes ? o->device.skip_passes : "",
-                     o->device.skip_passes ? "," : "");
+    const char *given = o->device.skip_passes;
+    int n = snprintf(skip, room, "%s%sfuse%s", given ? given : "", given ? "," : "",
+                     is_gpu(o) ? ",norms" : "");
     out->device.skip_passes = skip;
-    return n >= 0 && (size_t)n < room ? TD_OK
-                                      : td_error(TD_EUSAGE, "--skip-passes: '%.40s...' is too long",
-                                                 o->device.skip_passes);
+    return n >= 0 && (size_t)n < room
+               ? TD_OK
+               : td_error(TD_EUSAGE, "--skip-passes: '%.40s...' is too long", given);
 }
 
 static td_status read_result(result *r)
@@ -100,9 +116,8 @@ static td_status run_step(const td_benchmark_opts *o, int i, result *r)
     char skip[256];
     td_benchmark_opts step;
     TD_TRY(options_of(o, i, skip, sizeof skip, &step));
-    td_log(TD_LOG_INFO, "benchmark", "step %d of %d: %s, batch %d", i + 1, STEPS, steps[i].name,
-           step.batch_size);
-    TD_TRY_MSG(td_child_run(measure, &step, &r->json), "step %d, %s", i + 1, steps[i].name);
+    td_log(TD_LOG_INFO, "benchmark", "%s, batch %d", steps[i].name, step.batch_size);
+    TD_TRY_MSG(td_child_run(measure, &step, &r->json), "step '%s'", steps[i].name);
     TD_TRY(read_result(r));
     r->batch = step.batch_size;
     int n = snprintf(r->options, sizeof r->options, "-b %d --precision %s", r->batch, r->precision);
@@ -118,22 +133,28 @@ static void show_text(const td_benchmark_opts *o, const result *r, td_text *out)
 {
     td_text_add(out, "%-30s %-44s %9s %9s %9s %8s %9s %10s\n", "step", "options", "images/s", "min",
                 "max", "speed-up", "peak MB", "planned MB");
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < STEPS; i++) {
+        if (!is_measured(o, i))
+            continue;
         td_text_add(out, "%-30s %-44s %9.2f %9.2f %9.2f %7.2fx %9.1f %10.1f\n", steps[i].name,
                     r[i].options, r[i].median, r[i].min, r[i].max, r[i].median / r[0].median,
                     r[i].peak_bytes / 1e6, r[i].planned_bytes / 1e6);
+    }
     td_text_add(out,
                 "\n"
                 "images/s: median, slowest and fastest of %d iterations after %d of warm-up\n"
                 "peak: largest %s memory of the step's process\n"
-                "fused: by the pass fuse, in place of XLA\n",
-                o->iters, o->warmup, r[0].is_device_peak ? "GPU" : "resident");
+                "fused: by the pass%s, in place of XLA\n",
+                o->iters, o->warmup, r[0].is_device_peak ? "GPU" : "resident",
+                is_gpu(o) ? "es fuse and norms" : " fuse");
 }
 
-static void show_json(const result *r, td_text *out)
+static void show_json(const td_benchmark_opts *o, const result *r, td_text *out)
 {
     td_text_add(out, "{\"walkthrough\": [");
     for (int i = 0; i < STEPS; i++) {
+        if (!is_measured(o, i))
+            continue;
         td_text_add(out, i ? ", {" : "{");
         td_json_add_text(out, "step", steps[i].name);
         td_json_add_text(out, "article", steps[i].article);
@@ -150,11 +171,12 @@ td_status td_benchmark_walkthrough(const td_benchmark_opts *o, td_text *out)
     td_status st = TD_OK;
     result r[STEPS] = { { .batch = 0 } };
     for (int i = 0; i < STEPS; i++)
-        TD_OUT(run_step(o, i, &r[i]));
+        if (is_measured(o, i))
+            TD_OUT(run_step(o, i, &r[i]));
     if (o->as_table)
         show_text(o, r, out);
     else
-        show_json(r, out);
+        show_json(o, r, out);
     st = td_text_status(out);
 out:
     for (int i = 0; i < STEPS; i++)

@@ -45,6 +45,17 @@ expect 0 $one
 prints '^memory +[0-9.]+ MB at the peak$'
 unset TANDEM_STAND_IN_OTHERS
 
+# --- the walkthrough: TF32 between float32 and mixed precision, which is fp16
+expect 0 $one --walkthrough --device cuda
+[ "$(sed -n 's/^\([a-z0-9, ]*[a-z0-9]\)  *-b .*/\1/p' out)" = "$(printf 'float32\ntf32\nmixed\nmixed, fused\nmixed, fused, twice the batch')" ] ||
+    complain "other steps: $(cut -c 1-30 out)"
+prints '^tf32 +-b 4 --precision tf32 --skip-passes fuse,norms +[0-9.]+ '
+prints '^mixed, fused +-b 4 --precision fp16 +[0-9.]+ '
+prints '^mixed, fused, twice the batch +-b 8 --precision fp16 +[0-9.]+ '
+expect 0 $one --walkthrough --device cuda --precision bf16 --json
+[ "$(grep -o '"step": ' out | wc -l)" = 5 ] || complain "not five steps"
+prints '"step": "mixed", "article": "AMP", "options": "-b 4 --precision bf16 --skip-passes fuse,norms"'
+
 # --- sums over ranks ------------------------------------------------------------------------------
 export TANDEM_NCCL="$stand_in" TANDEM_STAND_IN_DEVICES=2 TMPDIR="$WORK"
 sums="benchmark --mode allreduce --iters 1 --warmup 0 --device cuda"

@@ -113,7 +113,7 @@ error_names --walkthrough bf16 fp16
 expect 2 $tiny --walkthrough --largest-batch
 error_names --walkthrough --largest-batch
 expect 2 $tiny --walkthrough --skip-passes nonsense -b 2
-says 'step 1, float32: .*nonsense'
+says "step 'float32': .*nonsense"
 expect 2 $tiny --walkthrough --device abacus
 says 'abacus'
 
