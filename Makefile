@@ -23,7 +23,7 @@ configure = $(CMAKE) -S . -B build/$(1) -G Ninja $(2) $(CMAKE_ARGS) >build/$(1).
 run_tests = $(CTEST) --test-dir build/$(1) -j$(JOBS) --output-on-failure --no-label-summary \
     --no-tests=error $(2)
 
-.PHONY: build debug cuda gpu-check demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
+.PHONY: build debug cuda gpu-check gpu-bundle demo check test tests asan ubsan tsan fuzz bench cover format golden install uninstall \
     dist deb setup clean help
 
 build: ## build/tandem, release
@@ -42,6 +42,9 @@ cuda: build ## build/release/libtandem_cuda.so, for NVIDIA GPUs; wants nvcc 13
 
 gpu-check: ## on a machine with an NVIDIA GPU: tests and speed on it, docs/results-gpu.md; 30 minutes, no network
 	@scripts/gpu_check $(GPU_CHECK_ARGS)
+
+gpu-bundle: cuda tests ## build/tandem-gpu.tar.xz: gpu-check for a machine without compilers and libraries
+	@scripts/gpu_bundle
 
 setup: ## install what is missing
 	@scripts/setup
