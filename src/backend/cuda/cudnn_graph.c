@@ -17,8 +17,9 @@
  *   TENSOR                    required: dimensions, strides, alignment, an id of its own.  NHWC,
  *                             fully packed, which GenStats requires.  The type has a default
  *   POINTWISE                 required: mode.  Math is float32, all that relu allows.  Clips have
- *                             defaults, 0 and infinite.  NaN propagation is deprecated and still
- *                             read; the plans are the same with it
+ *                             defaults, 0 and infinite.  NaN propagation is required by the text
+ *                             where values are compared, in relu and its gradient; its default is
+ *                             not to propagate, which is not supported; plans are the same
  *   OPERATION_POINTWISE       required: pointwise descriptor, X, Y, B of two operands; of
  *                             gradients X, DX, DY.  Alphas have the default 1, the only value of
  *                             runtime fusion.  B is repeated where its dimension is 1
@@ -31,6 +32,12 @@
  *                             float32 in the text; plans with bfloat16 are offered
  *   OPERATIONGRAPH            required: operations.  The handle is deprecated; it is given where
  *                             there is one
+ *
+ * A second review compared every attribute that is set here and in cudnn_plan.c with the text of
+ * cudnn_graph.h in cuDNN 9.28.1 (type, number of elements, required or not, default, get-only):
+ * relu's gradient lacked NaN propagation, the rest agrees.  "Required" there covers more than what
+ * is refused: type of a tensor, math of a pointwise operation, mode and computation of a
+ * convolution, all of which are set; and the handles of graph and plan, which DEVICEPROP replaces.
  */
 #include "backend/cuda/cudnn_graph.h"
 
@@ -235,7 +242,7 @@ static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode)
     td_descriptor kind = td_cudnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-    if (mode == CUDNN_POINTWISE_RELU_FWD)
+    if (mode == CUDNN_POINTWISE_RELU_FWD || mode == CUDNN_POINTWISE_RELU_BWD)
         td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
                      &keep_nan);
     td_cudnn_finalize(b, kind, "a pointwise descriptor");
