@@ -75,6 +75,12 @@ void td_weight_name(const char *name, char out[256])
     }
     replace(out, ".squeeze.squeeze.", ".se.fc1.");
     replace(out, ".squeeze.expand.", ".se.fc2.");
+    if (strstr(out, ".denselayer")) { /* torchvision's published files */
+        replace(out, ".norm.1.", ".norm1.");
+        replace(out, ".norm.2.", ".norm2.");
+        replace(out, ".conv.1.", ".conv1.");
+        replace(out, ".conv.2.", ".conv2.");
+    }
 }
 
 /* --- loading ---------------------------------------------------------------------------------- */

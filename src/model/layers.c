@@ -187,6 +187,29 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
     return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
 }
 
+/* pixels that the last window lacks, if a window begins inside the image there */
+static int missing(int64_t side, int kernel, int stride)
+{
+    const int64_t rest = side > kernel ? (side - kernel) % stride : 0;
+    if (side < kernel)
+        return (int)(kernel - side);
+    return rest ? (int)(stride - rest) : 0;
+}
+
+td_value *td_net_max_pool_up(td_net *m, td_value *x, int kernel, int stride)
+{
+    const int64_t h = x->type.dim[2], w = x->type.dim[3];
+    const td_pool_attr pool = { .kernel = kernel,
+                                .stride = stride,
+                                .pad_extra = missing(h, kernel, stride) };
+    if (pool.pad_extra != missing(w, kernel, stride))
+        td_build_fail(m->b, td_error(TD_EUNSUPPORTED,
+                                     "the windows of a pool differ between height and width of a "
+                                     "%lldx%lld image, wanted a square image",
+                                     (long long)h, (long long)w));
+    return td_emit(m->b, &td_op_max_pool2d, &pool, x);
+}
+
 td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins)
 {
     td_value *bias = td_net_vector(m, name, "bias", td_net_channels(x), begins);

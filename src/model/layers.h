@@ -93,6 +93,9 @@ td_value *td_net_act(td_net *m, td_value *x);
 /** Max pooling with `kernel` x `kernel` windows, padded like convolutions. */
 td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride);
 
+/** Max pooling without padding whose number of windows is rounded up (PyTorch's ceil_mode). */
+td_value *td_net_max_pool_up(td_net *m, td_value *x, int kernel, int stride);
+
 /** x plus the parameter `name`.bias, a number for each channel. */
 td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins);
 

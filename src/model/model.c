@@ -34,7 +34,10 @@ static const td_field fields[] = {
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, wide_resnet50_2 (torchvision's), se-resnet50, "
                "se-resnext101-32x4d, seresnet50 and seresnext101_32x4d (timm's); "
-               "vgg11, vgg13, vgg16, vgg19, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn; "
+               "vgg11, vgg13, vgg16, vgg19, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
+               "densenet121, densenet169, densenet201, squeezenet1_1, regnet_y_400mf, "
+               "regnet_y_8gf, shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, "
+               "shufflenet_v2_x2_0; "
                "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "

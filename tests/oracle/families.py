@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Tandem against torchvision and timm, families other than the residual networks of networks.py.
+
+    families.py --tandem build/tandem                       every network
+    families.py --tandem build/tandem --arch densenet121    one of them
+    families.py --tandem build/tandem --names               only the exchange of weight files
+
+Both sides start from the same float32 numbers: PyTorch's initial values, random running statistics.  The other side
+computes in float64; PyTorch's own float32 is judged by the same measure and printed beside (`torch`).  Dropout is off
+on both sides.  ReLU inputs lie within rounding of zero in any ordinary network, where a gradient is another one, so all
+but logits and statistics are judged as one vector (L2).  One line a check; exit status 1 if any fails.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import torchvision
+from safetensors.numpy import save_file
+
+import fill
+import networks
+from command import (DECAY, EPOCHS, LR, MOMENTUM, ROWS, STEPS, WARMUP, Judge, Tandem, l2, off, only, split_state,
+                     train_args, worst)
+
+BATCH, CLASSES = 4, 10
+LIMITS = {"logits_eval": 1e-4, "logits_train": 1e-4, "gradients": 1e-3, "statistics": 1e-4, "weights": 1e-4,
+          "momentum": 5e-3}
+
+# name -> side of the images
+ARCHS = {
+    **{f"vgg{n}{bn}": 64 for n in (11, 13, 16, 19) for bn in ("", "_bn")},
+    **{f"densenet{n}": 64 for n in (121, 169, 201)},
+    "squeezenet1_1": 64,
+    **{f"regnet_y_{n}": 64 for n in ("400mf", "8gf")},
+    **{f"shufflenet_v2_{n}": 64 for n in ("x0_5", "x1_0", "x1_5", "x2_0")},
+}
+TIMM = ("resnet50d",)
+HUGE = 32 << 20  # parameters; of larger networks only one in a family is trained, see TRAINED
+TRAINED = ("vgg11", "vgg16_bn")
+
+
+def build(arch, classes):
+    torch.manual_seed(1)
+    if arch in TIMM:
+        import timm
+
+        return timm.create_model(arch, num_classes=classes)
+    return getattr(torchvision.models, arch)(weights=None, num_classes=classes)
+
+
+def start(arch):
+    """The network's state in float32, with running statistics that are not 0 and 1."""
+    net = build(arch, CLASSES)
+    generator = torch.Generator().manual_seed(2)
+    for name, x in net.named_buffers():
+        if name.endswith("running_mean"):
+            x.copy_(0.2 * torch.rand(x.shape, generator=generator) - 0.1)
+        elif name.endswith("running_var"):
+            x.copy_(0.5 + torch.rand(x.shape, generator=generator))
+    return {n: t.clone() for n, t in net.state_dict().items()}
+
+
+def network(arch, state, dtype):
+    net = build(arch, CLASSES)
+    net.load_state_dict(state)
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return net.to(dtype)
+
+
+def one_step(arch, state, images, labels, dtype):
+    net = network(arch, state, dtype)
+    x, y = torch.from_numpy(images).to(dtype), torch.from_numpy(labels)
+    net.eval()
+    with torch.no_grad():
+        evaluated = net(x).double().numpy().copy()
+    net.train()
+    logits = net(x)
+    networks.loss_of(logits, y).backward()
+    return {"logits_eval": evaluated, "logits_train": logits.detach().double().numpy(),
+            "gradients": networks.numpy_of((n, p.grad) for n, p in net.named_parameters()),
+            "statistics": networks.statistics(net)}
+
+
+def several_steps(arch, state, images, labels, dtype, lr):
+    net = network(arch, state, dtype).train()
+    named = list(net.named_parameters())
+    groups = [{"params": [p for n, p in named if "bn" in n], "weight_decay": 0.0},
+              {"params": [p for n, p in named if "bn" not in n], "weight_decay": DECAY}]
+    sgd = torch.optim.SGD([g for g in groups if g["params"]], lr=lr, momentum=MOMENTUM)
+    x, y = torch.from_numpy(images).to(dtype), torch.from_numpy(labels)
+    for step in range(STEPS):
+        row = step * BATCH % ROWS
+        for group in sgd.param_groups:
+            group["lr"] = networks.rate(step) / LR * lr
+        sgd.zero_grad()
+        networks.loss_of(net(x[row:row + BATCH]), y[row:row + BATCH]).backward()
+        sgd.step()
+    return {"weights": networks.numpy_of(named),
+            "momentum": networks.numpy_of((n, sgd.state[p]["momentum_buffer"]) for n, p in named),
+            "statistics": networks.statistics(net)}
+
+
+def compare(judge, case, got, want, peer, stage):
+    for what in want:
+        if not isinstance(want[what], np.ndarray) and not want[what]:
+            continue  # a network without norms has no statistics
+        measure = l2 if what in ("gradients", "weights", "momentum") else worst
+        if what.startswith("logits"):
+            measure = lambda a, b: (off(a, b), "")
+        error, where = measure(got[what], want[what])
+        judge.say(case, f"{what} {stage}", error, where, LIMITS[what], measure(peer[what], want[what])[0])
+
+
+def check_steps(judge, tandem, arch, options):
+    side, lr, state = ARCHS[arch], 0.01, start(arch)
+    case = f"{arch}-s{side}"
+    names = [n for n, _ in build(arch, CLASSES).named_parameters()]
+    save_file({n: np.ascontiguousarray(t.numpy()) for n, t in state.items()}, tandem.file("start.safetensors"))
+    common = ["--data-backend", "tensors", "--arch", arch, "--num-classes", str(CLASSES), "--image-size", str(side),
+              "-b", str(BATCH)]
+    weights = ["--pretrained-weights", tandem.file("start.safetensors")]
+
+    images, labels = fill.images("one.", ROWS, side), fill.labels("one.", ROWS, CLASSES)
+    tandem.data("one.safetensors", images[:BATCH], labels[:BATCH])
+    tandem.data("many.safetensors", images, labels)
+    tandem.run("evaluate", tandem.file("one.safetensors"), *common, *weights, "--logits",
+               tandem.file("logits.safetensors"))
+    tandem.run("train", tandem.file("one.safetensors"), *common, *weights, *options,
+               *train_args(1, MOMENTUM, 0.0, lr), "--train-logits", tandem.file("train.safetensors"),
+               "--final-weights", tandem.file("end.safetensors"))
+    end = tandem.out("end.safetensors")
+    got = {"logits_eval": only(tandem.out("logits.safetensors"), "logits"),
+           "logits_train": only(tandem.out("train.safetensors"), "logits"),
+           "gradients": split_state(end, names), "statistics": end}
+    want = one_step(arch, state, images[:BATCH], labels[:BATCH], torch.float64)
+    compare(judge, case, got, want, one_step(arch, state, images[:BATCH], labels[:BATCH], torch.float32), "")
+
+    tandem.run("train", tandem.file("many.safetensors"), *common, *weights, *options,
+               *train_args(STEPS, MOMENTUM, DECAY, lr), "--final-weights", tandem.file("end.safetensors"))
+    end = tandem.out("end.safetensors")
+    got = {"weights": end, "momentum": split_state(end, names), "statistics": end}
+    want = several_steps(arch, state, images, labels, torch.float64, lr)
+    compare(judge, case, got, want, several_steps(arch, state, images, labels, torch.float32, lr), f"@{STEPS}")
+
+
+def check_names(judge, tandem, arch):
+    """`init` files load strictly there, and a .pth of theirs gives the same logits here; initial values by layer."""
+    case, classes = f"{arch} names", 1000
+    tandem.run("init", "--overwrite", "--arch", arch, "--seed", "1", "--num-classes", str(classes), "-o",
+               tandem.file("init.safetensors"))
+    made, net = tandem.out("init.safetensors"), build(arch, classes)
+    theirs = {n: t.numpy() for n, t in net.state_dict().items()}
+    try:
+        net.load_state_dict({n: torch.from_numpy(a) for n, a in made.items()}, strict=True)
+        judge.fact(case, "init loads, strict", True, f"{len(made)} tensors")
+    except RuntimeError as e:
+        judge.fact(case, "init loads, strict", False, str(e)[:300])
+    wrong = []
+    for n, a in theirs.items():
+        if a.dtype != np.float32 or a.size < 256:
+            continue
+        spread, own = a.std(), made[n].std()
+        if abs(own - spread) > 0.02 * spread + 4 * spread / np.sqrt(a.size) or abs(
+                a.mean() - made[n].mean()) > 6 * spread / np.sqrt(a.size) + 1e-7:
+            wrong.append(f"{n} {own:.4g} not {spread:.4g}")
+    judge.fact(case, "initial values", not wrong, "; ".join(wrong[:4]))
+
+    state = start(arch)
+    torch.save(state, tandem.file("theirs.pth"))
+    side = ARCHS[arch]
+    images = fill.images("names.", BATCH, side)
+    tandem.data("one.safetensors", images, np.zeros(BATCH, np.int64))
+    with torch.no_grad():
+        want = network(arch, state, torch.float64).eval()(torch.from_numpy(images).double()).numpy()
+    tandem.run("evaluate", tandem.file("one.safetensors"), "--data-backend", "tensors", "--arch", arch, "--weights",
+               tandem.file("theirs.pth"), "--image-size", str(side), "--logits", tandem.file("logits.safetensors"))
+    judge.say(case, "their .pth loads", off(only(tandem.out("logits.safetensors"), "logits"), want), "", 1e-4)
+    return state
+
+
+def check_onnx(judge, tandem, arch):
+    """The exported file in ONNX Runtime against the command."""
+    import onnxruntime
+
+    side = ARCHS[arch]
+    tandem.run("convert", "--overwrite", "--arch", arch, "--image-size", str(side), "--num-classes", str(CLASSES),
+               tandem.file("theirs.pth"), tandem.file("net.onnx"))
+    images = fill.images("names.", BATCH, side)
+    session = onnxruntime.InferenceSession(tandem.file("net.onnx"), providers=["CPUExecutionProvider"])
+    got = session.run(None, {session.get_inputs()[0].name: images})[0]
+    with torch.no_grad():
+        want = network(arch, start(arch), torch.float64).eval()(torch.from_numpy(images).double()).numpy()
+    judge.say(f"{arch} onnx", "ONNX Runtime", off(got, want), "", 1e-4)
+    tandem.run("inspect", "amp", "--arch", arch, "--image-size", str(side), "--precision", "bf16", "--training")
+    judge.fact(f"{arch} bf16", "training graph", True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--tandem", required=True, help="the command to judge")
+    p.add_argument("--arch", action="append", choices=list(ARCHS), help="default: all; may be repeated")
+    p.add_argument("--names", action="store_true", help="only the exchange of weight files")
+    p.add_argument("--all-steps", action="store_true", help="train the large networks of a family, too")
+    p.add_argument("--threads", type=int, default=os.cpu_count(), help="of both programs")
+    o = p.parse_args()
+    torch.set_num_threads(o.threads)
+    judge = Judge()
+    for arch in o.arch or ARCHS:
+        with tempfile.TemporaryDirectory() as folder:
+            tandem = Tandem(o.tandem, folder, o.threads)
+            try:
+                size = sum(a.numel() for a in check_names(judge, tandem, arch).values())
+                if o.names:
+                    continue
+                check_onnx(judge, tandem, arch)
+                if size <= HUGE or arch in TRAINED or o.all_steps:
+                    check_steps(judge, tandem, arch, [])
+            except (RuntimeError, KeyError, OSError, ValueError) as e:
+                judge.fact(arch, "ran", False, str(e)[:400])
+    print(f"{judge.failed} checks failed" if judge.failed else "all checks passed")
+    return 1 if judge.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
