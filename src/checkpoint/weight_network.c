@@ -35,6 +35,7 @@ static bool fits_resnet(const td_map *map, const td_resnet *a)
             block_tensor(map, i, a->layers[i], "conv1.weight"))
             return false;
     return (block_tensor(map, 0, 0, "conv3.weight") != NULL) == a->is_bottleneck &&
+           (td_map_get(map, "conv1.0.weight") != NULL) == a->is_deep &&
            (block_tensor(map, 0, 0, "se.fc1.weight") != NULL) == (a->se != TD_SE_NONE);
 }
 

@@ -170,7 +170,7 @@ td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, i
 td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_end)
 {
     const int64_t n = td_net_channels(x);
-    const bool zero = is_branch_end && m->opts->last_bn_0_init;
+    const bool zero = is_branch_end && (m->has_zero_ends || m->opts->last_bn_0_init);
     char attrs[96];
     td_value *gamma =
         td_net_vector(m, name, "weight", n, td_net_begins(zero ? TD_INIT_ZEROS : TD_INIT_ONES, 1));
@@ -208,6 +208,24 @@ td_value *td_net_max_pool_up(td_net *m, td_value *x, int kernel, int stride)
                                      "%lldx%lld image, wanted a square image",
                                      (long long)h, (long long)w));
     return td_emit(m->b, &td_op_max_pool2d, &pool, x);
+}
+
+/* the last row (axis 2) or column (axis 3) twice if their number is odd: a mean does not change */
+static td_value *even(td_net *m, td_value *x, int axis)
+{
+    const td_slice_attr last = {
+        .axis = axis, .start = x->type.dim[axis] - 1, .size = 1, .step = 1
+    };
+    if (x->type.dim[axis] % 2 == 0)
+        return x;
+    td_value *both[2] = { x, td_emit(m->b, &td_op_slice, &last, x) };
+    return td_concat(m->b, 2, both, axis);
+}
+
+td_value *td_net_mean_pool_up(td_net *m, td_value *x)
+{
+    const td_pool_attr mean = { .kernel = 2, .stride = 2, .count_include_pad = true };
+    return td_emit(m->b, &td_op_avg_pool2d, &mean, even(m, even(m, x, 2), 3));
 }
 
 td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins)

@@ -32,6 +32,7 @@ struct td_net {
     double eps, momentum;      /* constants of the norms */
     const td_param_attr *init; /* of convolutions; NULL: as `begin_filters` */
     td_net_begin_filters begin_filters; /* NULL: depends on variant and options */
+    bool has_zero_ends;                 /* gamma of each branch's last norm is initialized to 0 */
 
     char prefix[64];                           /* "layer1.0." */
     const char *root;                          /* prefix of every name: "backbone." */
@@ -95,6 +96,9 @@ td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride);
 
 /** Max pooling without padding whose number of windows is rounded up (PyTorch's ceil_mode). */
 td_value *td_net_max_pool_up(td_net *m, td_value *x, int kernel, int stride);
+
+/** Means over 2x2 windows, stride 2, their number rounded up; missing pixels do not count. */
+td_value *td_net_mean_pool_up(td_net *m, td_value *x);
 
 /** x plus the parameter `name`.bias, a number for each channel. */
 td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr begins);

@@ -33,7 +33,7 @@ static const td_field fields[] = {
     TD_TEXT_AS(td_model_opts, arch, "arch", "a", "resnet50", "NAME",
                "network architecture: resnet18, resnet34, resnet50, resnet101, resnet152, "
                "resnext50-32x4d, resnext101-32x4d, wide_resnet50_2 (torchvision's), se-resnet50, "
-               "se-resnext101-32x4d, seresnet50 and seresnext101_32x4d (timm's); "
+               "se-resnext101-32x4d, seresnet50, seresnext101_32x4d and resnet50d (timm's); "
                "vgg11, vgg13, vgg16, vgg19, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
                "densenet121, densenet169, densenet201, squeezenet1_1, regnet_y_400mf, "
                "regnet_y_8gf, shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, "
@@ -272,7 +272,7 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
     const int side = opts->image_size ? opts->image_size : arch->image_size;
     TD_TRY(td_arch_row(opts->backbone ? opts->backbone : "resnet50", backbone));
     const td_resnet *r = td_resnet_of(*backbone);
-    if (!r || r->groups != 1 || r->se != TD_SE_NONE)
+    if (!r || r->groups != 1 || r->se != TD_SE_NONE || r->is_deep)
         return td_error(TD_EUSAGE,
                         "'%s' is not a backbone for '%s', wanted resnet18, resnet34, resnet50, "
                         "resnet101 or resnet152",

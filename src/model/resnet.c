@@ -12,6 +12,10 @@
  * itself, or a 1x1/s convolution and BN if the shape changes.  Stem and stages are the detectors'
  * backbones too, whose inner activations may be relu6.
  *
+ * ResNet-D (He et al. 2019): a stem of three 3x3 convolutions; a shortcut has a 2x2/2 mean before
+ * its 1x1 convolution.  timm's initial values: normal, sqrt(2 / fan out); gamma 0 at the end of
+ * every branch, whatever the options.
+ *
  *   fc, SE   weight and bias uniform in +-1 / sqrt(inputs)
  *
  * and in the TensorFlow variant, with padding SAME (layers.c),
@@ -40,24 +44,25 @@
 #define CHOSEN     TD_SE_CHOSEN
 #define RATIO      TD_SE_RATIO
 
-const td_resnet td_resnet50 = { BOTTLENECK, { 3, 4, 6, 3 }, RESNET, 4, 1, NONE };
+const td_resnet td_resnet50 = { BOTTLENECK, { 3, 4, 6, 3 }, RESNET, 4, 1, NONE, false };
 
 #define ROW(name, ...) { name, &td_family_resnet, 224, &(const td_resnet){ __VA_ARGS__ }, 0, 0 }
 
 static const td_arch rows[] = {
-    /*  name                   block       layers           widths  expansion, groups, SE */
-    ROW("resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE),
-    ROW("resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE),
-    ROW("resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE),
-    ROW("resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE),
-    ROW("resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE),
-    ROW("resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2, 32, NONE),
-    ROW("resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, NONE),
-    ROW("wide_resnet50_2",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2,  1, NONE),
-    ROW("se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN),
-    ROW("se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, CHOSEN),
-    ROW("seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO),
-    ROW("seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, RATIO),
+    /*  name                   block       layers           widths  expansion, groups, SE, D */
+    ROW("resnet18",            BASIC,      { 2, 2,  2, 2 }, RESNET, 1,  1, NONE, false),
+    ROW("resnet34",            BASIC,      { 3, 4,  6, 3 }, RESNET, 1,  1, NONE, false),
+    ROW("resnet50",            BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, false),
+    ROW("resnet101",           BOTTLENECK, { 3, 4, 23, 3 }, RESNET, 4,  1, NONE, false),
+    ROW("resnet152",           BOTTLENECK, { 3, 8, 36, 3 }, RESNET, 4,  1, NONE, false),
+    ROW("resnext50-32x4d",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2, 32, NONE, false),
+    ROW("resnext101-32x4d",    BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, NONE, false),
+    ROW("wide_resnet50_2",     BOTTLENECK, { 3, 4,  6, 3 }, WIDE,   2,  1, NONE, false),
+    ROW("se-resnet50",         BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, CHOSEN, false),
+    ROW("se-resnext101-32x4d", BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, CHOSEN, false),
+    ROW("seresnet50",          BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, RATIO, false),
+    ROW("seresnext101_32x4d",  BOTTLENECK, { 3, 4, 23, 3 }, WIDE,   2, 32, RATIO, false),
+    ROW("resnet50d",           BOTTLENECK, { 3, 4,  6, 3 }, RESNET, 4,  1, NONE, true),
 };
 /* clang-format on */
 
@@ -143,7 +148,11 @@ static td_value *block(td_net *m, td_value *x, int width, int stride)
     int64_t n_out = (int64_t)width * r->expansion;
     td_value *y = r->is_bottleneck ? bottleneck_branch(m, x, width, stride)
                                    : basic_branch(m, x, width, stride);
-    if (stride != 1 || td_net_channels(x) != n_out)
+    if (r->is_deep && (stride != 1 || td_net_channels(x) != n_out)) {
+        x = stride == 1 ? x : td_net_mean_pool_up(m, x);
+        x = td_net_norm(m, td_net_conv(m, x, "downsample.1", n_out, 1, 1, 1), "downsample.2",
+                        false);
+    } else if (stride != 1 || td_net_channels(x) != n_out)
         x = td_net_norm(m, td_net_conv(m, x, "downsample.0", n_out, 1, stride, 1), "downsample.1",
                         false);
     return td_relu(m->b, td_add(m->b, y, x));
@@ -167,6 +176,18 @@ td_value *td_resnet_stem_conv(td_net *m, td_value *images)
     return td_net_act(m, td_net_norm(m, x, m->stem_norm, false));
 }
 
+/* 3x3/2, 3x3, 3x3 convolutions, norm and activation after each; names of a torch.nn.Sequential */
+static td_value *deep_stem(td_net *m, td_value *images)
+{
+    td_net_prefix(m, "%s", "");
+    td_value *x = td_net_conv(m, images, "conv1.0", 32, 3, 2, 1);
+    x = td_net_act(m, td_net_norm(m, x, "conv1.1", false));
+    x = td_net_conv(m, x, "conv1.3", 32, 3, 1, 1);
+    x = td_net_act(m, td_net_norm(m, x, "conv1.4", false));
+    x = td_net_conv(m, x, "conv1.6", 64, 3, 1, 1);
+    return td_net_act(m, td_net_norm(m, x, "bn1", false));
+}
+
 /* --- classifiers ------------------------------------------------------------------------------ */
 
 static td_value *head(td_net *m, td_value *x)
@@ -179,7 +200,12 @@ static td_value *head(td_net *m, td_value *x)
 
 static td_value *build(td_net *m, td_value *images)
 {
-    td_value *x = td_net_max_pool(m, td_resnet_stem_conv(m, images), 3, 2);
+    const td_resnet *r = m->arch->numbers;
+    if (r->is_deep && m->opts->conv_init == TD_CONV_INIT_AUTO && !is_tensorflow(m))
+        m->begin_filters = td_net_normal_fan_out; /* timm's */
+    m->has_zero_ends = r->is_deep;
+    td_value *x = r->is_deep ? deep_stem(m, images) : td_resnet_stem_conv(m, images);
+    x = td_net_max_pool(m, x, 3, 2);
     for (int i = 0; i < 4; i++) {
         x = td_resnet_stage(m, x, i, i > 0 ? 2 : 1);
         char name[] = "layer0";

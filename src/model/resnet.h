@@ -20,6 +20,7 @@ typedef struct {
     int expansion; /* channels after a stage: width * expansion */
     int groups;    /* groups of the 3x3 convolutions in bottlenecks */
     td_se se;
+    bool is_deep; /* ResNet-D: a stem of three convolutions, shortcuts with a mean */
 } td_resnet;
 
 /** The numbers of resnet50, a detector's default backbone. */

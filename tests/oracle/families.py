@@ -34,6 +34,7 @@ LIMITS = {"logits_eval": 1e-4, "logits_train": 1e-4, "gradients": 1e-3, "statist
 ARCHS = {
     **{f"vgg{n}{bn}": 64 for n in (11, 13, 16, 19) for bn in ("", "_bn")},
     **{f"densenet{n}": 64 for n in (121, 169, 201)},
+    "resnet50d": 97,
     "squeezenet1_1": 64,
     **{f"regnet_y_{n}": 64 for n in ("400mf", "8gf")},
     **{f"shufflenet_v2_{n}": 64 for n in ("x0_5", "x1_0", "x1_5", "x2_0")},
