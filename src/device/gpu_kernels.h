@@ -299,12 +299,16 @@ typedef struct {
 
 enum { TD_GPU_COPIES = 2 };
 
+typedef enum { TD_GPU_SGD, TD_GPU_RMSPROP, TD_GPU_ADAM, TD_GPU_LAMB } td_gpu_optimizer;
+
 /**
- * A step of sgd, or of rmsprop if `square` is not NULL (ops/update.c).  Nothing is written where
- * *finite is 0.  Copies are w rounded to their dtype; one that is absent has w's strides.
+ * A step (ops/update.c).  Nothing is written where *finite is 0.  Copies are w rounded to their
+ * dtype; one that is absent has w's strides.  adam and lamb: v is m, square is v, momentum beta1
+ * and alpha beta2.
  */
 typedef struct {
-    td_gpu_tensor w; /* float32, as v, square and g, which have its layout */
+    td_gpu_optimizer rule;
+    td_gpu_tensor w; /* float32, as v, square and g, which have its layout; square NULL: sgd */
     float *v, *square;
     const float *g;
     const float *lr, *inverse, *finite; /* inverse NULL: 1; finite NULL: always */
@@ -312,7 +316,20 @@ typedef struct {
     td_gpu_tensor copy[TD_GPU_COPIES];
     float momentum, decay, alpha, rest, eps; /* rest: 1 - alpha */
     bool nesterov;
+    /* adam, lamb */
+    const float *rest1, *rest2; /* 1 - beta1^t, 1 - beta2^t */
+    float first;                /* 1 - beta1 */
+    double decoupled;           /* adam: decay of the weight itself */
+    void *scratch;              /* lamb: td_gpu_squares_bytes */
 } td_gpu_step;
+
+enum { TD_GPU_SUMMED = 16384 }; /* elements that a block sums */
+
+/** Partial sums of squares, two for each block, and a ratio. */
+static inline int64_t td_gpu_squares_bytes(int64_t count)
+{
+    return 16 * ((count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED + 1);
+}
 
 /** *y = 1 if all of x is finite and *before is not 0, otherwise 0; before NULL: of x only. */
 typedef struct {
@@ -352,7 +369,7 @@ typedef struct {
 /* --- many tensors in one launch --------------------------------------------------------------- */
 
 typedef enum {
-    TD_GPU_MULTI_STEP,   /* td_gpu_step */
+    TD_GPU_MULTI_STEP,   /* td_gpu_step, not of lamb */
     TD_GPU_MULTI_FINITE, /* td_gpu_finite_test: y of the last, for all and `before` of the first */
     TD_GPU_MULTI_CARRY,  /* td_gpu_carry_sum */
     TD_GPU_MULTI_AVERAGE,

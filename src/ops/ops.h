@@ -287,6 +287,12 @@ typedef struct {
     double momentum, decay, alpha, eps;
 } td_rmsprop_attr;
 
+/* adam, lamb (decoupled is not read) */
+typedef struct {
+    double beta1, beta2, eps, decay;
+    bool decoupled;
+} td_adam_attr;
+
 /* all_reduce uses only `always`, its two halves use all members */
 typedef struct {
     int bucket;

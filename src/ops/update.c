@@ -28,6 +28,33 @@
  *
  * Source: Tieleman and Hinton 2012, lecture 6.5; agrees with torch.optim.RMSprop, not centred.
  *
+ * adam(w, m, g, lr, v, rest1, rest2 [, inverse, finite [, copy [, copy]]])
+ *                                      {beta1, beta2, eps, decay, decoupled}     one step, in place
+ *
+ *   m        w's type                  mean of g', overwritten; zeros before the first step
+ *   v        w's type                  mean of g'^2, overwritten; zeros before the first step
+ *   rest1    scalar                    1 - beta1^t in step t, counted from 1
+ *   rest2    scalar                    1 - beta2^t
+ *   others   as in sgd
+ *
+ *   g' = inverse g + (decoupled ? 0 : decay w);  w = w - (decoupled ? lr decay w : 0)
+ *   m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
+ *   w = w - lr / rest1 m / (sqrt(v) / sqrt(rest2) + eps)
+ *
+ * Source: Kingma and Ba 2014, Loshchilov and Hutter 2017; agrees with torch.optim.AdamW
+ * (decoupled), and Adam.
+ *
+ * lamb(w, m, g, lr, v, rest1, rest2 [, inverse, finite [, copy [, copy]]])
+ *                                                  {beta1, beta2, eps, decay}     one step, in place
+ *
+ *   operands as in adam; m and v are computed from g' = inverse g
+ *
+ *   u = m / rest1 / (sqrt(v) / sqrt(rest2) + eps) + decay w
+ *   w = w - lr r u;  r = |w| / |u|, 1 without decay and where one of the norms is 0
+ *
+ * Norms are sums in float64 over the whole weight.  Source: You et al. 2020; agrees with timm's
+ * Lamb and apex's FusedLAMB without their gradient clipping.
+ *
  * all_finite(x [, before]) -> y    1 if no element of x is infinite or NaN and `before`, an earlier
  *   x       any float, any shape   result, is not 0 or is omitted; otherwise 0
  *   y       float32 scalar
@@ -57,24 +84,42 @@ static const td_field rmsprop_fields[] = {
 };
 /* clang-format on */
 
-static td_status rmsprop_infer(const td_node *n, td_type *y)
+/* clang-format off */
+static const td_field adam_fields[] = {
+    TD_REAL(td_adam_attr, beta1, 0.9,   0, 1, "share of the mean gradient kept"),
+    TD_REAL(td_adam_attr, beta2, 0.999, 0, 1, "share of the mean square kept"),
+    TD_REAL(td_adam_attr, eps,   1e-8, 1e-30, 1, "added to the root"),
+    TD_REAL(td_adam_attr, decay, 0, 0, 1, "weight decay"),
+    TD_BOOL(td_adam_attr, decoupled, false, "the weight is decayed, not the gradient (AdamW)"),
+    TD_END,
+};
+
+static const td_field lamb_fields[] = {
+    TD_REAL(td_adam_attr, beta1, 0.9,   0, 1, "share of the mean gradient kept"),
+    TD_REAL(td_adam_attr, beta2, 0.999, 0, 1, "share of the mean square kept"),
+    TD_REAL(td_adam_attr, eps,   1e-6, 1e-30, 1, "added to the root"),
+    TD_REAL(td_adam_attr, decay, 0, 0, 1, "weight decay"),
+    TD_END,
+};
+/* clang-format on */
+
+/* rmsprop, adam, lamb: tensors 0, 1, 2 and 4, then scalars, then copies */
+static td_status square_infer(const td_node *n, td_type *y)
 {
-    static const int tensors[] = { 1, 2, 4 };
-    static const int scalars[] = { 3, 5, 6 };
     const int copy = td_op_first_copy(n->op);
+    const char *op = n->op->name;
     (void)y;
-    for (int k = 0; k < 3; k++) {
-        const int i = tensors[k], j = scalars[k];
-        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)) ||
-            td_in_type(n, 0)->dtype != td_in_type(n, i)->dtype)
-            return td_error(TD_ESHAPE, "rmsprop: operand %d does not have the weight's type", i);
-        if (j < n->n_in && td_type_count(td_in_type(n, j)) != 1)
-            return td_error(TD_ESHAPE, "rmsprop: operand %d is not a scalar", j);
+    for (int i = 1; i < n->n_in; i++) {
+        const td_type *t = td_in_type(n, i);
+        const bool is_tensor = i < 3 || i == 4, has_shape = td_type_same_shape(td_in_type(n, 0), t);
+        if (i < copy && is_tensor && (!has_shape || td_in_type(n, 0)->dtype != t->dtype))
+            return td_error(TD_ESHAPE, "%s: operand %d does not have the weight's type", op, i);
+        if (i < copy && !is_tensor && td_type_count(t) != 1)
+            return td_error(TD_ESHAPE, "%s: operand %d is not a scalar", op, i);
+        if (i >= copy && !has_shape)
+            return td_error(TD_ESHAPE, "%s: operand %d, a copy, does not have the weight's shape",
+                            op, i);
     }
-    for (int i = copy; i < n->n_in; i++)
-        if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)))
-            return td_error(TD_ESHAPE,
-                            "rmsprop: operand %d, a copy, does not have the weight's shape", i);
     return TD_OK;
 }
 
@@ -137,7 +182,35 @@ const td_op td_op_rmsprop = {
     .layout = TD_LAYOUT_FOLLOWS,
     .writes = 1u | 1u << 1 | 1u << 4 | 3u << 7,
     .own_layout = 3u << 7,
-    .infer = rmsprop_infer,
+    .infer = square_infer,
+};
+
+const td_op td_op_adam = {
+    .name = "adam",
+    .summary = "Adam, or AdamW with decoupled decay, in place",
+    .n_in = 7,
+    .n_in_max = 11,
+    .n_out = 0,
+    .fields = adam_fields,
+    .attr_bytes = sizeof(td_adam_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .writes = 1u | 1u << 1 | 1u << 4 | 3u << 9,
+    .own_layout = 3u << 9,
+    .infer = square_infer,
+};
+
+const td_op td_op_lamb = {
+    .name = "lamb",
+    .summary = "Adam with a step as long as the weight, in place",
+    .n_in = 7,
+    .n_in_max = 11,
+    .n_out = 0,
+    .fields = lamb_fields,
+    .attr_bytes = sizeof(td_adam_attr),
+    .layout = TD_LAYOUT_FOLLOWS,
+    .writes = 1u | 1u << 1 | 1u << 4 | 3u << 9,
+    .own_layout = 3u << 9,
+    .infer = square_infer,
 };
 
 bool td_op_is_update(const td_op *op)
@@ -147,6 +220,8 @@ bool td_op_is_update(const td_op *op)
 
 int td_op_first_copy(const td_op *op)
 {
+    if (op == &td_op_adam || op == &td_op_lamb)
+        return 9;
     return op == &td_op_sgd ? 6 : op == &td_op_rmsprop ? 7 : 0;
 }
 

@@ -7,7 +7,7 @@
  *     %d = reorder %w                   ... conv2d %x, %c
  *     ... conv2d_grad_x %y, %d          %d = reorder %c
  *     sgd %w, %v, %g, %lr               ... conv2d_grad_x %y, %d
- *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (rmsprop likewise)
+ *                                       sgd %w, %v, %g, %lr, 1, 1, %c       (others likewise)
  *
  * Only the first cast becomes a parameter.  Casts to other layouts are computed from it: storing
  * them too would save little time and, in a ResNet-50, take 49 MB.  Applies only if a kernel can
@@ -21,7 +21,7 @@
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-enum { OPERANDS_MAX = 7 }; /* operands of an update before the copy: td_op_first_copy */
+enum { OPERANDS_MAX = 9 }; /* operands of an update before the copy: td_op_first_copy */
 
 typedef struct {
     const td_node *made_by; /* the first cast; NULL: there is none, or the casts stay */

@@ -63,6 +63,10 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return 0.5 + td_rng_uniform(r);
     if (strcmp(name, "lr") == 0)
         return 0.1;
+    if (strcmp(name, "rest1") == 0)
+        return 0.271;
+    if (strcmp(name, "rest2") == 0)
+        return 0.002997001;
     if (strcmp(name, "finite") == 0)
         return 1;
     if (strcmp(name, "overflow") == 0)

@@ -65,16 +65,43 @@ struct step_item {
     bool is_flat; /* the copies have w's layout */
 };
 
-/* lr and 1 / loss scale */
+/* lr and 1 / loss scale; adam and lamb: lr / rest1 or lr, rest1, the root of rest2, the share of
+   the weight that adam keeps, lamb's ratio */
 struct step_scalars {
-    float lr, inverse;
+    float lr, inverse, rest1, root2, kept, ratio;
 };
+
+__device__ inline void moments_at(const td_gpu_step &s, float g, float &m, float &v)
+{
+    m = __fadd_rn(__fmul_rn(s.momentum, m), __fmul_rn(s.first, g));
+    v = __fadd_rn(__fmul_rn(s.alpha, v), __fmul_rn(__fmul_rn(s.rest, g), g));
+}
+
+/* the new weight; m and v are updated */
+__device__ inline float adam_at(const td_gpu_step &s, const step_scalars &c, float g, float w,
+                                float &m, float &v)
+{
+    moments_at(s, __fadd_rn(__fmul_rn(c.inverse, g), __fmul_rn(s.decay, w)), m, v);
+    const float by = m / __fadd_rn(sqrtf(v) / c.root2, s.eps);
+    return __fadd_rn(__fmul_rn(c.kept, w), -__fmul_rn(c.lr, by));
+}
+
+__device__ inline float lamb_direction(const td_gpu_step &s, const step_scalars &c, float w,
+                                       float m, float v)
+{
+    const float by = m / c.rest1 / __fadd_rn(sqrtf(v) / c.root2, s.eps);
+    return __fadd_rn(by, __fmul_rn(s.decay, w));
+}
 
 /* the new weight; v and a, the mean square, are updated */
 __device__ inline float step_at(const td_gpu_step &s, const step_scalars &c, float g, float w,
                                 float &v, float &a)
 {
     float by = 0;
+    if (s.rule == TD_GPU_ADAM)
+        return adam_at(s, c, g, w, v, a);
+    if (s.rule == TD_GPU_LAMB)
+        return __fadd_rn(w, -__fmul_rn(__fmul_rn(c.lr, c.ratio), lamb_direction(s, c, w, v, a)));
     g = __fadd_rn(__fmul_rn(c.inverse, g), __fmul_rn(s.decay, w));
     by = g;
     if (s.square) {
@@ -125,11 +152,27 @@ __device__ inline void step_one(const step_item &t, const step_scalars &c, int64
             store(s.copy[k].data, s.copy[k].dtype, p.at[1 + k], x);
 }
 
+__device__ inline step_scalars scalars_of(const td_gpu_step &s)
+{
+    step_scalars c = { *s.lr, s.inverse ? *s.inverse : 1, 1, 1, 1, 1 };
+    if (s.rule == TD_GPU_ADAM || s.rule == TD_GPU_LAMB) {
+        c.rest1 = *s.rest1;
+        c.root2 = sqrtf(*s.rest2);
+    }
+    if (s.rule == TD_GPU_ADAM) {
+        c.kept = static_cast<float>(1 - __dmul_rn(c.lr, s.decoupled));
+        c.lr = c.lr / c.rest1;
+    }
+    if (s.rule == TD_GPU_LAMB)
+        c.ratio = *static_cast<const float *>(s.scratch);
+    return c;
+}
+
 __device__ inline void work(const step_item &t, int64_t first, int64_t end)
 {
     if (is_skipped(t.s.finite))
         return;
-    const step_scalars c = { *t.s.lr, t.s.inverse ? *t.s.inverse : 1 };
+    const step_scalars c = scalars_of(t.s);
     if (t.is_flat)
         for_some(first, end, [&](int64_t i, int n) { step_some(t.s, c, i, n); });
     else
@@ -147,6 +190,66 @@ step_item item_of(const td_gpu_step &s)
 int64_t count_of(const step_item &t)
 {
     return t.places.count;
+}
+
+/* --- lamb's norms ----------------------------------------------------------------------------- */
+
+/* the scratch memory: the ratio, then two sums of each block */
+__device__ inline double *sums_in(void *scratch)
+{
+    return static_cast<double *>(scratch) + 2;
+}
+
+/* new means, and the block's sums of squares */
+__global__ void moments_kernel(td_gpu_step s, int64_t count)
+{
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * TD_GPU_SUMMED;
+    const int64_t end = count - first < TD_GPU_SUMMED ? count : first + TD_GPU_SUMMED;
+    const float *weight = static_cast<const float *>(s.w.data);
+    double weights = 0, directions = 0;
+    if (is_skipped(s.finite))
+        return;
+    s.scratch = sums_in(s.scratch);
+    step_scalars c = { 1, s.inverse ? *s.inverse : 1, *s.rest1, sqrtf(*s.rest2), 1, 1 };
+    for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+        moments_at(s, __fmul_rn(c.inverse, s.g[i]), s.v[i], s.square[i]);
+        const double w = weight[i], u = lamb_direction(s, c, weight[i], s.v[i], s.square[i]);
+        weights = __dadd_rn(weights, __dmul_rn(w, w));
+        directions = __dadd_rn(directions, __dmul_rn(u, u));
+    }
+    weights = block_sum(weights);
+    directions = block_sum(directions);
+    if (threadIdx.x == 0) {
+        static_cast<double *>(s.scratch)[2 * blockIdx.x] = weights;
+        static_cast<double *>(s.scratch)[2 * blockIdx.x + 1] = directions;
+    }
+}
+
+/* one block: the ratio from the sums of n blocks */
+__global__ void ratio_kernel(td_gpu_step s, unsigned n)
+{
+    const double *sums = sums_in(s.scratch);
+    double weights = 0, directions = 0;
+    if (is_skipped(s.finite))
+        return;
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        weights = __dadd_rn(weights, sums[2 * i]);
+        directions = __dadd_rn(directions, sums[2 * i + 1]);
+    }
+    weights = block_sum(weights);
+    directions = block_sum(directions);
+    const bool is_scaled = s.decay > 0 && weights > 0 && directions > 0;
+    if (threadIdx.x == 0)
+        *static_cast<float *>(s.scratch) =
+            is_scaled ? static_cast<float>(sqrt(weights / directions)) : 1;
+}
+
+/* elements of w as they are stored: layouts have no padding */
+void start_norms(const td_gpu_step &s, int64_t count)
+{
+    const auto n = static_cast<unsigned>((count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED);
+    TD_LAUNCH(moments_kernel, n, THREADS, 0, queue(), s, count);
+    TD_LAUNCH(ratio_kernel, 1, THREADS, 0, queue(), s, n);
 }
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
@@ -542,7 +645,10 @@ const char *start_tests(const multi &m)
 
 const char *step(const td_gpu_step *s)
 {
-    return start_single(item_of(*s));
+    const step_item item = item_of(*s);
+    if (s->rule == TD_GPU_LAMB)
+        start_norms(*s, count_of(item));
+    return start_single(item);
 }
 
 const char *finite_test(const td_gpu_finite_test *t)

@@ -48,7 +48,8 @@ static td_status check_scalars(const td_node *n, int from, int end)
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-enum { W, V, G, LR, SQUARE }; /* operands; SQUARE only in rmsprop; then inverse, finite, copies */
+/* operands; SQUARE not in sgd, REST1 and REST2 in adam and lamb; then inverse, finite, copies */
+enum { W, V, G, LR, SQUARE, REST1, REST2 };
 
 static td_status check_copy(const td_node *n, int i)
 {
@@ -67,9 +68,9 @@ static td_status accepts_step(const td_node *n)
         return td_error(TD_ENOKERNEL, "there are more than %d copies", TD_GPU_COPIES);
     for (int i = W; i <= G; i++)
         TD_TRY(check_like(n, i, W));
-    TD_TRY(n->op == &td_op_rmsprop ? check_like(n, SQUARE, W) : TD_OK);
+    TD_TRY(n->op != &td_op_sgd ? check_like(n, SQUARE, W) : TD_OK);
     TD_TRY(check_scalars(n, LR, LR + 1));
-    TD_TRY(check_scalars(n, inverse, copy));
+    TD_TRY(check_scalars(n, n->op == &td_op_sgd ? inverse : REST1, copy));
     for (int i = copy; i < n->n_in; i++)
         TD_TRY(check_copy(n, i));
     return TD_OK;
@@ -105,7 +106,8 @@ static void fill_rmsprop(const td_prepared *p, void *const *args, void *out)
 {
     const td_rmsprop_attr *at = p->node->attr;
     td_gpu_step *s = out;
-    *s = (td_gpu_step){ .square = args[SQUARE],
+    *s = (td_gpu_step){ .rule = TD_GPU_RMSPROP,
+                        .square = args[SQUARE],
                         .momentum = (float)at->momentum,
                         .decay = (float)at->decay,
                         .alpha = (float)at->alpha,
@@ -114,6 +116,52 @@ static void fill_rmsprop(const td_prepared *p, void *const *args, void *out)
     fill_step(p, args, s);
 }
 KERNEL(rmsprop, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
+
+static td_gpu_step moments(const td_prepared *p, void *const *args)
+{
+    const td_adam_attr *at = p->node->attr;
+    return (td_gpu_step){ .square = args[SQUARE],
+                          .momentum = (float)at->beta1,
+                          .first = (float)(1 - at->beta1),
+                          .alpha = (float)at->beta2,
+                          .rest = (float)(1 - at->beta2),
+                          .eps = (float)at->eps,
+                          .decay = at->decoupled ? 0 : (float)at->decay,
+                          .decoupled = at->decoupled ? at->decay : 0,
+                          .rest1 = args[REST1],
+                          .rest2 = args[REST2] };
+}
+
+static void fill_adam(const td_prepared *p, void *const *args, void *out)
+{
+    td_gpu_step *s = out;
+    *s = moments(p, args);
+    s->rule = TD_GPU_ADAM;
+    fill_step(p, args, s);
+}
+KERNEL(adam, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
+
+/* norms of a whole weight need launches of their own, so lamb has no `multi` */
+static td_status prepare_lamb(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes = (size_t)td_gpu_squares_bytes(td_type_count(td_gpu_type(n, W)));
+    return TD_OK;
+}
+
+static td_status run_lamb(const td_prepared *p, void *const *args)
+{
+    td_gpu_step s = moments(p, args);
+    s.rule = TD_GPU_LAMB;
+    s.scratch = args[p->node->n_in];
+    fill_step(p, args, &s);
+    return td_gpu_status(td_gpu()->step(&s));
+}
+
+const td_kernel td_gpu_lamb = { .name = "cuda_lamb",
+                                .op = &td_op_lamb,
+                                .accepts = accepts_step,
+                                .prepare = prepare_lamb,
+                                .run = run_lamb };
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
 

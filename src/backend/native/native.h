@@ -49,6 +49,11 @@ typedef struct {
     float lr, inverse; /* inverse: 1 / loss scale */
     bool nesterov;
     double alpha, eps; /* rmsprop */
+
+    /* adam, lamb: momentum is beta1, alpha is beta2 */
+    float rest1, root2; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    float ratio;        /* lamb: |w| / |u| */
+    bool decoupled;
 } td_native_step;
 
 /* Inner loops for one instruction set, dtype and number of lanes; void is an element of that dtype.
@@ -103,6 +108,12 @@ typedef struct {
     /* NULL if dtype is not f32 */
     void (*rmsprop)(int64_t n, const td_native_step *a, float *w, float *u, const float *g,
                     float *square);
+    void (*adam)(int64_t n, const td_native_step *a, float *w, float *m, const float *g, float *v);
+    /* lamb: new m and v, and sums of squares: of w, and of u; then w */
+    void (*lamb_moments)(int64_t n, const td_native_step *a, const float *w, float *m,
+                         const float *g, float *v, double sums[2]);
+    void (*lamb_apply)(int64_t n, const td_native_step *a, float *w, const float *m,
+                       const float *v);
     void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
     void (*blend)(int64_t n, float l, const float *x, const float *z, float *y); /* l x + (1-l) z */
 
@@ -255,7 +266,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
-    K(rmsprop) K(rmsprop_copies)                                                                   \
+    K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
     K(accumulate) K(carry) K(ema) K(mixup)                                                         \
     K(all_finite) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
     K(conv2d_winograd_grad_w)                                                                      \

@@ -1,18 +1,21 @@
 /*
  * native_update.c -- the optimizer's step: one pass over memory, including the weight's half copies
  *
- * A copy in the weight's layout is written in the same pass (native_sgd, native_rmsprop).
+ * A copy in the weight's layout is written in the same pass (native_sgd, native_rmsprop, ...).
  * Convolutions in half prefer other layouts, converted tile by tile (native_sgd_copies,
- * native_rmsprop_copies; native_tiles.c).  The two optimisers differ in their scalars and in one
- * additional tensor.
+ * native_rmsprop_copies, ...; native_tiles.c).  The optimisers differ in their scalars and in one
+ * additional tensor.  Lamb needs two passes: norms of the whole weight come first, summed in pieces
+ * whose size does not depend on the number of threads.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/native/native.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
-enum { W, V, G, LR, SQUARE }; /* operands; SQUARE only in rmsprop; then inverse, finite, copies */
+/* operands; SQUARE not in sgd, REST1 and REST2 in adam and lamb; then inverse, finite, copies */
+enum { W, V, G, LR, SQUARE, REST1, REST2 };
 
 static int copy_of(const td_node *n)
 {
@@ -21,7 +24,7 @@ static int copy_of(const td_node *n)
 
 static bool is_tensor(const td_node *n, int i)
 {
-    return i < LR || (i == SQUARE && n->op == &td_op_rmsprop);
+    return i < LR || (i == SQUARE && n->op != &td_op_sgd);
 }
 
 /* w, v, g and square have one type; lr, inverse and finite are scalars */
@@ -53,6 +56,14 @@ static td_native_step numbers_of(const td_node *n)
             .momentum = at->momentum, .decay = at->decay, .alpha = at->alpha, .eps = at->eps
         };
     }
+    if (n->op == &td_op_adam || n->op == &td_op_lamb) {
+        const td_adam_attr *at = n->attr;
+        return (td_native_step){ .momentum = at->beta1,
+                                 .alpha = at->beta2,
+                                 .eps = at->eps,
+                                 .decay = at->decay,
+                                 .decoupled = at->decoupled };
+    }
     const td_sgd_attr *at = n->attr;
     return (
         td_native_step){ .momentum = at->momentum, .decay = at->decay, .nesterov = at->nesterov };
@@ -60,6 +71,7 @@ static td_native_step numbers_of(const td_node *n)
 
 /* a step's operands except copies */
 typedef struct {
+    const td_op *op;
     td_native_step a;
     float *w, *v, *square; /* square NULL: sgd */
     const float *g;
@@ -71,15 +83,20 @@ static bool begin(const td_node *n, void *const *args, update *out)
 {
     const int inverse = copy_of(n) - 2, finite = copy_of(n) - 1;
     const bool has_copy = n->n_in > copy_of(n);
-    *out = (update){ .a = numbers_of(n),
+    *out = (update){ .op = n->op,
+                     .a = numbers_of(n),
                      .w = args[W],
                      .v = args[V],
                      .g = args[G],
-                     .square = n->op == &td_op_rmsprop ? args[SQUARE] : NULL,
+                     .square = n->op != &td_op_sgd ? args[SQUARE] : NULL,
                      .wide = td_native_simd_for(TD_DT_F32, 16) };
     out->half = has_copy ? td_native_simd_for(td_in_type(n, copy_of(n))->dtype, 16) : out->wide;
     out->a.lr = *(const float *)args[LR];
     out->a.inverse = n->n_in > inverse ? *(const float *)args[inverse] : 1;
+    if (n->op == &td_op_adam || n->op == &td_op_lamb) {
+        out->a.rest1 = *(const float *)args[REST1];
+        out->a.root2 = sqrtf(*(const float *)args[REST2]);
+    }
     return n->n_in <= finite || *(const float *)args[finite] != 0;
 }
 
@@ -90,9 +107,46 @@ static void piece(const update *u, int64_t i, int64_t n, uint16_t *copy)
         u->half->sgd(n, &u->a, u->w + i, u->v + i, u->g + i, copy);
         return;
     }
-    u->wide->rmsprop(n, &u->a, u->w + i, u->v + i, u->g + i, u->square + i);
+    if (u->op == &td_op_rmsprop)
+        u->wide->rmsprop(n, &u->a, u->w + i, u->v + i, u->g + i, u->square + i);
+    else if (u->op == &td_op_adam)
+        u->wide->adam(n, &u->a, u->w + i, u->v + i, u->g + i, u->square + i);
+    else
+        u->wide->lamb_apply(n, &u->a, u->w + i, u->v + i, u->square + i);
     if (copy)
         u->half->narrow(n, u->w + i, copy, false);
+}
+
+/* --- lamb's first pass ------------------------------------------------------------------------ */
+
+static td_native_pieces divide_sums(const td_node *n)
+{
+    return td_native_divide_tensor(td_in_type(n, W), 1);
+}
+
+/* two sums for each piece */
+static size_t sums_bytes(const td_node *n)
+{
+    return n->op == &td_op_lamb ? (size_t)divide_sums(n).n * 2 * sizeof(double) : 0;
+}
+
+/* new m and v, and the ratio of the norms */
+static void measure(const td_node *n, update *u, double *sums)
+{
+    const td_native_pieces d = divide_sums(n);
+    double weights = 0, directions = 0;
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t p = 0; p < d.n; p++) {
+        const int64_t i = p * d.each;
+        u->wide->lamb_moments(td_native_piece_at(&d, i), &u->a, u->w + i, u->v + i, u->g + i,
+                              u->square + i, sums + 2 * p);
+    }
+    for (int64_t p = 0; p < d.n; p++) {
+        weights += sums[2 * p];
+        directions += sums[2 * p + 1];
+    }
+    const bool is_scaled = u->a.decay > 0 && weights > 0 && directions > 0;
+    u->a.ratio = is_scaled ? (float)sqrt(weights / directions) : 1;
 }
 
 /* --- no copy, or one in the weight's layout --------------------------------------------------- */
@@ -121,12 +175,20 @@ static td_work_share share_plain(const td_node *n, int threads)
     return td_native_pieces_share(&d, threads);
 }
 
+static td_status prepare_plain(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes = sums_bytes(n);
+    return TD_OK;
+}
+
 static td_status run_plain(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     update u;
     if (!begin(n, args, &u))
         return TD_OK;
+    if (n->op == &td_op_lamb)
+        measure(n, &u, args[n->n_in]);
     uint16_t *copy = n->n_in > copy_of(n) ? args[copy_of(n)] : NULL;
     const td_native_pieces d = divide_plain(n, td_threads());
 #pragma omp parallel for if (d.n > 1)
@@ -137,6 +199,8 @@ static td_status run_plain(const td_prepared *p, void *const *args)
 
 TD_NATIVE_KERNEL(sgd, accepts_plain, NULL, run_plain, share_plain);
 TD_NATIVE_KERNEL(rmsprop, accepts_plain, NULL, run_plain, share_plain);
+TD_NATIVE_KERNEL(adam, accepts_plain, NULL, run_plain, share_plain);
+TD_NATIVE_KERNEL(lamb, accepts_plain, prepare_plain, run_plain, share_plain);
 
 /* --- copies in other layouts ------------------------------------------------------------------ */
 
@@ -176,6 +240,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     copies_state *s = TD_NEW(copies_state);
     td_status st = s ? TD_OK : TD_ENOMEM;
     out->state = s;
+    out->scratch_bytes = sums_bytes(n);
     if (s)
         s->n_copies = n->n_in - copy_of(n);
     for (int c = 0; st == TD_OK && c < s->n_copies; c++)
@@ -199,6 +264,8 @@ static td_status run_copies(const td_prepared *p, void *const *args)
     update u;
     if (!begin(p->node, args, &u))
         return TD_OK;
+    if (u.op == &td_op_lamb)
+        measure(p->node, &u, args[p->node->n_in]);
     const int64_t tile = s->to[0].tile;
     const td_native_pieces d = td_native_tiles_divide(tile, td_in_type(p->node, W), td_threads());
 #pragma omp parallel for if (d.n > 1)
@@ -223,3 +290,5 @@ static td_status run_copies(const td_prepared *p, void *const *args)
 
 COPIES(sgd);
 COPIES(rmsprop);
+COPIES(adam);
+COPIES(lamb);

@@ -11,7 +11,7 @@
 #define CHUNK        1024  /* elements converted at once: eight such chunks fit into an L1 cache */
 #define SMALL        16384 /* with fewer elements a second thread costs more than it saves */
 #define MAX_TENSORS  (TD_IN_MAX + TD_OUT_MAX)
-#define EACH_TENSORS 9 /* limit for element-wise ops: rmsprop has nine */
+#define EACH_TENSORS 11 /* limit for element-wise ops: adam has eleven */
 
 /* --- conversion ------------------------------------------------------------------------------- */
 

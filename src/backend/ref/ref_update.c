@@ -46,6 +46,61 @@ static void rmsprop(const td_node *n, int64_t count, double *const *t)
     }
 }
 
+static void adam(const td_node *n, int64_t count, double *const *t)
+{
+    const td_adam_attr *at = n->attr;
+    const double lr = t[3][0], rest1 = t[5][0], rest2 = t[6][0];
+    const double inverse = n->n_in > 7 ? t[7][0] : 1, coupled = at->decoupled ? 0 : at->decay;
+    double *w = t[0], *m = t[1], *v = t[4];
+    if (n->n_in > 8 && t[8][0] == 0)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        const double g = inverse * t[2][i] + coupled * w[i];
+        w[i] -= at->decoupled ? lr * at->decay * w[i] : 0;
+        m[i] = at->beta1 * m[i] + (1 - at->beta1) * g;
+        v[i] = at->beta2 * v[i] + (1 - at->beta2) * g * g;
+        w[i] -= lr / rest1 * m[i] / (sqrt(v[i]) / sqrt(rest2) + at->eps);
+        for (int k = 9; k < n->n_in; k++)
+            t[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
+    }
+}
+
+const td_ref_kernel td_ref_adam = TD_REF_EACH(adam, adam);
+
+/* the direction of weight i, decay included */
+static double lamb_direction(const td_adam_attr *at, double *const *t, int64_t i)
+{
+    return t[1][i] / t[5][0] / (sqrt(t[4][i]) / sqrt(t[6][0]) + at->eps) + at->decay * t[0][i];
+}
+
+static void lamb(const td_node *n, void *const *args)
+{
+    const td_adam_attr *at = n->attr;
+    double *const *t = (double *const *)args;
+    const int64_t count = td_type_count(td_in_type(n, 0));
+    const double inverse = n->n_in > 7 ? t[7][0] : 1;
+    double *w = t[0], *m = t[1], *v = t[4], weights = 0, directions = 0;
+    if (n->n_in > 8 && t[8][0] == 0)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        const double g = inverse * t[2][i];
+        m[i] = at->beta1 * m[i] + (1 - at->beta1) * g;
+        v[i] = at->beta2 * v[i] + (1 - at->beta2) * g * g;
+        const double u = lamb_direction(at, t, i);
+        weights += w[i] * w[i];
+        directions += u * u;
+    }
+    const bool is_scaled = at->decay > 0 && weights > 0 && directions > 0;
+    const double ratio = is_scaled ? sqrt(weights / directions) : 1;
+    for (int64_t i = 0; i < count; i++) {
+        w[i] -= t[3][0] * ratio * lamb_direction(at, t, i);
+        for (int k = 9; k < n->n_in; k++)
+            t[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
+    }
+}
+
+const td_ref_kernel td_ref_lamb = TD_REF(lamb, lamb);
+
 /* --- gradients accumulated over several batches ----------------------------------------------- */
 
 static void accumulate(const td_node *n, int64_t count, double *const *a)
