@@ -101,7 +101,13 @@ typedef struct {
     bool reports_l2;        /* what weight decay adds to the loss is reported */
 } td_loss_opts;
 
-typedef enum { TD_OPTIMIZER_SGD, TD_OPTIMIZER_RMSPROP } td_optimizer;
+typedef enum {
+    TD_OPTIMIZER_SGD,
+    TD_OPTIMIZER_RMSPROP,
+    TD_OPTIMIZER_ADAM,  /* decay is a part of the gradient */
+    TD_OPTIMIZER_ADAMW, /* decay of the weight itself */
+    TD_OPTIMIZER_LAMB,
+} td_optimizer;
 
 /** Which weights are decayed.  */
 typedef enum {
@@ -117,6 +123,11 @@ typedef struct {
     td_decay_rule decay_rule;
     bool nesterov;
     double rmsprop_alpha, rmsprop_eps;
+    double adam_beta1, adam_beta2; /* of Adam, AdamW and LAMB */
+    double adam_eps;               /* of these; 0: 1e-8, LAMB 1e-6 */
+    double lamb_max_norm;          /* LAMB: limit of the gradient's norm; 0: none */
+    double clip_norm, clip_value;  /* limits of the gradient's norm, of its values; 0: none */
+    double norm_decay, bias_decay, embedding_decay; /* of such weights; -1: as of others */
     double ema;         /* decay of averaged weights, which are validated and saved; -1: none */
     const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
     bool freezes_bn;    /* norms that `freeze` names keep and use their running statistics */

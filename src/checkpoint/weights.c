@@ -33,6 +33,8 @@ size_t td_weight_prefix(const char *name)
 {
     static const char *const prefixes[] = { TD_MOMENTUM_PREFIX,
                                             TD_SQUARE_PREFIX,
+                                            TD_MEAN_PREFIX,
+                                            TD_MEAN_SQ_PREFIX,
                                             TD_SUM_PREFIX,
                                             TD_EMA_PREFIX,
                                             TD_PENDING_PREFIX TD_EMA_PREFIX,
@@ -164,13 +166,14 @@ static double least_of(const td_tensor *t)
 }
 
 /*
- * Refuse negative values: a norm divides by the root of its variance, RMSprop by that of its mean
- * square.
+ * Refuse negative values: a norm divides by the root of its variance, RMSprop and Adam by that of
+ * a mean square.
  */
 static td_status check_squares(const td_tensor *t, const char *name, const char *path)
 {
     const bool is_square =
-        td_text_ends(name, "running_var") || td_text_starts(name, TD_SQUARE_PREFIX);
+        td_text_ends(name, "running_var") || td_text_starts(name, TD_SQUARE_PREFIX) ||
+        td_text_starts(name, TD_MEAN_SQ_PREFIX);
     const double least = is_square ? least_of(t) : 0;
     if (least < 0)
         return td_error(

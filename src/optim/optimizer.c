@@ -33,6 +33,11 @@ static td_value *state_param(td_builder *b, const char *prefix, const td_value *
     return td_param(b, name, t.dtype, t.rank, t.dim, "role=momentum");
 }
 
+bool td_optimizer_is_adam(td_optimizer o)
+{
+    return o == TD_OPTIMIZER_ADAM || o == TD_OPTIMIZER_ADAMW || o == TD_OPTIMIZER_LAMB;
+}
+
 /* --- which weights are decayed ---------------------------------------------------------------- */
 
 bool td_is_undecayed(const char *name)
@@ -60,7 +65,8 @@ static bool *find_norms(td_builder *b, const td_value *loss)
         const td_node *from = stack[--depth]->producer;
         for (int i = 0; i < from->n_in; i++) {
             const td_value *v = from->in[i];
-            if (from->op == &td_op_batch_norm && (i == 1 || i == 2))
+            if ((from->op == &td_op_batch_norm || from->op == &td_op_layer_norm) &&
+                (i == 1 || i == 2))
                 is_norm[v->id] = true;
             if (!is_seen[v->id])
                 stack[depth++] = v;
@@ -81,6 +87,37 @@ static bool is_decayed(const td_step_opts *o, const bool *is_norm, const td_valu
     return o->decay_rule == TD_DECAY_README ? !is_norm[w->id] : !td_is_undecayed(td_value_name(w));
 }
 
+static bool is_embedding(const char *last)
+{
+    static const char *const names[] = { "class_token", "position_embedding", "pos_embedding",
+                                         "relative_position_bias_table" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(last, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The decay of a weight, in the order of torchvision's groups; *decays: is it a decayed weight? */
+static double decay_of(const td_step_opts *o, const bool *is_norm, const td_value *w, bool *decays)
+{
+    const td_special_decay *special = &o->special;
+    const char *name = td_value_name(w), *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    double decay = o->decay;
+    *decays = true;
+    if (special->bias.is_given && strcmp(last, "bias") == 0)
+        decay = special->bias.decay;
+    else if (special->embedding.is_given && is_embedding(last))
+        decay = special->embedding.decay;
+    else if (special->norm.is_given && is_norm[w->id])
+        decay = special->norm.decay;
+    else {
+        *decays = is_decayed(o, is_norm, w);
+        return *decays ? decay : 0;
+    }
+    *decays = decay > 0;
+    return decay;
+}
+
 /* --- updates ---------------------------------------------------------------------------------- */
 
 /* Operands of the updates of a step.  NULL: not used in this step. */
@@ -88,7 +125,7 @@ typedef struct {
     td_builder *b;
     const td_step_opts *o;
     const bool *is_norm;
-    td_value *lr, *inverse;
+    td_value *lr, *inverse, *rest1, *rest2;
     td_value *guard;                               /* operand of updates; 0: nothing is written */
     td_value *update;                              /* with several batches: 1 on the last */
     td_value *keep, *share, *before, *before_rest; /* factors of the averages */
@@ -100,22 +137,52 @@ static void average(const step *s, td_value *v, td_value *avg, bool of_before, t
             of_before ? s->before_rest : s->share, guard);
 }
 
+static void emit_rmsprop(const step *s, td_value *w, td_value *grad, double decay)
+{
+    const td_step_opts *o = s->o;
+    const td_rmsprop_attr a = {
+        .momentum = o->momentum, .decay = decay, .alpha = o->alpha, .eps = o->eps
+    };
+    td_value *v = state_param(s->b, TD_MOMENTUM_PREFIX, w);
+    td_emit(s->b, &td_op_rmsprop, &a, w, v, grad, s->lr, state_param(s->b, TD_SQUARE_PREFIX, w),
+            s->inverse, s->guard);
+}
+
+/* Adam, AdamW, LAMB */
+static void emit_adam(const step *s, td_value *w, td_value *grad, double decay)
+{
+    const td_step_opts *o = s->o;
+    const td_adam_attr a = { .beta1 = o->beta1,
+                             .beta2 = o->beta2,
+                             .eps = o->eps,
+                             .decay = decay,
+                             .decoupled = o->optimizer == TD_OPTIMIZER_ADAMW };
+    td_value *m = state_param(s->b, TD_MEAN_PREFIX, w);
+    td_emit(s->b, o->optimizer == TD_OPTIMIZER_LAMB ? &td_op_lamb : &td_op_adam, &a, w, m, grad,
+            s->lr, state_param(s->b, TD_MEAN_SQ_PREFIX, w), s->rest1, s->rest2, s->inverse,
+            s->guard);
+}
+
+static void emit_sgd(const step *s, td_value *w, td_value *grad, double decay)
+{
+    const td_sgd_attr a = { .momentum = s->o->momentum,
+                            .decay = decay,
+                            .nesterov = s->o->nesterov };
+    td_emit(s->b, &td_op_sgd, &a, w, state_param(s->b, TD_MOMENTUM_PREFIX, w), grad, s->lr,
+            s->inverse, s->guard);
+}
+
 static void emit_update(const step *s, td_value *w, td_value *grad)
 {
     const td_step_opts *o = s->o;
-    const bool decays = is_decayed(o, s->is_norm, w);
-    const td_sgd_attr sgd = { .momentum = o->momentum,
-                              .decay = decays ? o->decay : 0,
-                              .nesterov = o->nesterov };
-    const td_rmsprop_attr rmsprop = {
-        .momentum = o->momentum, .decay = sgd.decay, .alpha = o->alpha, .eps = o->eps
-    };
-    td_value *v = state_param(s->b, TD_MOMENTUM_PREFIX, w);
+    bool decays;
+    const double decay = decay_of(o, s->is_norm, w, &decays);
     if (o->optimizer == TD_OPTIMIZER_RMSPROP)
-        td_emit(s->b, &td_op_rmsprop, &rmsprop, w, v, grad, s->lr,
-                state_param(s->b, TD_SQUARE_PREFIX, w), s->inverse, s->guard);
+        emit_rmsprop(s, w, grad, decay);
+    else if (td_optimizer_is_adam(o->optimizer))
+        emit_adam(s, w, grad, decay);
     else
-        td_emit(s->b, &td_op_sgd, &sgd, w, v, grad, s->lr, s->inverse, s->guard);
+        emit_sgd(s, w, grad, decay);
     if (o->groups && !decays)
         o->groups->n_undecayed++;
     else if (o->groups && td_map_set(&o->groups->decayed, td_value_name(w), w) != TD_OK)
@@ -238,6 +305,10 @@ void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_ste
         s.inverse = td_input(b, TD_INPUT_INVERSE, scalar);
     if (o->accumulates)
         s.guard = s.update = td_input(b, TD_INPUT_UPDATE, scalar);
+    if (td_optimizer_is_adam(o->optimizer)) {
+        s.rest1 = td_input(b, TD_INPUT_REST1, scalar);
+        s.rest2 = td_input(b, TD_INPUT_REST2, scalar);
+    }
     if (o->averages) {
         s.keep = td_input(b, TD_INPUT_EMA_KEEP, scalar);
         s.share = td_input(b, TD_INPUT_EMA_SHARE, scalar);

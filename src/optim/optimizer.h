@@ -7,6 +7,7 @@
  *
  *     momentum.W                      momentum buffer
  *     square_avg.W                    RMSprop's mean square
+ *     exp_avg.W, exp_avg_sq.W         means of the gradient and of its square: Adam, AdamW, LAMB
  *     accumulated.W                   sum of the gradients of the current step
  *     ema.W, ema.S                    averages of weights and of running statistics
  *     pending.S, pending.ema.S        statistics of the current step, which may be discarded
@@ -35,12 +36,24 @@ typedef struct {
     int n_undecayed;
 } td_decay_groups;
 
+/* Weight decay of kinds of weights, where is_given.  A bias is a bias before it is a norm's. */
+typedef struct {
+    struct {
+        bool is_given;
+        double decay;
+    } norm, bias, embedding;
+} td_special_decay;
+
 typedef struct td_step_opts {
     double momentum, decay, smoothing;
     bool nesterov, decays_norms;
     bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
     td_optimizer optimizer;
-    double alpha, eps; /* RMSprop */
+    double alpha, eps;             /* RMSprop; eps of the others, too */
+    double beta1, beta2;           /* Adam, AdamW, LAMB */
+    td_special_decay special;      /* decay of norms, biases, embeddings; absent: as other weights */
+    double clip_norm, clip_value;  /* limits of the gradient's norm and of its values; 0: none */
+    double lamb_norm;              /* LAMB: limit of the norm, after clip_norm; 0: none */
     td_decay_rule decay_rule;
     bool accumulates;        /* a step has several batches: input `update` */
     bool averages;           /* keep averages of weights and statistics */
@@ -61,6 +74,16 @@ typedef struct td_step_opts {
 #define TD_INPUT_INVERSE "inverse_scale"
 #define TD_OUTPUT_FINITE "finite"
 
+/** An output f32[] where the norm of the gradient is limited: the norm before that. */
+#define TD_OUTPUT_NORM "grad_norm"
+
+/**
+ * Inputs f32[] of the optimizers with bias correction: 1 - beta1^t and 1 - beta2^t, t = 1 in the
+ * first step.  Skipped steps do not count.
+ */
+#define TD_INPUT_REST1 "adam_rest1"
+#define TD_INPUT_REST2 "adam_rest2"
+
 /**
  * Additional inputs of other steps, f32[].  With `accumulates`: update, 1 on the last batch of a
  * step, and inverse_scale, 1 / (loss scale * batches * ranks), which exists with several `ranks`,
@@ -79,9 +102,14 @@ typedef struct td_step_opts {
 /** Name prefixes of the state that a step keeps for each parameter. */
 #define TD_MOMENTUM_PREFIX "momentum."
 #define TD_SQUARE_PREFIX   "square_avg."
+#define TD_MEAN_PREFIX     "exp_avg."
+#define TD_MEAN_SQ_PREFIX  "exp_avg_sq."
 #define TD_SUM_PREFIX      "accumulated."
 #define TD_EMA_PREFIX      "ema."
 #define TD_PENDING_PREFIX  "pending."
+
+/** Does the optimizer read TD_INPUT_REST1 and TD_INPUT_REST2? */
+bool td_optimizer_is_adam(td_optimizer o);
 
 /**
  * Is this parameter excluded from weight decay?  The reference's rule: its name contains "bn".  The

@@ -23,7 +23,7 @@ static const char *const schedules[] = { "step", "linear", "cosine", "exponentia
 static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
-static const char *const optimizers[] = { "sgd", "rmsprop", NULL };
+static const char *const optimizers[] = { "sgd", "rmsprop", "adam", "adamw", "lamb", NULL };
 static const char *const memory_formats[] = { "nchw|channels_first", "nhwc|channels_last", NULL };
 static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
@@ -76,8 +76,8 @@ static const td_field train_fields[] = {
                "reversed batch as partners"),
     TD_TEXT_AS(td_train_opts, loss.mixup_file, "mixup_file", NULL, NULL, "FILE",
                "read the mixup coefficients and permutations from a .safetensors file; for tests"),
-    TD_ENUM_AS(td_train_opts, optimizer.type, "optimizer", NULL, TD_OPTIMIZER_SGD, optimizers,
-               "optimizer"),
+    TD_ENUM_AS(td_train_opts, optimizer.type, "optimizer", "opt", TD_OPTIMIZER_SGD, optimizers,
+               "optimizer; adam: weight decay is added to the gradient; adamw: to the step"),
     TD_REAL_AS(td_train_opts, optimizer.momentum, "momentum", NULL, 0.9, 0, 1, NULL,
                "momentum coefficient"),
     TD_REAL_AS(td_train_opts, optimizer.weight_decay, "weight_decay", "wd", 1e-4, 0, 1, NULL,
@@ -95,6 +95,19 @@ static const td_field train_fields[] = {
                "rmsprop: smoothing constant of the mean square"),
     TD_REAL_AS(td_train_opts, optimizer.rmsprop_eps, "rmsprop_eps", NULL, 1e-3, 1e-30, 1, NULL,
                "rmsprop: epsilon added to the denominator"),
+    TD_REAL_AS(td_train_opts, optimizer.adam_beta1, "adam_beta1", NULL, 0.9, 0, 1, NULL,
+               "adam, adamw, lamb: smoothing constant of the mean gradient"),
+    TD_REAL_AS(td_train_opts, optimizer.adam_beta2, "adam_beta2", NULL, 0.999, 0, 1, NULL,
+               "adam, adamw, lamb: smoothing constant of the mean square"),
+    TD_REAL_AS(td_train_opts, optimizer.adam_eps, "adam_eps", "opt-eps", 0, 0, 1, NULL,
+               "adam, adamw, lamb: epsilon added to the denominator; 0: 1e-8, lamb: 1e-6"),
+    TD_REAL_AS(td_train_opts, optimizer.norm_decay, "norm_weight_decay", NULL, -1, -1, 1, NULL,
+               "weight decay of the parameters of norms; -1: as --decay-rule says"),
+    TD_REAL_AS(td_train_opts, optimizer.bias_decay, "bias_weight_decay", NULL, -1, -1, 1, NULL,
+               "weight decay of all biases, those of norms too; -1: as of other parameters"),
+    TD_REAL_AS(td_train_opts, optimizer.embedding_decay, "transformer_embedding_decay", NULL, -1,
+               -1, 1, NULL,
+               "weight decay of class tokens and position embeddings; -1: as of other parameters"),
     TD_REAL_AS(td_train_opts, optimizer.ema, "use_ema", NULL, -1, -1, 1, NULL,
                "decay of an exponential moving average of the weights, also validated and "
                "saved; -1: none"),
@@ -320,6 +333,45 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
 
 /* --- conflicts and unsupported options -------------------------------------------------------- */
 
+/* Weight decay of kinds of weights. */
+static td_status check_decays(const td_train_opts *o)
+{
+    const td_optimizer_opts *p = &o->optimizer;
+    const struct {
+        double value;
+        const char *option;
+    } rows[] = { { p->norm_decay, "--norm-weight-decay" },
+                 { p->bias_decay, "--bias-weight-decay" },
+                 { p->embedding_decay, "--transformer-embedding-decay" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].value < 0 && rows[i].value != -1)
+            return td_error(TD_EUSAGE, "%s: '%g' is out of range, wanted 0 to 1, or -1",
+                            rows[i].option, rows[i].value);
+        if (rows[i].value >= 0 && o->loss.reports_l2)
+            return td_error(TD_EUSAGE,
+                            "--l2-loss and %s exclude each other: --l2-loss knows one weight decay",
+                            rows[i].option);
+    }
+    if (p->norm_decay >= 0 && p->decays_bn)
+        return td_error(TD_EUSAGE,
+                        "--norm-weight-decay and --bn-weight-decay exclude each other");
+    if (o->loss.reports_l2 && (p->type == TD_OPTIMIZER_ADAMW || p->type == TD_OPTIMIZER_LAMB))
+        return td_error(TD_EUSAGE,
+                        "--l2-loss and --optimizer %s exclude each other: its weight decay is no "
+                        "part of the loss",
+                        optimizers[p->type]);
+    return TD_OK;
+}
+
+/* A mean that keeps everything has no bias correction. */
+static td_status check_betas(const td_optimizer_opts *o)
+{
+    if (o->adam_beta1 >= 1 || o->adam_beta2 >= 1)
+        return td_error(TD_EUSAGE, "%s: 1 is out of range, wanted 0 or more, and less than 1",
+                        o->adam_beta1 >= 1 ? "--adam-beta1" : "--adam-beta2");
+    return TD_OK;
+}
+
 static td_status check_recipe(const td_train_opts *o)
 {
     if (o->optimizer.ema < 0 && o->optimizer.ema != -1)
@@ -356,6 +408,8 @@ static td_status check_recipe(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--evaluation and --eval-count exclude each other");
     if (o->optimizer.freezes_bn && !(o->optimizer.freeze && *o->optimizer.freeze))
         return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
+    TD_TRY(check_decays(o));
+    TD_TRY(check_betas(&o->optimizer));
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
         return td_error(TD_EUSAGE, "--decay-rule readme and --bn-weight-decay exclude each other");
     return TD_OK;

@@ -120,6 +120,12 @@ static double ema_factor(const job *j)
     return j->o.optimizer.ema < ramp ? j->o.optimizer.ema : ramp;
 }
 
+/* 1 - beta^t, t being the number of the step: one more than steps were applied. */
+static float bias_rest(const job *j, double beta)
+{
+    return (float)(1 - pow(beta, (double)(j->s.steps + 1)));
+}
+
 /* Set the inputs of the program that are not data: loss scale, averages, mixup. */
 static td_status set_scalars(job *j)
 {
@@ -128,6 +134,8 @@ static td_status set_scalars(job *j)
     j->inputs.inverse = td_scaler_inverse(&j->s.scaler);
     if (j->plan.batches_per_step * j->ranks.n > 1)
         j->inputs.inverse /= (float)(j->plan.batches_per_step * j->ranks.n);
+    j->inputs.rest1 = bias_rest(j, j->o.optimizer.adam_beta1);
+    j->inputs.rest2 = bias_rest(j, j->o.optimizer.adam_beta2);
     j->inputs.update = is_last_batch(j) ? 1 : 0;
     j->inputs.ema[0] = (float)m;
     j->inputs.ema[1] = (float)(1 - m);

@@ -100,6 +100,7 @@ typedef struct {
 typedef struct {
     float lr;
     float scale, inverse; /* scale of the loss */
+    float rest1, rest2;   /* bias correction: 1 - beta1^t, 1 - beta2^t in step t */
     float update;         /* 1 on the last batch of an optimizer step, else 0 */
     float ema[4];         /* ema_keep, ema_share, ema_before, ema_rest */
 } td_train_inputs;

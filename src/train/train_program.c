@@ -50,6 +50,7 @@ static td_status dump_to_folder(const job *j, td_compile_opts *c)
 
 static td_status bind_scalars(job *j)
 {
+    const bool is_adam = td_optimizer_is_adam(j->o.optimizer.type);
     const bool scales = j->s.scaler.kind != TD_SCALER_NONE, averages = j->o.optimizer.ema >= 0;
     const struct {
         bool is_there;
@@ -60,6 +61,8 @@ static td_status bind_scalars(job *j)
                  { scales || j->plan.batches_per_step > 1 || j->ranks.comm, TD_INPUT_INVERSE,
                    &j->inputs.inverse },
                  { j->plan.batches_per_step > 1, TD_INPUT_UPDATE, &j->inputs.update },
+                 { is_adam, TD_INPUT_REST1, &j->inputs.rest1 },
+                 { is_adam, TD_INPUT_REST2, &j->inputs.rest2 },
                  { averages, TD_INPUT_EMA_KEEP, &j->inputs.ema[0] },
                  { averages, TD_INPUT_EMA_SHARE, &j->inputs.ema[1] },
                  { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_BEFORE,
@@ -83,7 +86,8 @@ static td_status check_half_weights(const job *j)
          j->o.optimizer.type == TD_OPTIMIZER_SGD))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half precision: it excludes "
-                               "accumulation, averages, RMSprop and several ranks");
+                               "accumulation, averages, optimizers other than SGD, gradient "
+                               "clipping and several ranks");
 }
 
 /* Batches in memory: the rings of both loaders and one of the evaluator. */
@@ -100,6 +104,20 @@ int64_t td_train_planned_bytes(const job *j)
            td_synthetic_bytes(&j->o.model, j->o.batch.size) * batches_held(j);
 }
 
+static double eps_of(const td_optimizer_opts *o)
+{
+    if (o->type == TD_OPTIMIZER_RMSPROP)
+        return o->rmsprop_eps;
+    return o->adam_eps > 0 ? o->adam_eps : o->type == TD_OPTIMIZER_LAMB ? 1e-6 : 1e-8;
+}
+
+static td_special_decay special_decay(const td_optimizer_opts *o)
+{
+    return (td_special_decay){ .norm = { o->norm_decay >= 0, o->norm_decay },
+                               .bias = { o->bias_decay >= 0, o->bias_decay },
+                               .embedding = { o->embedding_decay >= 0, o->embedding_decay } };
+}
+
 static td_step_opts step_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
@@ -111,7 +129,10 @@ static td_step_opts step_opts(const job *j)
                            .is_scaled = j->s.scaler.kind != TD_SCALER_NONE,
                            .optimizer = o->optimizer.type,
                            .alpha = o->optimizer.rmsprop_alpha,
-                           .eps = o->optimizer.rmsprop_eps,
+                           .eps = eps_of(&o->optimizer),
+                           .beta1 = o->optimizer.adam_beta1,
+                           .beta2 = o->optimizer.adam_beta2,
+                           .special = special_decay(&o->optimizer),
                            .decay_rule = o->optimizer.decay_rule,
                            .accumulates = j->plan.batches_per_step > 1,
                            .ranks = j->ranks.n,

@@ -43,8 +43,8 @@ static void log_seed(const job *j)
 static void log_groups(const job *j)
 {
     const size_t n = j->compiled.groups.decayed.n;
-    if (j->o.optimizer.type == TD_OPTIMIZER_RMSPROP && j->o.optimizer.nesterov)
-        td_log(TD_LOG_WARN, "train", "ignoring --nesterov, which rmsprop does not support");
+    if (j->o.optimizer.type != TD_OPTIMIZER_SGD && j->o.optimizer.nesterov)
+        td_log(TD_LOG_WARN, "train", "ignoring --nesterov, which only sgd supports");
     if (td_report_has_text(j->log.report)) /* which already contains them */
         return;
     if (j->o.batch.step_size >= 0)

@@ -29,6 +29,8 @@ while IFS= read -r line; do
 done <<'END'
 --rmsprop-alpha=0.9 : : it requires --optimizer rmsprop
 --rmsprop-eps=0.1 --optimizer sgd : : it requires --optimizer rmsprop
+--adam-eps=0.1 --optimizer rmsprop : : it requires --optimizer adam
+--momentum=0.8 --optimizer adamw : : it requires --optimizer sgd
 --lr-decay=0.5 : : it requires --lr-schedule exponential
 --lr-total-steps=5 : : it requires --lr-rule ssd320
 --warmup-lr=0.1 : : it requires --lr-rule ssd320

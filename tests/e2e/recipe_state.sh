@@ -44,6 +44,8 @@ recipe="--mixup 0.2 --label-smoothing 0.1 --use-ema 0.99 --optimizer-batch-size 
 resumes sgd $recipe --lr-schedule cosine --warmup 1
 log_names train: multiplier 4
 resumes rmsprop --optimizer rmsprop --mixup 0.4 --mixup-mode sample --use-ema 0.9 --optimizer-batch-size 32
+resumes adamw --optimizer adamw --precision fp16 --use-ema 0.9 --optimizer-batch-size 32 --norm-weight-decay 0
+resumes lamb --optimizer lamb --wd 0.02 --optimizer-batch-size 32
 resumes scaled $recipe --precision fp16 --lr-rule tf --lr-schedule cosine
 
 # inside a step its sums are there, elsewhere they are not; nothing of the kind in weights
@@ -58,6 +60,7 @@ holds sgd-a/checkpoint_0000.safetensors accumulated.
 lacks sgd-a/checkpoint_0001.safetensors accumulated.
 holds scaled-a/checkpoint_0000.safetensors pending.ema.
 holds rmsprop-a/checkpoint.safetensors square_avg.
+holds adamw-a/checkpoint.safetensors exp_avg_sq.
 holds sgd-a.safetensors ema.
 lacks sgd-a.safetensors accumulated.
 expect 0 convert sgd-a/checkpoint_0000.safetensors bare.safetensors
@@ -158,6 +161,13 @@ error_names "'raw.safetensors'" "'lambda'"
 expect 2 train set $small --lr-rule tf --lr-schedule linear
 error_names step cosine linear
 expect 2 train set $small --decay-rule readme --bn-weight-decay
+expect 2 train set $small --norm-weight-decay 0 --bn-weight-decay
+expect 2 train set $small --bias-weight-decay -0.5
+error_names --bias-weight-decay "'-0.5'"
+expect 2 train set $small --optimizer adamw --adam-beta2 1
+error_names --adam-beta2
+expect 2 train set $small --optimizer lamb --l2-loss
+error_names --l2-loss lamb
 expect 2 train set $small --amp-level O3 --precision bf16 --use-ema 0.9
 expect 1 train set --resume plain/checkpoint.safetensors --epochs 4 --optimizer rmsprop --workspace plain
 says "^tandem: error: .*'square_avg"

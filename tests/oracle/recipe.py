@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tandem against PyTorch, the whole recipe: twenty optimiser steps, float32.
 
-    recipe.py --tandem build/tandem                       resnet18 and resnet50 at 64, SGD and RMSprop
+    recipe.py --tandem build/tandem                       resnet18 and resnet50 at 64, every optimiser
     recipe.py --tandem build/tandem --arch resnet18
     recipe.py --tandem build/tandem --arch resnet50 --run sgd --lr 0.016 --prefix recipe1.
 
@@ -20,6 +20,7 @@ import tempfile
 import numpy as np
 import torch
 from safetensors.numpy import save_file
+from timm.optim import Lamb
 
 import fill
 import nets
@@ -34,9 +35,15 @@ LIMIT = 1e-3
 RUNS = {
     "sgd": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=True, mode="batch"),
     "rmsprop": dict(optimizer="rmsprop", lr=0.001, momentum=0.9, nesterov=False, mode="batch"),
+    "adam": dict(optimizer="adam", lr=0.001, mode="batch", decay=0.001),
+    "adamw": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1),
+    "adamw, scaled": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, scale=1024),
+    "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
 ALPHA, EPS = 0.9, 0.01
+BETAS, ADAM_EPS = (0.8, 0.99), 0.1
+ADAM = ("adam", "adamw", "lamb")
 
 
 def draws(mode):
@@ -56,7 +63,11 @@ def rate(lr, epoch):
 
 def optimizer(run, named):
     groups = [{"params": [p for n, p in named if "bn" in n], "weight_decay": 0.0},
-              {"params": [p for n, p in named if "bn" not in n], "weight_decay": DECAY}]
+              {"params": [p for n, p in named if "bn" not in n], "weight_decay": run.get("decay", DECAY)}]
+    if run["optimizer"] in ADAM:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": Lamb}[run["optimizer"]]
+        more = dict(max_grad_norm=None) if kind is Lamb else {}
+        return kind(groups, lr=run["lr"], betas=BETAS, eps=ADAM_EPS, **more)
     if run["optimizer"] == "rmsprop":
         return torch.optim.RMSprop(groups, lr=run["lr"], momentum=run["momentum"], alpha=ALPHA, eps=EPS)
     return torch.optim.SGD(groups, lr=run["lr"], momentum=run["momentum"], nesterov=run["nesterov"])
@@ -102,13 +113,18 @@ def tandem_trained(tandem, run, arch):
     lams, perms = draws(run["mode"])
     save_file({"lambda": lams, "perm": np.ascontiguousarray(perms).astype(np.int64)}, tandem.file("mixup.safetensors"))
     extra = ["--rmsprop-alpha", repr(ALPHA), "--rmsprop-eps", repr(EPS)] if run["optimizer"] == "rmsprop" else []
-    extra += ["--nesterov"] if run["nesterov"] else []
+    if run["optimizer"] in ADAM:
+        extra += ["--adam-beta1", repr(BETAS[0]), "--adam-beta2", repr(BETAS[1]), "--adam-eps", repr(ADAM_EPS)]
+    else:
+        extra += ["--momentum", repr(run["momentum"])]
+    extra += ["--nesterov"] if run.get("nesterov") else []
+    extra += ["--static-loss-scale", str(run["scale"])] if "scale" in run else []
     tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],
                "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),
                "--optimizer-batch-size", str(BATCH * ACC), "--pretrained-weights", tandem.file("start.safetensors"),
                "--training-only", "--no-checkpoints", "--run-iters", str(STEPS), "--epochs", str(EPOCHS),
                "--lr", repr(run["lr"]), "--lr-schedule", "cosine", "--warmup", str(WARMUP),
-               "--optimizer", run["optimizer"], "--momentum", repr(run["momentum"]), "--wd", repr(DECAY),
+               "--optimizer", run["optimizer"], "--wd", repr(run.get("decay", DECAY)),
                "--label-smoothing", repr(SMOOTHING), "--mixup", "0.2", "--mixup-mode", run["mode"],
                "--mixup-file", tandem.file("mixup.safetensors"), "--use-ema", repr(EMA), *extra,
                "--final-state", "--final-weights", tandem.file("end.safetensors"))
