@@ -24,8 +24,9 @@
 
 static bool is_state(const char *name)
 {
-    static const char *const prefixes[] = { "momentum.", "square_avg.", "exp_avg.", "exp_avg_sq.",
-                                            "accumulated.", EMA_PREFIX, "pending." };
+    static const char *const prefixes[] = { "momentum.",   "square_avg.",  "exp_avg.",
+                                            "exp_avg_sq.", "accumulated.", EMA_PREFIX,
+                                            "pending." };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (td_text_starts(name, prefixes[i]))
             return true;

@@ -289,6 +289,28 @@ static bool has_averages(const td_tensors *t)
     return false;
 }
 
+/* Refuse what main.py has no parameter groups for. */
+static td_status check_optimizer(const writer *w)
+{
+    static const char *const decays[] = { "norm_weight_decay", "bias_weight_decay",
+                                          "transformer_embedding_decay" };
+    const char *name;
+    const td_json *v = td_json_get(w->config, "optimizer");
+    if (v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "sgd") != 0 &&
+        strcmp(name, "rmsprop") != 0)
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' is a checkpoint with optimizer %s; only those of sgd and rmsprop "
+                        "become PyTorch checkpoints: convert it to weights first",
+                        w->what, name);
+    for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
+        if (option_real(w, decays[i], -1) >= 0)
+            return td_error(TD_EUNSUPPORTED,
+                            "'%s' was trained with %s, for which the reference's checkpoint has no "
+                            "parameter group: convert it to weights first",
+                            w->what, decays[i]);
+    return TD_OK;
+}
+
 static td_status open_checkpoint(writer *w)
 {
     const char *config = td_tensors_meta(w->t, "tandem.config");
@@ -300,6 +322,7 @@ static td_status open_checkpoint(writer *w)
                         "'%s' is the checkpoint of a detector, which no PyTorch program can "
                         "resume: convert it to weights first",
                         w->what);
+    TD_TRY(check_optimizer(w));
     if (w->s.iteration > 0 || w->s.step.done > 0)
         td_log(TD_LOG_WARN, "train",
                "'%s' was saved inside epoch %lld, after %lld batches, which main.py will repeat",

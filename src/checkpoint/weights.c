@@ -171,9 +171,9 @@ static double least_of(const td_tensor *t)
  */
 static td_status check_squares(const td_tensor *t, const char *name, const char *path)
 {
-    const bool is_square =
-        td_text_ends(name, "running_var") || td_text_starts(name, TD_SQUARE_PREFIX) ||
-        td_text_starts(name, TD_MEAN_SQ_PREFIX);
+    const bool is_square = td_text_ends(name, "running_var") ||
+                           td_text_starts(name, TD_SQUARE_PREFIX) ||
+                           td_text_starts(name, TD_MEAN_SQ_PREFIX);
     const double least = is_square ? least_of(t) : 0;
     if (least < 0)
         return td_error(

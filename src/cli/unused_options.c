@@ -134,6 +134,7 @@ typedef struct {
 static const need_row needs[] = {
     { "rmsprop_alpha|rmsprop_eps", "optimizer", "rmsprop", NULL },
     { "adam_beta1|adam_beta2|adam_eps", "optimizer", "adam|adamw|lamb", NULL },
+    { "lamb_max_grad_norm", "optimizer", "lamb", NULL },
     { "momentum", "optimizer", "sgd|rmsprop", NULL },
     { "nesterov", "optimizer", "sgd", NULL },
     { "lr_decay|lr_decay_epochs", "lr_schedule", "exponential", NULL },

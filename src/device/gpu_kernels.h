@@ -20,7 +20,7 @@
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
     K(norm_rows) K(norm_rows_grad)                                                                 \
     K(pool)                                                                                        \
-    K(step) K(finite_test) K(carry_sum) K(average) K(commit_step)                                  \
+    K(step) K(finite_test) K(norm_of) K(carry_sum) K(average) K(commit_step)                                  \
     K(multi_new) K(multi_run) K(multi_free)                                                        \
     K(rows) K(targets) K(mix) K(normalize_bytes)                                                   \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
@@ -46,6 +46,7 @@ typedef enum {
     TD_GPU_ACT_GRAD,   /* its gradient, of x: the result's gradient, and z: what the row reads */
     TD_GPU_ADD,        /* x + z */
     TD_GPU_BINARY,     /* function `act`, a td_binary, of x and z */
+    TD_GPU_CLIP,       /* x z, at most `by` and at least -by */
     TD_GPU_ROUND_TF32, /* x with 10 bits of fraction, to nearest even */
     TD_GPU_CONSTANT    /* by */
 } td_gpu_function;
@@ -339,6 +340,16 @@ typedef struct {
     const float *before;
     float *y;
 } td_gpu_finite_test;
+
+/** *y = the root of *before^2 + the sum of (*inverse x)^2; before NULL: 0. */
+typedef struct {
+    const void *x;
+    td_dtype dtype;
+    int64_t count;
+    const float *inverse, *before;
+    float *y;
+    void *scratch; /* td_gpu_squares_bytes */
+} td_gpu_norm_of;
 
 /** sum = *last ? 0 : s */
 typedef struct {

@@ -104,7 +104,8 @@ static void ask_operands(const td_node *n, uint8_t *wanted)
 static void mark_forward(const td_graph *g, uint8_t *wanted)
 {
     for (int i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->outputs[i].name, TD_OUTPUT_FINITE) != 0)
+        if (strcmp(g->outputs[i].name, TD_OUTPUT_FINITE) != 0 &&
+            strcmp(g->outputs[i].name, TD_OUTPUT_NORM) != 0)
             wanted[g->outputs[i].value->producer->id] = 1;
     for (int i = g->n_nodes - 1; i >= 0; i--)
         ask_operands(g->nodes[i], wanted);

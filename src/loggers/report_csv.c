@@ -113,7 +113,8 @@ td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out)
     c->path = td_copy_text(o->path);
     if (!c->path)
         TD_OUT(TD_ENOMEM);
-    const td_metric_choice choice = { o->topk, false, o->has_l2_loss, o->detects, false };
+    const td_metric_choice choice = { o->topk,    false, o->has_l2_loss,
+                                      o->detects, false, o->has_grad_norm };
     TD_OUT(td_metric_each(&choice, add_column, c));
     TD_OUT(begin_file(c, o));
     *out = c;

@@ -26,6 +26,7 @@ static const td_metric of_training[] = {
     { "last_quarter_ips",     "images/s",   2, 1, BOXES },
     { "l2_loss",              TD_UNIT_NULL, 5, 0, ANY },
     { "total_loss",           TD_UNIT_NULL, 5, 0, ANY },
+    { "grad_norm",            TD_UNIT_NULL, 5, 1, ANY },
 };
 
 static const td_metric of_validation[] = {
@@ -143,6 +144,8 @@ static bool is_chosen(const td_metric_choice *c, int group, const td_metric *m)
     if (group == TF_GROUP && !c->has_tf_names)
         return false;
     if (is_of_decay(m->name) && !c->has_l2_loss)
+        return false;
+    if (strcmp(m->name, "grad_norm") == 0 && !c->has_grad_norm)
         return false;
     if (td_text_starts(m->name, "top5") && c->topk == 1)
         return false;

@@ -34,8 +34,9 @@ const td_metric *td_metric_find(const char *name);
 typedef struct {
     int topk; /* K of top5 */
     bool has_tf_names, has_l2_loss;
-    bool detects;      /* scores of boxes instead of accuracies */
-    bool is_benchmark; /* also the results of the reference's benchmarks */
+    bool detects;       /* scores of boxes instead of accuracies */
+    bool is_benchmark;  /* also the results of the reference's benchmarks */
+    bool has_grad_norm; /* the norm of gradients is limited */
 } td_metric_choice;
 
 /** Call `each` with every full name. */

@@ -144,8 +144,8 @@ static td_status open_json(td_report *r)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     if (is_continued)
         TD_TRY(cut_half_record(r));
-    const td_metric_choice c = { r->o.topk, r->o.has_tf_names, r->o.has_l2_loss, r->o.detects,
-                                 r->o.is_benchmark };
+    const td_metric_choice c = { r->o.topk,    r->o.has_tf_names, r->o.has_l2_loss,
+                                 r->o.detects, r->o.is_benchmark, r->o.has_grad_norm };
     TD_TRY(td_metric_each(&c, write_metadata, r));
     for (int i = 0; i < r->n_classes; i++)
         TD_TRY(write_metadata(r, r->classes[i], td_metric_find(r->classes[i])));
@@ -330,12 +330,14 @@ static td_status show_parameters(td_report *r, const td_json *doc)
 static td_status open_tables(td_report *r)
 {
     const bool is_continued = r->o.is_continued && !r->o.is_compat;
-    const td_report_csv_opts epochs = { r->o.csv,     1,
-                                        r->o.topk,    r->o.has_l2_loss,
-                                        r->o.detects, is_continued ? r->o.at : NULL };
+    const td_report_csv_opts epochs = { r->o.csv,          1,
+                                        r->o.topk,         r->o.has_l2_loss,
+                                        r->o.detects,      is_continued ? r->o.at : NULL,
+                                        r->o.has_grad_norm };
     const td_report_csv_opts iterations = { r->o.csv_iterations, 2,
                                             r->o.topk,           r->o.has_l2_loss,
-                                            r->o.detects,        is_continued ? r->o.at : NULL };
+                                            r->o.detects,        is_continued ? r->o.at : NULL,
+                                            r->o.has_grad_norm };
     if (epochs.path)
         TD_TRY(td_report_csv_open(&epochs, &r->epochs));
     if (iterations.path)

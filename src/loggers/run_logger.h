@@ -31,6 +31,7 @@ typedef struct {
     bool is_compat;             /* the reference's arithmetic, and files always overwritten */
     bool has_tf_names;          /* TensorFlow's names of the results in addition */
     bool has_l2_loss;           /* also report weight decay's part of the loss */
+    bool has_grad_norm;         /* also report the norm of gradients */
     bool detects;               /* report scores of boxes */
     bool is_benchmark;          /* also report the results of the reference's benchmarks */
     int topk;                   /* 0: 5 */

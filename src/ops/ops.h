@@ -293,6 +293,10 @@ typedef struct {
     bool decoupled;
 } td_adam_attr;
 
+typedef struct {
+    double limit;
+} td_limit_grad_attr;
+
 /* all_reduce uses only `always`, its two halves use all members */
 typedef struct {
     int bucket;

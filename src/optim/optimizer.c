@@ -120,6 +120,12 @@ static double decay_of(const td_step_opts *o, const bool *is_norm, const td_valu
 
 /* --- updates ---------------------------------------------------------------------------------- */
 
+/* Are limits to be applied, for which all gradients must be known? */
+static bool clips_norm(const td_step_opts *o)
+{
+    return o->clip_norm > 0 || (o->optimizer == TD_OPTIMIZER_LAMB && o->lamb_norm > 0);
+}
+
 /* Operands of the updates of a step.  NULL: not used in this step. */
 typedef struct {
     td_builder *b;
@@ -218,12 +224,59 @@ static gradient summed_gradient(const step *s, td_value *sum, td_value *grad)
     return g;
 }
 
+static td_value *number(const step *s, double x)
+{
+    const td_constant_attr a = { .value = x,
+                                 .type = s->lr->type.dtype == TD_DT_F64 ? "f64[]" : "f32[]" };
+    return td_emit_n(s->b, &td_op_constant, &a, 0, NULL, NULL);
+}
+
+/* min(1, limit / x) */
+static td_value *limit_factor(const step *s, double limit, td_value *x)
+{
+    td_value *share = td_emit(s->b, &td_op_div, NULL, number(s, limit), x);
+    return td_emit(s->b, &td_op_min, NULL, share, number(s, 1));
+}
+
+/*
+ * The norm of all gradients, and limits for it: updates multiply gradients by `inverse`, so the
+ * limits cost no pass over memory.  PyTorch's clip_grad_norm_ adds 1e-6 to the norm; LAMB, which
+ * limits what is left, does not.
+ */
+static void limit_norm(step *s, const gradient *grads, int n)
+{
+    td_builder *b = s->b;
+    td_value *norm = NULL, *rest = NULL;
+    s->inverse = s->inverse ? s->inverse : number(s, 1);
+    for (int i = 0; i < n && td_build_ok(b); i++)
+        if (grads[i].total)
+            norm = td_emit(b, &td_op_grad_norm, NULL, grads[i].total, s->inverse, norm);
+    if (!norm || !td_build_ok(b))
+        return;
+    td_output(b, TD_OUTPUT_NORM, norm);
+    rest = norm;
+    if (s->o->clip_norm > 0) {
+        td_value *factor = limit_factor(s, s->o->clip_norm, td_add(b, norm, number(s, 1e-6)));
+        s->inverse = td_mul(b, s->inverse, factor);
+        rest = td_mul(b, norm, factor);
+    }
+    if (s->o->optimizer == TD_OPTIMIZER_LAMB && s->o->lamb_norm > 0)
+        s->inverse = td_mul(b, s->inverse, limit_factor(s, s->o->lamb_norm, rest));
+}
+
 static void update(const step *s, td_value *w, gradient g)
 {
+    step clipped = *s;
     td_value *avg = s->o->averages ? state_param(s->b, TD_EMA_PREFIX, w) : NULL;
     if (avg && s->before)
         average(s, w, avg, true, s->guard);
-    emit_update(s, w, g.total);
+    if (s->o->clip_value > 0) {
+        const td_limit_grad_attr a = { s->o->clip_value };
+        clipped.inverse = number(s, 1);
+        g.total = td_emit(s->b, &td_op_limit_grad, &a, g.total,
+                          s->inverse ? s->inverse : clipped.inverse);
+    }
+    emit_update(&clipped, w, g.total);
     if (g.sum)
         td_emit(s->b, &td_op_carry, NULL, w, g.sum, g.kept, s->update);
     if (avg)
@@ -241,6 +294,30 @@ static void add_plain(const step *s, td_value *loss)
         td_value *sum = s->o->accumulates ? state_param(s->b, TD_SUM_PREFIX, w) : NULL;
         update(s, w, summed_gradient(s, sum, td_gradient(s->b, loss, w)));
     }
+}
+
+/* Emit all gradients, then their norm, then the updates. */
+static void add_clipped(step *s, td_value *loss)
+{
+    td_builder *b = s->b;
+    const int n = td_build_param_count(b);
+    gradient *grad = td_alloc((size_t)n + 1, sizeof *grad);
+    if (!grad) {
+        td_build_fail(b, TD_ENOMEM);
+        return;
+    }
+    for (int i = 0; i < n && td_build_ok(b); i++) {
+        td_value *w = td_build_param(b, i);
+        if (!is_trained(s->o, w))
+            continue;
+        td_value *sum = s->o->accumulates ? state_param(b, TD_SUM_PREFIX, w) : NULL;
+        grad[i] = summed_gradient(s, sum, td_gradient(b, loss, w));
+    }
+    limit_norm(s, grad, n);
+    for (int i = 0; i < n && td_build_ok(b); i++)
+        if (grad[i].total)
+            update(s, td_build_param(b, i), grad[i]);
+    td_free(grad);
 }
 
 /*
@@ -273,6 +350,8 @@ static void add_scaled(step *s, td_value *loss)
         grad[i] = summed_gradient(s, sum, td_gradient(b, scaled, w));
         s->guard = td_emit(b, &td_op_all_finite, NULL, grad[i].total, s->guard);
     }
+    if (clips_norm(s->o))
+        limit_norm(s, grad, n);
     for (int i = 0; i < n && td_build_ok(b); i++)
         if (grad[i].total)
             update(s, td_build_param(b, i), grad[i]);
@@ -319,6 +398,8 @@ void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_ste
     }
     if (o->is_scaled)
         add_scaled(&s, loss);
+    else if (clips_norm(o))
+        add_clipped(&s, loss);
     else
         add_plain(&s, loss);
     if (o->averages && !o->is_scaled)

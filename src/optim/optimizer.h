@@ -49,11 +49,11 @@ typedef struct td_step_opts {
     bool nesterov, decays_norms;
     bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
     td_optimizer optimizer;
-    double alpha, eps;             /* RMSprop; eps of the others, too */
-    double beta1, beta2;           /* Adam, AdamW, LAMB */
-    td_special_decay special;      /* decay of norms, biases, embeddings; absent: as other weights */
-    double clip_norm, clip_value;  /* limits of the gradient's norm and of its values; 0: none */
-    double lamb_norm;              /* LAMB: limit of the norm, after clip_norm; 0: none */
+    double alpha, eps;            /* RMSprop; eps of the others, too */
+    double beta1, beta2;          /* Adam, AdamW, LAMB */
+    td_special_decay special;     /* decay of norms, biases, embeddings; absent: as other weights */
+    double clip_norm, clip_value; /* limits of the gradient's norm and of its values; 0: none */
+    double lamb_norm;             /* LAMB: limit of the norm, after clip_norm; 0: none */
     td_decay_rule decay_rule;
     bool accumulates;        /* a step has several batches: input `update` */
     bool averages;           /* keep averages of weights and statistics */

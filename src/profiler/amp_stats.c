@@ -62,7 +62,8 @@ static void mark_producer(uint8_t *wanted, const td_value *v, unsigned what)
 static void mark_wanted(const td_graph *g, uint8_t *wanted, const char **of)
 {
     for (int i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->outputs[i].name, TD_OUTPUT_FINITE) != 0)
+        if (strcmp(g->outputs[i].name, TD_OUTPUT_FINITE) != 0 &&
+            strcmp(g->outputs[i].name, TD_OUTPUT_NORM) != 0)
             mark_producer(wanted, g->outputs[i].value, FOR_LOSS);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const td_node *n = g->nodes[i];

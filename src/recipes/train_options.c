@@ -101,6 +101,12 @@ static const td_field train_fields[] = {
                "adam, adamw, lamb: smoothing constant of the mean square"),
     TD_REAL_AS(td_train_opts, optimizer.adam_eps, "adam_eps", "opt-eps", 0, 0, 1, NULL,
                "adam, adamw, lamb: epsilon added to the denominator; 0: 1e-8, lamb: 1e-6"),
+    TD_REAL_AS(td_train_opts, optimizer.lamb_max_norm, "lamb_max_grad_norm", NULL, 1, 0, 1e30, NULL,
+               "lamb: limit of the norm of all gradients; 0: none"),
+    TD_REAL_AS(td_train_opts, optimizer.clip_norm, "clip_grad_norm", NULL, 0, 0, 1e30, NULL,
+               "limit of the norm of all gradients of a step; 0: none"),
+    TD_REAL_AS(td_train_opts, optimizer.clip_value, "clip_grad_value", NULL, 0, 0, 1e30, NULL,
+               "limit of the absolute value of gradients; 0: none"),
     TD_REAL_AS(td_train_opts, optimizer.norm_decay, "norm_weight_decay", NULL, -1, -1, 1, NULL,
                "weight decay of the parameters of norms; -1: as --decay-rule says"),
     TD_REAL_AS(td_train_opts, optimizer.bias_decay, "bias_weight_decay", NULL, -1, -1, 1, NULL,
@@ -353,8 +359,7 @@ static td_status check_decays(const td_train_opts *o)
                             rows[i].option);
     }
     if (p->norm_decay >= 0 && p->decays_bn)
-        return td_error(TD_EUSAGE,
-                        "--norm-weight-decay and --bn-weight-decay exclude each other");
+        return td_error(TD_EUSAGE, "--norm-weight-decay and --bn-weight-decay exclude each other");
     if (o->loss.reports_l2 && (p->type == TD_OPTIMIZER_ADAMW || p->type == TD_OPTIMIZER_LAMB))
         return td_error(TD_EUSAGE,
                         "--l2-loss and --optimizer %s exclude each other: its weight decay is no "
@@ -410,6 +415,8 @@ static td_status check_recipe(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
     TD_TRY(check_decays(o));
     TD_TRY(check_betas(&o->optimizer));
+    if (o->optimizer.clip_norm > 0 && o->optimizer.clip_value > 0)
+        return td_error(TD_EUSAGE, "--clip-grad-norm and --clip-grad-value exclude each other");
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)
         return td_error(TD_EUSAGE, "--decay-rule readme and --bn-weight-decay exclude each other");
     return TD_OK;

@@ -207,6 +207,14 @@ static td_status run_program(job *j)
     return td_amp_stats_end(j->observers.amp_stats, j->program, st);
 }
 
+/* Note the norm of the step's gradients for the report. */
+static void note_norm(job *j, bool is_last)
+{
+    const float *norm = td_program_output(j->program, TD_OUTPUT_NORM, NULL);
+    if (norm && is_last)
+        j->log.grad_norm = (double)*norm;
+}
+
 /* Read the results of the program: the mean loss of all ranks, and whether the step was applied. */
 static td_status read_result(job *j, batch_step *b)
 {
@@ -216,6 +224,7 @@ static td_status read_result(job *j, batch_step *b)
     if (!isfinite(b->loss) && j->s.scaler.kind == TD_SCALER_NONE)
         return loss_failed(j, b->loss);
     b->compute_s = (double)(td_now_ns() - b->begin_ns) * 1e-9;
+    note_norm(j, b->is_last);
     b->is_skipped = b->is_last && td_scaler_step(&j->s.scaler, was_finite(j));
     return b->is_last ? td_train_compare_weights(j) : TD_OK;
 }
@@ -598,7 +607,7 @@ static td_status finish(job *j)
 td_status td_train(const td_train_opts *opts, td_train_result *out)
 {
     td_status st = TD_OK;
-    job j = { .o = *opts, .out = out };
+    job j = { .o = *opts, .out = out, .log.grad_norm = (double)NAN };
     *out = (td_train_result){ .top1 = -1, .topk = -1, .best_top1 = -1, .loss_scale = 1 };
     TD_OUT(td_train_open(&j));
     td_train_note_work(&j, TD_WORK_NONE);

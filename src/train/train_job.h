@@ -123,6 +123,7 @@ typedef struct {
     td_progress progress;
     td_ticker *ticker; /* logs the work of a long silence; NULL: none */
     char progress_what[64];
+    double grad_norm; /* of the last step, before it is limited; NaN: none was computed */
     double positives; /* anchors with an object, per image of this batch */
 } td_train_log;
 

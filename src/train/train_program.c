@@ -83,7 +83,8 @@ static td_status check_half_weights(const job *j)
 {
     if (j->o.amp.level != TD_AMP_LEVEL_O3 || td_amp_dtype(&j->o.amp) == TD_DT_F32 ||
         (j->plan.batches_per_step == 1 && !j->ranks.comm && j->o.optimizer.ema < 0 &&
-         j->o.optimizer.type == TD_OPTIMIZER_SGD))
+         j->o.optimizer.type == TD_OPTIMIZER_SGD && j->o.optimizer.clip_norm <= 0 &&
+         j->o.optimizer.clip_value <= 0))
         return TD_OK;
     return td_error(TD_EUSAGE, "amp level O3 keeps weights in half precision: it excludes "
                                "accumulation, averages, optimizers other than SGD, gradient "
@@ -132,6 +133,9 @@ static td_step_opts step_opts(const job *j)
                            .eps = eps_of(&o->optimizer),
                            .beta1 = o->optimizer.adam_beta1,
                            .beta2 = o->optimizer.adam_beta2,
+                           .clip_norm = o->optimizer.clip_norm,
+                           .clip_value = o->optimizer.clip_value,
+                           .lamb_norm = o->optimizer.lamb_max_norm,
                            .special = special_decay(&o->optimizer),
                            .decay_rule = o->optimizer.decay_rule,
                            .accumulates = j->plan.batches_per_step > 1,

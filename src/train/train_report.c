@@ -67,6 +67,12 @@ static void log_begin(td_train_job *j)
                   (long long)to);
 }
 
+static bool limits_norm(const td_train_opts *o)
+{
+    const td_optimizer_opts *p = &o->optimizer;
+    return p->clip_norm > 0 || (p->type == TD_OPTIMIZER_LAMB && p->lamb_max_norm > 0);
+}
+
 td_status td_train_report_open(td_train_job *j)
 {
     const td_train_opts *o = &j->o;
@@ -80,6 +86,7 @@ td_status td_train_report_open(td_train_job *j)
         .is_compat = o->report.is_compat,
         .has_tf_names = o->report.naming == TD_REPORT_NAMING_TF,
         .has_l2_loss = o->loss.reports_l2,
+        .has_grad_norm = limits_norm(o),
         .detects = j->s.detects,
         .topk = o->validation.topk,
         .n_classes = j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
@@ -194,6 +201,15 @@ static const char *scale_text(const td_train_job *j, char *room, size_t n)
     return room;
 }
 
+/* ", gradient norm 1.25" of the last step, or "" */
+static const char *norm_text(const td_train_job *j, char *room, size_t n)
+{
+    *room = '\0';
+    if (isfinite(j->log.grad_norm))
+        snprintf(room, n, ", gradient norm %.5g", j->log.grad_norm);
+    return room;
+}
+
 /* The loss as the reference logs it: divided by the number of batches per step. */
 static double logged_loss(const td_train_job *j, double loss)
 {
@@ -224,7 +240,7 @@ static void add_step(td_train_job *j, double loss, double data_s, double compute
 
 td_status td_train_report_step(td_train_job *j, double loss, double data_s, double compute_s)
 {
-    char scale[48], loss_word[TD_REAL_WORD];
+    char scale[48], norm[48], loss_word[TD_REAL_WORD];
     td_step_sums *w = &j->log.sums.window;
     int64_t step[2] = { j->s.epoch, j->s.iteration };
     add_step(j, loss, data_s, compute_s);
@@ -239,14 +255,16 @@ td_status td_train_report_step(td_train_job *j, double loss, double data_s, doub
         TD_TRY(td_l2_loss(j->program, &j->compiled.groups, j->o.optimizer.weight_decay, &l2));
     if (is_plain(j))
         td_log(TD_LOG_INFO, "train",
-               "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s",
+               "epoch %lld, iteration %lld/%lld: loss %s, lr %.5g, %.1f images/s%s%s",
                (long long)j->s.epoch, (long long)j->s.iteration,
                (long long)td_loader_batches(j->data.train_loader), td_real_word(mean, 5, loss_word),
                j->plan.lr_exact, td_step_sums_rate(w, j->o.report.is_compat),
-               scale_text(j, scale, sizeof scale));
+               scale_text(j, scale, sizeof scale), norm_text(j, norm, sizeof norm));
     td_ticker_note_line(j->log.ticker);
     td_report_begin(j->log.report, 2, step);
     td_step_sums_report(w, mean, j->plan.lr_exact, j->log.report);
+    if (isfinite(j->log.grad_norm))
+        td_report_add(j->log.report, "train.grad_norm", j->log.grad_norm);
     if (j->o.loss.reports_l2) {
         td_report_add(j->log.report, "train.l2_loss", l2);
         td_report_add(j->log.report, "train.total_loss", mean + l2);

@@ -45,6 +45,7 @@ resumes sgd $recipe --lr-schedule cosine --warmup 1
 log_names train: multiplier 4
 resumes rmsprop --optimizer rmsprop --mixup 0.4 --mixup-mode sample --use-ema 0.9 --optimizer-batch-size 32
 resumes adamw --optimizer adamw --precision fp16 --use-ema 0.9 --optimizer-batch-size 32 --norm-weight-decay 0
+resumes clipped --clip-grad-norm 0.5 --precision fp16 --optimizer-batch-size 32
 resumes lamb --optimizer lamb --wd 0.02 --optimizer-batch-size 32
 resumes scaled $recipe --precision fp16 --lr-rule tf --lr-schedule cosine
 
@@ -130,6 +131,9 @@ for mixup in 0 0.2; do
     loss=$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out | cut -c1-7)
     [ -n "$loss" ] && [ "$loss" = "$reported" ] || complain "validation with mixup $mixup: $reported, wanted $loss"
 done
+# the norm of the gradients is reported where it is limited
+[ -n "$(metric clipped-a/experiment_raport.json '0, 6' train.grad_norm)" ] || complain "no train.grad_norm"
+grep -q grad_norm sgd-a/experiment_raport.json && complain "train.grad_norm of gradients that are not limited"
 # what decay adds is reported beside the loss
 expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --workspace l2
 awk "BEGIN { l = $(metric l2/experiment_raport.json '0, 3' train.loss); d = $(metric l2/experiment_raport.json '0, 3' train.l2_loss);
@@ -166,6 +170,8 @@ expect 2 train set $small --bias-weight-decay -0.5
 error_names --bias-weight-decay "'-0.5'"
 expect 2 train set $small --optimizer adamw --adam-beta2 1
 error_names --adam-beta2
+expect 2 train set $small --clip-grad-norm 1 --clip-grad-value 1
+error_names --clip-grad-norm --clip-grad-value
 expect 2 train set $small --optimizer lamb --l2-loss
 error_names --l2-loss lamb
 expect 2 train set $small --amp-level O3 --precision bf16 --use-ema 0.9

@@ -102,7 +102,8 @@ static td_program *compile_step(const param_case *c, td_device *dev)
     td_value *v = td_param(b, "v", c->dtype, c->rank, c->dim, "role=momentum");
     td_value *grad = td_input(b, "g", td_type_of(c->dtype, c->rank, c->dim));
     td_value *lr = td_input(b, "lr", td_type_of(c->dtype, 0, NULL));
-    td_value *a = has_second(c) ? td_param(b, "a", c->dtype, c->rank, c->dim, "role=momentum") : NULL;
+    td_value *a =
+        has_second(c) ? td_param(b, "a", c->dtype, c->rank, c->dim, "role=momentum") : NULL;
     if (is_adam(c))
         td_emit(b, c->op, td_build_attr(b, c->op, c->attrs), w, v, grad, lr, a,
                 td_input(b, "rest1", td_type_of(c->dtype, 0, NULL)),
@@ -220,10 +221,9 @@ static int run_group(const td_json *run, const td_json *group, const char *devic
 
     print_attrs(run, attrs, sizeof attrs);
     for (size_t i = 0; i < td_json_count(params); i++) {
-        param_case c = { .run = td_golden_text(run, "name"),
-                         .device = device,
-                         .dtype = dtype,
-                         .op = op_of(run) };
+        param_case c = {
+            .run = td_golden_text(run, "name"), .device = device, .dtype = dtype, .op = op_of(run)
+        };
         expect_ok(td_json_as_text(td_json_at(params, i), &c.name));
         for (int k = 0; k < 2 && is_adam(&c); k++)
             c.beta[k] = td_golden_number(run, k ? "beta2" : "beta1");

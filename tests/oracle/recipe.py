@@ -37,7 +37,9 @@ RUNS = {
     "rmsprop": dict(optimizer="rmsprop", lr=0.001, momentum=0.9, nesterov=False, mode="batch"),
     "adam": dict(optimizer="adam", lr=0.001, mode="batch", decay=0.001),
     "adamw": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1),
-    "adamw, scaled": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, scale=1024),
+    "adamw, scaled, clipped": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, scale=1024, norm=0.5),
+    "sgd, clipped": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="batch", norm=0.5),
+    "sgd, values clipped": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch", value=0.01, scale=64),
     "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
@@ -66,8 +68,7 @@ def optimizer(run, named):
               {"params": [p for n, p in named if "bn" not in n], "weight_decay": run.get("decay", DECAY)}]
     if run["optimizer"] in ADAM:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": Lamb}[run["optimizer"]]
-        more = dict(max_grad_norm=None) if kind is Lamb else {}
-        return kind(groups, lr=run["lr"], betas=BETAS, eps=ADAM_EPS, **more)
+        return kind(groups, lr=run["lr"], betas=BETAS, eps=ADAM_EPS)
     if run["optimizer"] == "rmsprop":
         return torch.optim.RMSprop(groups, lr=run["lr"], momentum=run["momentum"], alpha=ALPHA, eps=EPS)
     return torch.optim.SGD(groups, lr=run["lr"], momentum=run["momentum"], nesterov=run["nesterov"])
@@ -99,6 +100,10 @@ def trained(run, arch, prefix, images, labels, dtype):
         loss = ((1 - SMOOTHING) * nll - SMOOTHING * log_p.mean(1)).mean()
         (loss / ACC).backward()
         if (t + 1) % ACC == 0:
+            if "norm" in run:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), run["norm"])
+            if "value" in run:
+                torch.nn.utils.clip_grad_value_(net.parameters(), run["value"])
             opt.step()
             opt.zero_grad()
         m = min(EMA, (1 + t) / (10 + t))
@@ -118,7 +123,8 @@ def tandem_trained(tandem, run, arch):
     else:
         extra += ["--momentum", repr(run["momentum"])]
     extra += ["--nesterov"] if run.get("nesterov") else []
-    extra += ["--static-loss-scale", str(run["scale"])] if "scale" in run else []
+    for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"):
+        extra += [f"--{option}", str(run[key])] if key in run else []
     tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],
                "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),
                "--optimizer-batch-size", str(BATCH * ACC), "--pretrained-weights", tandem.file("start.safetensors"),

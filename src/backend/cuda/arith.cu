@@ -28,6 +28,9 @@ __device__ inline float apply(td_gpu_function f, float by, float x, float z)
         return by * x;
     case TD_GPU_ADD:
         return x + z;
+    case TD_GPU_CLIP:
+        x *= z;
+        return x > by ? by : x < -by ? -by : x;
     case TD_GPU_ROUND_TF32:
         return round_tf32(x);
     default:

@@ -309,6 +309,37 @@ __device__ inline void work(const td_gpu_finite_test &t, int64_t first, int64_t 
         *t.y = 0;
 }
 
+/* --- the norm of a gradient ------------------------------------------------------------------- */
+
+/* a block's sum of squares */
+__global__ void squares_kernel(td_gpu_norm_of t)
+{
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * TD_GPU_SUMMED;
+    const int64_t end = t.count - first < TD_GPU_SUMMED ? t.count : first + TD_GPU_SUMMED;
+    const double by = *t.inverse;
+    double sum = 0;
+    for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+        const double g = __dmul_rn(by, load(t.x, t.dtype, i));
+        sum = __dadd_rn(sum, __dmul_rn(g, g));
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        static_cast<double *>(t.scratch)[blockIdx.x] = sum;
+}
+
+/* one block: of the sums of n blocks */
+__global__ void norm_kernel(td_gpu_norm_of t, unsigned n)
+{
+    const double *sums = static_cast<const double *>(t.scratch);
+    const double before = t.before ? *t.before : 0;
+    double sum = 0;
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x)
+        sum = __dadd_rn(sum, sums[i]);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        *t.y = static_cast<float>(sqrt(__dadd_rn(sum, __dmul_rn(before, before))));
+}
+
 /* --- bits ------------------------------------------------------------------------------------- */
 
 __device__ inline int64_t bytes_of(td_dtype d)
@@ -656,6 +687,14 @@ const char *finite_test(const td_gpu_finite_test *t)
     TD_LAUNCH(finite_first_kernel, 1, THREADS, 0, queue(), *t);
     if (t->count > FIRST)
         TD_LAUNCH(finite_rest_kernel, blocks_for(t->count - FIRST), THREADS, 0, queue(), *t);
+    return started();
+}
+
+const char *norm_of(const td_gpu_norm_of *t)
+{
+    const auto n = static_cast<unsigned>((t->count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED);
+    TD_LAUNCH(squares_kernel, n, THREADS, 0, queue(), *t);
+    TD_LAUNCH(norm_kernel, 1, THREADS, 0, queue(), *t, n);
     return started();
 }
 

@@ -124,6 +124,14 @@ static td_status run_accumulate(const td_prepared *p, void *const *args)
 }
 KERNEL_OF_MANY(accumulate, td_gpu_accepts_alike, accumulate)
 
+static td_status run_limit_grad(const td_prepared *p, void *const *args)
+{
+    td_gpu_map m = binary_of(p, TD_GPU_CLIP, args);
+    m.by = ((const td_limit_grad_attr *)p->node->attr)->limit;
+    return start_map(&m);
+}
+KERNEL(limit_grad, td_gpu_accepts_alike)
+
 static double factor(const td_node *n)
 {
     return ((const td_scale_attr *)n->attr)->by;

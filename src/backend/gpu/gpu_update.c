@@ -183,6 +183,40 @@ static void fill_all_finite(const td_prepared *p, void *const *args, void *out)
 }
 KERNEL(all_finite, accepts_all_finite, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE, 1)
 
+/* --- the norm of a gradient ------------------------------------------------------------------- */
+
+static td_status accepts_grad_norm(const td_node *n)
+{
+    TD_TRY(check_like(n, 0, 0));
+    return check_scalars(n, 1, n->n_in);
+}
+
+static td_status prepare_grad_norm(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes = (size_t)td_gpu_squares_bytes(td_type_count(td_in_type(n, 0)));
+    return TD_OK;
+}
+
+static td_status run_grad_norm(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *x = td_in_type(n, 0);
+    return td_gpu_status(
+        td_gpu()->norm_of(&(td_gpu_norm_of){ .x = args[0],
+                                             .dtype = x->dtype,
+                                             .count = td_type_count(x),
+                                             .inverse = args[1],
+                                             .before = n->n_in > 2 ? args[2] : NULL,
+                                             .y = args[n->n_in],
+                                             .scratch = args[n->n_in + 1] }));
+}
+
+const td_kernel td_gpu_grad_norm = { .name = "cuda_grad_norm",
+                                     .op = &td_op_grad_norm,
+                                     .accepts = accepts_grad_norm,
+                                     .prepare = prepare_grad_norm,
+                                     .run = run_grad_norm };
+
 /* --- gradients over several batches, averages ------------------------------------------------- */
 
 static td_status accepts_carry(const td_node *n)

@@ -104,6 +104,7 @@ typedef struct {
     /* `copy`, unless NULL, receives w rounded to dtype */
     void (*sgd)(int64_t n, const td_native_step *a, float *w, float *v, const float *g, void *copy);
     bool (*all_finite)(int64_t n, const void *x);
+    double (*squares)(int64_t n, float by, const void *x); /* the sum of (by x)^2 */
 
     /* NULL if dtype is not f32 */
     void (*rmsprop)(int64_t n, const td_native_step *a, float *w, float *u, const float *g,
@@ -114,6 +115,7 @@ typedef struct {
                          const float *g, float *v, double sums[2]);
     void (*lamb_apply)(int64_t n, const td_native_step *a, float *w, const float *m,
                        const float *v);
+    void (*limit_grad)(int64_t n, float by, float limit, const float *x, float *y);
     void (*ema)(int64_t n, float keep, float share, const float *value, float *average);
     void (*blend)(int64_t n, float l, const float *x, const float *z, float *y); /* l x + (1-l) z */
 
@@ -268,7 +270,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
     K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
     K(accumulate) K(carry) K(ema) K(mixup)                                                         \
-    K(all_finite) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
+    K(all_finite) K(grad_norm) K(limit_grad) K(winograd_filter) K(conv2d_winograd) K(conv2d_winograd_scaled)      \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \

@@ -1,6 +1,7 @@
 /*
  * native_arith.c -- sums and products, relu, casts: each reads and writes memory once
  */
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -136,6 +137,77 @@ static td_status run_finite(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* --- limits of gradients ---------------------------------------------------------------------- */
+
+/* pieces that do not depend on the number of threads */
+static td_native_pieces divide_squares(const td_node *n)
+{
+    return td_native_divide_tensor(td_in_type(n, 0), 1);
+}
+
+/* operands from 1 on, and the result, are one f32 each */
+static td_status check_scalars(const td_node *n)
+{
+    for (int i = 1; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32)
+            return td_error(TD_ENOKERNEL, "operand %d is %s", i,
+                            td_dtype_name(td_in_type(n, i)->dtype));
+    return TD_OK;
+}
+
+static td_status accepts_grad_norm(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (!td_native_knows(x->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    return check_scalars(n);
+}
+
+static td_status prepare_grad_norm(const td_node *n, td_prepared *out)
+{
+    out->scratch_bytes = (size_t)divide_squares(n).n * sizeof(double);
+    return TD_OK;
+}
+
+static td_status run_grad_norm(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const flat f = flat_of(td_in_type(n, 0));
+    const td_native_pieces d = divide_squares(n);
+    const float by = *(const float *)args[1];
+    const char *x = args[0];
+    double *sums = args[n->n_in + 1];
+    double sum = n->n_in > 2 ? (double)*(const float *)args[2] : 0;
+    sum *= sum;
+#pragma omp parallel for if (d.n > 1)
+    for (int64_t i = 0; i < d.n; i++)
+        sums[i] = f.simd->squares(td_native_piece_at(&d, i * d.each), by, x + i * d.each * f.each);
+    for (int64_t i = 0; i < d.n; i++)
+        sum += sums[i];
+    *(float *)args[n->n_in] = (float)sqrt(sum);
+    return TD_OK;
+}
+
+static td_status accepts_limit_grad(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (!td_type_equal(x, &n->out[0]->type) || x->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "operand and result are not f32 in one layout");
+    return check_scalars(n);
+}
+
+static td_status run_limit_grad(const td_prepared *p, void *const *args)
+{
+    const flat f = flat_of(td_in_type(p->node, 0));
+    const float limit = (float)((const td_limit_grad_attr *)p->node->attr)->limit;
+    const float by = *(const float *)args[1], *x = args[0];
+    float *y = args[2];
+#pragma omp parallel for if (f.pieces.n > 1)
+    for (int64_t i = 0; i < f.count; i += f.pieces.each)
+        f.simd->limit_grad(td_native_piece_at(&f.pieces, i), by, limit, x + i, y + i);
+    return TD_OK;
+}
+
 /* --- an image times a gate per channel (squeeze-excite) -------------------------------------- */
 
 /* `gate` is [N, C, 1, 1], stored like [N, C] in every layout that fills its lanes */
@@ -242,6 +314,9 @@ TD_NATIVE_KERNEL(relu, td_native_accepts_flat, NULL, run_relu, td_native_share_f
 TD_NATIVE_KERNEL(relu_grad, td_native_accepts_flat, NULL, run_relu_grad, td_native_share_flat);
 TD_NATIVE_KERNEL(cast, accepts_cast, NULL, run_cast, td_native_share_flat);
 TD_NATIVE_KERNEL(all_finite, accepts_finite, NULL, run_finite, td_native_share_flat);
+TD_NATIVE_KERNEL(grad_norm, accepts_grad_norm, prepare_grad_norm, run_grad_norm,
+                 td_native_share_flat);
+TD_NATIVE_KERNEL(limit_grad, accepts_limit_grad, NULL, run_limit_grad, td_native_share_flat);
 TD_NATIVE_KERNEL(mul, accepts_gate, NULL, run_gate, share_gate);
 TD_NATIVE_KERNEL(mul_reduce, accepts_gate_grad, NULL, run_gate_grad, share_gate_grad);
 

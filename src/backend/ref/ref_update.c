@@ -151,3 +151,26 @@ const td_ref_kernel td_ref_all_reduce = TD_REF_EACH(all_reduce, all_reduce);
 const td_ref_kernel td_ref_carry = TD_REF_EACH(carry, carry);
 const td_ref_kernel td_ref_commit = TD_REF_EACH(commit, commit);
 const td_ref_kernel td_ref_ema = TD_REF_EACH(ema, ema);
+
+/* --- limits of gradients ---------------------------------------------------------------------- */
+
+static void grad_norm(const td_node *n, void *const *args)
+{
+    double *const *t = (double *const *)args;
+    double sum = n->n_in > 2 ? t[2][0] * t[2][0] : 0;
+    for (int64_t i = 0; i < td_type_count(td_in_type(n, 0)); i++)
+        sum += t[1][0] * t[0][i] * (t[1][0] * t[0][i]);
+    t[n->n_in][0] = sqrt(sum);
+}
+
+static void limit_grad(const td_node *n, int64_t count, double *const *t)
+{
+    const double limit = ((const td_limit_grad_attr *)n->attr)->limit;
+    for (int64_t i = 0; i < count; i++) {
+        const double g = t[1][0] * t[0][i];
+        t[2][i] = g > limit ? limit : g < -limit ? -limit : g;
+    }
+}
+
+const td_ref_kernel td_ref_grad_norm = TD_REF(grad_norm, grad_norm);
+const td_ref_kernel td_ref_limit_grad = TD_REF_EACH(limit_grad, limit_grad);

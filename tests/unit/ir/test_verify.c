@@ -247,6 +247,8 @@ static void ops_check_their_operands(void **state)
         { "sgd %w, %v, %m, %s", "operand 2 does not have the weight's type" },
         { "%g:f64[4,3] = input\nsgd %w, %v, %g, %s", "operand 2 does not have the weight's type" },
         { "sgd %w, %v, %w, %m", "the learning rate is not a scalar" },
+        { "%y = grad_norm %w, %m", "operand 1 is not a scalar" },
+        { "%y = limit_grad %w, %m", "operand 1 is not a scalar" },
         { "sgd %w, %m, %w, %s", "operand 1 is overwritten and must be a parameter" },
         { "sgd %w, %w, %v, %s", "operands 0 and 1 are both 'w', which is overwritten" },
         { "%y = cast %m {to=f64}\n%z = add %y, %m", "wanted one float type" },

@@ -327,6 +327,35 @@ static void norms_are_found_by_name_or_by_use(void **state)
     }
 }
 
+/* torchvision's groups: biases before norms; names of embeddings */
+static void kinds_of_weights_have_their_decay(void **state)
+{
+    (void)state;
+    static const struct {
+        td_special_decay special;
+        int undecayed, decayed;
+    } rows[] = { { { .norm = { true, 0 } }, 40, 22 },
+                 { { .norm = { true, 0.5 } }, 0, 62 },
+                 { { .bias = { true, 0 } }, 38, 24 },
+                 { { .norm = { true, 0 }, .bias = { true, 0.1 } }, 20, 42 },
+                 { { .embedding = { true, 0 } }, 34, 28 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_decay_groups groups = { 0 };
+        td_model_opts model;
+        td_graph *g;
+        const td_step_opts o = { .decay = 0.1, .special = rows[i].special, .groups = &groups };
+        td_model_defaults(&model);
+        model.arch = "resnet18";
+        model.num_classes = 10;
+        model.image_size = 64;
+        expect_ok(td_training_graph(&model, 2, &o, &g));
+        assert_int_equal(groups.n_undecayed, rows[i].undecayed);
+        assert_int_equal(groups.decayed.n, rows[i].decayed);
+        td_graph_free(g);
+        td_map_release(&groups.decayed);
+    }
+}
+
 /* each allocation of building the graph in turn */
 static void no_memory_is_an_error(void **state)
 {
@@ -363,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_step_commits_as_a_whole),
         cmocka_unit_test(averages_are_those_of_every_batch),
         cmocka_unit_test(norms_are_found_by_name_or_by_use),
+        cmocka_unit_test(kinds_of_weights_have_their_decay),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

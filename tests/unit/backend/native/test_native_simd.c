@@ -193,6 +193,29 @@ static void sgd(const td_native_simd *f, area *m)
     f->sgd(100, &plain, m->w, m->v, m->g, NULL);
 }
 
+/* adam, lamb, and limits; sums are stored as floats */
+static void moments(const td_native_simd *f, area *m)
+{
+    const td_native_step a = { .momentum = 0.9,
+                               .alpha = 0.99,
+                               .decay = 1e-2,
+                               .lr = 0.1f,
+                               .inverse = 0x1p-3f,
+                               .eps = 0.01,
+                               .rest1 = 0.1f,
+                               .root2 = 0.1f,
+                               .ratio = 0.7f,
+                               .decoupled = true };
+    double sums[2];
+    f->adam(FLOATS - 3, &a, m->w, m->v, m->g, m->a);
+    f->lamb_moments(FLOATS - 3, &a, m->w, m->v, m->g, m->a, sums);
+    f->lamb_apply(FLOATS - 3, &a, m->w, m->v, m->a);
+    m->b[0] = (float)sums[0];
+    m->b[1] = (float)sums[1];
+    m->b[2] = (float)f->squares(FLOATS - 3, 0.5f, m->g);
+    f->limit_grad(FLOATS - 5, 0.5f, 0.1f, m->g, m->v);
+}
+
 static void recipe(const td_native_simd *f, area *m)
 {
     const td_native_step a = {
@@ -205,6 +228,7 @@ static void recipe(const td_native_simd *f, area *m)
     memset(m->a, 0, sizeof(float) * FLOATS);
     f->rmsprop(FLOATS - 3, &a, m->w, m->v, m->g, m->a);
     f->rmsprop(100, &a, m->w, m->v, m->g, m->a);
+    moments(f, m);
 }
 
 static void casts(const td_native_simd *f, area *m)
