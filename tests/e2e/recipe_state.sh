@@ -133,7 +133,7 @@ for mixup in 0 0.2; do
 done
 # the norm of the gradients is reported where it is limited
 [ -n "$(metric clipped-a/experiment_raport.json '0, 6' train.grad_norm)" ] || complain "no train.grad_norm"
-grep -q grad_norm sgd-a/experiment_raport.json && complain "train.grad_norm of gradients that are not limited"
+grep -q 'train[.]grad_norm' sgd-a/experiment_raport.json && complain "train.grad_norm of gradients that are not limited"
 # what decay adds is reported beside the loss
 expect 0 train set $small --epochs 1 --wd 0.01 --l2-loss --workspace l2
 awk "BEGIN { l = $(metric l2/experiment_raport.json '0, 3' train.loss); d = $(metric l2/experiment_raport.json '0, 3' train.l2_loss);
@@ -168,6 +168,8 @@ expect 2 train set $small --decay-rule readme --bn-weight-decay
 expect 2 train set $small --norm-weight-decay 0 --bn-weight-decay
 expect 2 train set $small --bias-weight-decay -0.5
 error_names --bias-weight-decay "'-0.5'"
+expect 2 train set $small --transformer-embedding-decay 0 --l2-loss
+error_names --transformer-embedding-decay --l2-loss
 expect 2 train set $small --optimizer adamw --adam-beta2 1
 error_names --adam-beta2
 expect 2 train set $small --clip-grad-norm 1 --clip-grad-value 1
