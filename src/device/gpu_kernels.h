@@ -20,7 +20,7 @@
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
     K(norm_rows) K(norm_rows_grad)                                                                 \
     K(pool)                                                                                        \
-    K(step) K(finite_test) K(norm_of) K(carry_sum) K(average) K(commit_step)                                  \
+    K(step) K(finite_test) K(norm_of) K(carry_sum) K(average) K(commit_step)                       \
     K(multi_new) K(multi_run) K(multi_free)                                                        \
     K(rows) K(targets) K(mix) K(normalize_bytes)                                                   \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \

@@ -45,7 +45,7 @@
  * (decoupled), and Adam.
  *
  * lamb(w, m, g, lr, v, rest1, rest2 [, inverse, finite [, copy [, copy]]])
- *                                                  {beta1, beta2, eps, decay}     one step, in place
+ *                                                  {beta1, beta2, eps, decay}    one step, in place
  *
  *   operands as in adam; m and v are computed from g' = inverse g
  *
