@@ -109,6 +109,9 @@ TD_API TD_CHECKED td_status td_program_init(td_program *p, uint64_t seed);
 /** Feed an input from `data` (plain order), borrowed until it is bound again or `p` is freed. */
 TD_API TD_CHECKED td_status td_program_bind(td_program *p, const char *input, const void *data);
 
+/** Has it an input with this name? */
+TD_API bool td_program_has_input(const td_program *p, const char *input);
+
 /** Run once.  TD_EARG: an input was never bound; TD_EDEVICE: a kernel failed, by name. */
 TD_API TD_CHECKED td_status td_program_run(td_program *p);
 

@@ -22,7 +22,7 @@
     K(pool)                                                                                        \
     K(step) K(finite_test) K(norm_of) K(carry_sum) K(average) K(commit_step)                       \
     K(multi_new) K(multi_run) K(multi_free)                                                        \
-    K(rows) K(targets) K(mix) K(normalize_bytes)                                                   \
+    K(rows) K(targets) K(mix) K(drop) K(normalize_bytes)                                           \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
     K(ranks_id) K(ranks_join) K(ranks_leave)                                                       \
     K(sum_new) K(sum_begin) K(sum_wait) K(sum_free)
@@ -447,6 +447,21 @@ typedef struct {
     const int64_t *partner;
     void *y;
 } td_gpu_mix;
+
+/**
+ * y = scale x where a draw is at least `least`, otherwise 0: one draw for an element of a sample,
+ * for a sample or, per_batch, for all.  random: as the op's operand (ops/dropout.c).
+ */
+typedef struct {
+    td_dtype dtype;      /* of x and y: f32, f16 or bf16 */
+    int64_t rows, width; /* samples and their elements */
+    uint32_t purpose, id, least;
+    float scale;
+    bool per_element, per_batch;
+    const void *x;
+    const int64_t *random;
+    void *y;
+} td_gpu_drop;
 
 /* --- images ----------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #ifndef TD_OPS_OPS_H
 #define TD_OPS_OPS_H
 
+#include "base/rng.h"
 #include "ir/leaf.h"
 #include "ir/op.h"
 #include "ops/act_list.h"
@@ -241,6 +242,32 @@ typedef struct {
     int classes;
     double smoothing;
 } td_one_hot_attr;
+
+/* dropout: ops/dropout.c */
+typedef enum { TD_DROPOUT_ELEMENT, TD_DROPOUT_ROW, TD_DROPOUT_BATCH } td_dropout_mode;
+
+typedef struct {
+    double p;
+    int mode; /* td_dropout_mode */
+    int id;
+} td_dropout_attr;
+
+enum { TD_RANDOM_COUNT = 3 }; /* elements of operand `random` */
+
+/** A draw below `least` makes 0; the rest is multiplied by `scale`. */
+typedef struct {
+    uint32_t least;
+    double scale;
+} td_dropout_rule;
+
+/** The rule of a node; without random numbers or with p = 0: least 0, scale 1. */
+td_dropout_rule td_dropout_rule_of(const td_node *n);
+
+/** Is it a dropout node whose result is its operand? */
+bool td_dropout_is_off(const td_node *n);
+
+/** The draws of a sample, as td_rng_u32 makes them; random NULL: zeros. */
+td_rng td_dropout_stream(const td_dropout_attr *a, const int64_t *random, int64_t sample);
 
 /* losses of detectors: ops/detection.c */
 typedef struct {

@@ -1,15 +1,22 @@
 /*
- * decompose.c -- decomposes composite ops into simpler ones
+ * decompose.c -- decomposes composite ops into simpler ones, and drops what inference leaves out
  *
  *     %y = squeeze_excite %x, ...    ->    global_avg_pool, linear, relu, linear, sigmoid, mul
+ *     %y = dropout %x                ->    %x, if it has no random numbers
  *
  * Each composite op defines its decomposition (the decompose hook).
  */
+#include "ops/ops.h"
 #include "pass/pass.h"
 
 static void decompose_node(td_rewriter *rw, const td_node *n, td_value **in)
 {
     td_value *out[TD_OUT_MAX] = { 0 };
+    if (td_dropout_is_off(n)) {
+        td_rw_set(rw, n->out[0], in[0]);
+        rw->n_changed++;
+        return;
+    }
     if (!n->op->decompose) {
         td_rw_copy_with(rw, n, in);
         return;

@@ -14,6 +14,12 @@
 
 /* --- data in and out -------------------------------------------------------------------------- */
 
+bool td_program_has_input(const td_program *p, const char *input)
+{
+    const td_value *v = td_graph_find(p->graph, input);
+    return v && td_value_is_input(v);
+}
+
 td_status td_program_bind(td_program *p, const char *input, const void *data)
 {
     td_value *v = td_graph_find(p->graph, input);

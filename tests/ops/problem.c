@@ -79,6 +79,8 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return x * x;
     if (strcmp(name, "partner") == 0) /* a few are no partners: then the sample stays */
         return (double)td_rng_below(r, 6);
+    if (strcmp(name, "random") == 0)
+        return (double)td_rng_below(r, 1000000);
     if (strcmp(name, "pixels") == 0)
         return (double)td_rng_below(r, 256);
     if (strcmp(name, "full_u8") == 0) /* with full_s8 or, for 7 bits, most_s8: the largest sums */

@@ -134,6 +134,8 @@ static void *filled(const td_graph *g, const char *name, uint64_t seed, double s
     return data;
 }
 
+static const int64_t random_numbers[3] = { 1, 2, 3 }; /* of dropout */
+
 static runner runner_of(const td_graph *g, uint64_t seed, const char *device, const char *skip)
 {
     runner r = { 0 };
@@ -146,6 +148,8 @@ static runner runner_of(const td_graph *g, uint64_t seed, const char *device, co
     r.lr = filled(g, "lr", seed, 1);
     expect_ok(td_program_bind(r.p, "images", r.images));
     expect_ok(td_program_bind(r.p, "labels", r.labels));
+    if (td_program_has_input(r.p, "random"))
+        expect_ok(td_program_bind(r.p, "random", random_numbers));
     if (r.lr)
         expect_ok(td_program_bind(r.p, "lr", r.lr));
     return r;

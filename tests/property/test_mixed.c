@@ -233,6 +233,8 @@ static void *filled(const td_graph *g, const char *name, uint64_t seed)
     return data;
 }
 
+static const int64_t random_numbers[3] = { 1, 2, 3 }; /* of dropout */
+
 static runner runner_of(const td_graph *g, uint64_t seed, const char *device, const td_amp_opts *o)
 {
     runner r = { 0 };
@@ -246,6 +248,8 @@ static runner runner_of(const td_graph *g, uint64_t seed, const char *device, co
     r.lr = filled(g, "lr", seed);
     expect_ok(td_program_bind(r.p, "images", r.images));
     expect_ok(td_program_bind(r.p, "labels", r.labels));
+    if (td_program_has_input(r.p, "random"))
+        expect_ok(td_program_bind(r.p, "random", random_numbers));
     if (r.lr)
         expect_ok(td_program_bind(r.p, "lr", r.lr));
     return r;

@@ -26,6 +26,7 @@ typedef struct {
     td_value *image[POOL_MAX], *row[POOL_MAX];
     int n_images, n_rows, n_params;
     bool is_training;
+    td_value *random; /* NULL: not yet */
 } maker;
 
 static int below(maker *m, int n)
@@ -288,6 +289,21 @@ static td_value *product(maker *m, td_value *x)
     return td_matmul(m->b, w, chance(m, 30), x, false, NULL);
 }
 
+/* the form without random numbers, or with those of an input */
+static td_value *dropped(maker *m, td_value *x)
+{
+    td_value *in[2] = { x, NULL }, *y;
+    const bool is_on = chance(m, 80);
+    char attrs[64];
+    if (is_on && !m->random)
+        m->random = td_input(m->b, "random", td_type_1d(TD_DT_I64, 3));
+    in[1] = m->random;
+    snprintf(attrs, sizeof attrs, "p=0.3, id=%d, mode=%s", (int)below(m, 1000),
+             chance(m, 50) ? "row" : "element");
+    td_apply(m->b, "dropout", is_on ? 2 : 1, in, attrs, 1, &y);
+    return y;
+}
+
 static td_value *scaled(maker *m, td_value *x)
 {
     td_value *y;
@@ -313,7 +329,7 @@ static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residua
                                  binary,         binary,     join,       cut,
                                  squeeze,        fold_shape, scaled,     resized,
                                  there_and_back, turned,     repeated,   row_norm,
-                                 product };
+                                 product,        dropped };
 
 static void to_row(maker *m, td_value *x)
 {

@@ -13,6 +13,13 @@
 
 #include "ops/act_list.h"
 
+/* The draws of a sample (td_dropout_stream of ops/dropout.c), and what they decide. */
+typedef struct {
+    uint32_t key[2], ctr[4];
+    uint32_t least; /* a draw below it makes 0 */
+    float scale;    /* of the others */
+} td_native_draws;
+
 typedef struct {
     const char *isa;
 
@@ -24,6 +31,9 @@ typedef struct {
     /* by td_binary; an operand with `..._is_one` is one number */
     void (*binary[TD_BINARY_COUNT])(int64_t n, const float *x, bool x_is_one, const float *z,
                                     bool z_is_one, float *y);
+
+    /* elements of a sample from 4 `block` on; the result may be the operand */
+    void (*dropout)(int64_t n, const td_native_draws *d, int64_t block, const float *x, float *y);
 } td_native_act_simd;
 
 /** Number i of the loops that this machine can run, the best first; NULL past the end. */

@@ -7,6 +7,7 @@
 
 #include "backend/native/native_act.h"
 #include "base/half.h"
+#include "base/rng.h"
 
 #if defined(__x86_64__)
 #define HAVE_X86 1
