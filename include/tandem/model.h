@@ -38,6 +38,13 @@ typedef enum { TD_SE_FORM_CONST, TD_SE_FORM_RATIO } td_se_form;
 /** Fan of the convolutions' initial values; AUTO: by the variant. */
 typedef enum { TD_CONV_INIT_FAN_IN, TD_CONV_INIT_FAN_OUT, TD_CONV_INIT_AUTO } td_conv_init;
 
+/**
+ * The input i64[3] of a training graph whose network has dropout or stochastic depth: a seed, the
+ * epoch, and the number within the epoch of the batch's first sample, over all ranks. The same
+ * numbers give the same masks.
+ */
+#define TD_INPUT_RANDOM "random"
+
 /** The network. The field table (td_model_fields) holds names, defaults and ranges. */
 typedef struct {
     td_given given;         /* what was chosen: a weight file has no say in it */
@@ -102,7 +109,8 @@ TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
 /**
  * Emit a classifier on images [N, 3, H, W]; returns logits [N, num_classes]. is_training selects
- * batch statistics with running updates; otherwise stored statistics are used. opts->model is used
+ * batch statistics with running updates, and dropout, which reads the input TD_INPUT_RANDOM;
+ * otherwise stored statistics are used. opts->model is used
  * if it is set; otherwise opts->arch must exist (td_arch_find). The builder keeps failures.
  */
 TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
@@ -139,7 +147,8 @@ TD_API TD_CHECKED td_status td_model_graph(const td_model_opts *opts, int batch,
 
 /**
  * Copy a forward graph into a builder with another batch size and mode: batch_norm_infer nodes
- * become batch_norm with running updates when is_training is set, and the reverse. This is how a
+ * become batch_norm with running updates when is_training is set, and the reverse; dropout nodes
+ * get their random numbers, or lose them. This is how a
  * user's graph text, written once, is trained and evaluated. Returns the value of `logits`.
  */
 TD_API td_value *td_model_from_graph(td_builder *b, const td_graph *g, td_value *images,

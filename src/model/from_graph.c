@@ -1,9 +1,10 @@
 /*
  * from_graph.c -- copies a forward graph for another batch, dtype or mode
  *
- * Nodes are copied in order.  Three things change:
+ * Nodes are copied in order.  Four things change:
  *
  *   batch norm    batch_norm_infer <-> batch_norm + batch_norm_update, depending on the mode
+ *   dropout       with random numbers in training only
  *   the batch     a reshape with fixed dimensions gets the new batch where it had the old one, and
  *                 what does not depend on the images is repeated to be concatenated with what does
  *   the dtype     parameters take the images' float type, so that a float32 text runs in float64
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "model/dropout_source.h"
 #include "ops/ops.h"
 #include "tandem/model.h"
 
@@ -29,6 +31,7 @@ typedef struct {
     td_value *images;
     int64_t old_batch;
     bool is_training;
+    td_dropout_source dropout;
 } copier;
 
 static bool is_op(const td_node *n, const td_op *op)
@@ -203,6 +206,13 @@ static void copy_concat(copier *c, const td_node *n)
     c->map[n->out[0]->id] = td_emit_n(c->b, n->op, n->attr, n->n_in, in, NULL);
 }
 
+static void copy_dropout(copier *c, const td_node *n)
+{
+    const td_dropout_attr *a = n->attr;
+    c->map[n->out[0]->id] = td_dropout_emit(c->b, &c->dropout, mapped(c, n, 0), a->p,
+                                            (td_dropout_mode)a->mode, c->is_training);
+}
+
 static void copy_other(copier *c, const td_node *n)
 {
     td_value *in[TD_IN_MAX], *out[TD_OUT_MAX] = { 0 };
@@ -223,6 +233,8 @@ static void copy_node(copier *c, const td_node *n)
         copy_reshape(c, n);
     else if (is_op(n, &td_op_concat))
         copy_concat(c, n);
+    else if (is_op(n, &td_op_dropout))
+        copy_dropout(c, n);
     else if (!is_op(n, &td_op_batch_norm_update)) /* it was copied with its batch_norm */
         copy_other(c, n);
 }

@@ -35,7 +35,10 @@ float td_step_scale(const td_amp_opts *amp)
 td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp)
 {
     static const float lr = (float)TD_STEP_LR, scale = SCALE, inverse = 1.0F / SCALE;
+    static const int64_t random[3] = { 0, 0, 0 };
     TD_TRY(td_program_bind(step, "lr", &lr));
+    if (td_program_has_input(step, TD_INPUT_RANDOM))
+        TD_TRY(td_program_bind(step, TD_INPUT_RANDOM, random));
     if (!is_scaled(amp))
         return TD_OK;
     TD_TRY(td_program_bind(step, TD_INPUT_SCALE, &scale));

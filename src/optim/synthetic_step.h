@@ -28,7 +28,7 @@ td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts
 /** The loss scale: 128 in fp16, otherwise 1. */
 float td_step_scale(const td_amp_opts *amp);
 
-/** Bind the scalar inputs: the learning rate, the loss scale. */
+/** Bind the inputs that are not data: the learning rate, the loss scale, dropout's numbers. */
 td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
 
 typedef struct {

@@ -126,7 +126,7 @@ static float bias_rest(const job *j, double beta)
     return (float)(1 - pow(beta, (double)(j->s.steps + 1)));
 }
 
-/* Set the inputs of the program that are not data: loss scale, averages, mixup. */
+/* Set the inputs of the program that are not data: loss scale, averages, dropout, mixup. */
 static td_status set_scalars(job *j)
 {
     const double m = ema_factor(j), before = j->s.step.ema_before;
@@ -141,11 +141,14 @@ static td_status set_scalars(job *j)
     j->inputs.ema[1] = (float)(1 - m);
     j->inputs.ema[2] = (float)before;
     j->inputs.ema[3] = (float)(1 - before);
-    if (j->data.mixup.batch == 0)
-        return TD_OK;
     /* Each rank draws for a batch number of its own, as one rank that accumulates these batches
        does. */
     const int64_t batch = j->s.iteration * j->ranks.n + j->ranks.rank;
+    j->inputs.random[0] = (int64_t)j->s.seed;
+    j->inputs.random[1] = j->s.epoch;
+    j->inputs.random[2] = batch * j->o.batch.size;
+    if (j->data.mixup.batch == 0)
+        return TD_OK;
     return td_mixup_draw(&j->data.mixup, j->s.epoch, batch,
                          j->s.epoch * td_loader_batches(j->data.train_loader) * j->ranks.n + batch);
 }

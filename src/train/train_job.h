@@ -103,6 +103,7 @@ typedef struct {
     float rest1, rest2;   /* bias correction: 1 - beta1^t, 1 - beta2^t in step t */
     float update;         /* 1 on the last batch of an optimizer step, else 0 */
     float ema[4];         /* ema_keep, ema_share, ema_before, ema_rest */
+    int64_t random[3];    /* TD_INPUT_RANDOM: seed, epoch, number of the batch's first sample */
 } td_train_inputs;
 
 /* Results of validation. */

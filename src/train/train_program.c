@@ -73,6 +73,8 @@ static td_status bind_scalars(job *j)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
             TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
+    if (td_program_has_input(j->program, TD_INPUT_RANDOM))
+        TD_TRY(td_program_bind(j->program, TD_INPUT_RANDOM, j->inputs.random));
     if (!j->o.output.train_logits)
         td_program_skip_output(j->program, "logits");
     return TD_OK;

@@ -1,0 +1,58 @@
+# ctest: timeout 300
+# ctest: processors 2
+# dropout.sh -- dropout and stochastic depth: the same bytes after a resume and on two ranks; another seed gives
+# others; evaluation and exported files have none of it
+set -u
+. "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+
+drawn set --classes 4 --train 96 --val 16
+plain_model plain.td 32 16 32 1 0.1
+sed -e 's/^%c = conv2d %b,/%stop = dropout %b {p=0.2, mode=row}\n%c = conv2d %stop,/' \
+    -e 's/^%f = linear %e,/%drop = dropout %e {p=0.3}\n%f = linear %drop,/' plain.td >random.td
+grep -c dropout random.td | grep -qx 2 || complain "the network has no dropout"
+fixed="--threads 1 --workers 1 --lr 0.01 --final-state"
+all="--model random.td $fixed --epochs 2"
+
+expect 0 train set $all --seed 7 -b 8 --workspace one --final-weights one.safetensors
+expect 0 train set --model plain.td $fixed --epochs 2 --seed 7 -b 8 --no-checkpoints --final-weights other.safetensors
+cmp -s one.safetensors other.safetensors && complain "dropout changes nothing"
+expect 0 train set $all --seed 8 -b 8 --no-checkpoints --final-weights other.safetensors
+cmp -s one.safetensors other.safetensors && complain "the seed changes nothing"
+
+# stopped in the middle of an epoch, and resumed
+expect 0 train set $all --seed 7 -b 8 --workspace part --run-iters 5
+expect 0 train set --resume part/checkpoint.safetensors --workspace part $fixed --final-weights other.safetensors
+same one.safetensors other.safetensors
+
+# two ranks are one that accumulates; 4 batches in whatever ranks
+expect 0 train set $all --seed 7 -b 8 --optimizer-batch-size 16 --no-checkpoints --final-weights one.safetensors
+expect 0 launch --nproc 2 train set $all --seed 7 -b 8 --no-checkpoints --final-weights other.safetensors
+same one.safetensors other.safetensors
+expect 0 train set $all --seed 7 -b 4 --optimizer-batch-size 16 --no-checkpoints --final-weights one.safetensors
+expect 0 launch --nproc 2 train set $all --seed 7 -b 4 --optimizer-batch-size 16 --reproducible --no-checkpoints \
+    --final-weights other.safetensors
+same one.safetensors other.safetensors
+
+# loss scaling, half precision and averages
+expect 0 train set $all --seed 7 -b 8 --precision fp16 --use-ema 0.9 --no-checkpoints --final-weights other.safetensors
+expect 0 benchmark --mode training --model random.td -b 4 --iters 2 --warmup 1
+
+# what is evaluated and written has no dropout
+expect 0 evaluate set --weights one.safetensors --logits with.safetensors
+expect 0 convert one.safetensors net.onnx
+grep -q Dropout net.onnx && complain "the ONNX file has a Dropout"
+expect 0 evaluate set --weights net.onnx --logits onnx.safetensors
+expect 0 inspect kernels --model random.td
+grep -q dropout out && complain "inference has dropout"
+expect 0 inspect kernels --model random.td --training -b 4
+grep -q native_dropout out || complain "no kernel native_dropout"
+
+# PyTorch's export in training mode: two Dropouts, with masks that nothing reads
+expect 0 inspect graph --model "$TANDEM_SOURCE/tests/fuzz/corpus/onnx/dropout.onnx"
+grep -c '= dropout .* {p=0.[23]0' out | grep -qx 2 || complain "not two dropouts"
+
+# what a file may not have
+sed 's/p=0.3/p=1/' random.td >bad.td
+expect 1 train set --model bad.td $fixed --epochs 1 --no-checkpoints
+says "bad.td:.*dropout: p is 1, wanted 0 to less than 1"
