@@ -351,6 +351,13 @@ static void put_squeeze_excite(td_onnx_writer *e, const td_node *n, const char *
     td_writer_result(e, n, TD_WRITER_ADD(e, op, n, &x, td_writer_operand(e, n, 0), v));
 }
 
+/* dropout, which is the identity in inference: the result has its operand's name */
+static void put_nothing(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    (void)op;
+    td_writer_result(e, n, td_writer_operand(e, n, 0));
+}
+
 /* clang-format off */
 static const struct {
     const td_op *op;
@@ -376,6 +383,7 @@ static const struct {
     { &td_op_div,                       "Div",                td_writer_same },
     { &td_op_max,                       "Max",                td_writer_same },
     { &td_op_min,                       "Min",                td_writer_same },
+    { &td_op_dropout,                   "none",               put_nothing },
     { &td_op_scale,                     "Mul",                put_scale },
     { &td_op_bias_add,                  "Add",                put_bias },
     { &td_op_join_heads,                "Concat",             put_join },

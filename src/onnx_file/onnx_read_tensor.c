@@ -26,6 +26,8 @@ td_status td_onnx_get_text(td_onnx_reader *r, const td_pb *pb, const td_pb_field
     return td_pb_text(pb, f, &r->m->arena, out);
 }
 
+#define BOOL 9 /* TensorProto.DataType; such as Dropout's training_mode */
+
 static td_status read_dims(td_onnx_reader *r, const td_pb *pb, const td_pb_field *f, td_tensor *t)
 {
     size_t n = (size_t)t->rank, first = n;
@@ -102,7 +104,7 @@ static td_status read_tensor_field(td_onnx_reader *r, const td_pb *pb, const td_
         return read_dims(r, pb, f, t);
     case 2:
         TD_TRY(td_pb_int(pb, f, &number));
-        t->dtype = td_onnx_dtype_of(number);
+        t->dtype = number == BOOL ? TD_DT_U8 : td_onnx_dtype_of(number); /* both: bytes */
         return t->dtype ? TD_OK : td_onnx_refuse(r, "a tensor of an unsupported type");
     case 8:
         return td_onnx_get_text(r, pb, f, &t->name);

@@ -85,6 +85,7 @@ td_status td_import_means(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_flatten(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_gemm(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_identity(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_dropout(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_binary(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_act(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_gelu(td_importer *im, td_value **y) TD_CHECKED;

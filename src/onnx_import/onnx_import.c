@@ -52,6 +52,7 @@ static const row rows[] = {
     { "Min",                "", td_import_extreme },
     { "PRelu",              "", td_import_prelu },
     { "Identity",           "", td_import_identity },
+    { "Dropout",            "ratio seed ", td_import_dropout },
     { "Clip",               "", td_import_clip },
     { "MaxPool",            WINDOW "storage_order ", td_import_pool },
     { "AveragePool",        WINDOW "count_include_pad ", td_import_pool },
@@ -132,13 +133,14 @@ static td_status get_merged(td_importer *im)
     return td_import_result(im, 0, y);
 }
 
-/* a split, and a norm in training mode, which also gives its running statistics, which nothing may
-   read */
+/* a split; a norm in training mode, which also gives its running statistics, and a dropout, which
+   gives its mask, which nothing may read */
 static bool is_result_count(const td_importer *im, const row *r)
 {
     const int n = im->node->n_out;
     return n == 1 || (im->o->is_model && n > 0 &&
-                      (r->get == td_import_split || (r->get == td_import_norm && n <= 3)));
+                      (r->get == td_import_split || (r->get == td_import_norm && n <= 3) ||
+                       (r->get == td_import_dropout && n <= 2)));
 }
 
 static td_status get_node(td_importer *im, const td_onnx_node *n)

@@ -140,6 +140,26 @@ td_status td_import_identity(td_importer *im, td_value **y)
     return td_import_values_of(im, 1, 1, y);
 }
 
+/*
+ * Random in training and the identity otherwise, as in graph files: what the verb does decides, not
+ * the operand training_mode.
+ */
+td_status td_import_dropout(td_importer *im, td_value **y)
+{
+    td_dropout_attr a = { .p = td_import_attr_float(im, "ratio", 0.5) };
+    const bool has_ratio = im->node->n_in > 1 && *im->node->in[1];
+    td_value *x;
+    if (im->node->n_in < 1 || im->node->n_in > 3)
+        return td_import_wrong(im, "an unsupported number of operands");
+    TD_TRY(td_import_value_at(im, 0, &x));
+    if (has_ratio)
+        TD_TRY(td_import_scalar_at(im, 1, td_value_type(x).dtype, &a.p));
+    if (!(a.p >= 0 && a.p < 1))
+        return td_import_wrong(im, "the ratio is not a number from 0 to less than 1");
+    *y = im->is_classifier && a.p > 0 ? td_emit(im->b, &td_op_dropout, &a, x) : x;
+    return TD_OK;
+}
+
 /* is operand i of a model one number? */
 bool td_import_is_number(const td_importer *im, int i, double *out)
 {
