@@ -39,6 +39,12 @@ static bool is_op(const td_node *n, const td_op *op)
     return n->op == op;
 }
 
+/* the random numbers of a training graph */
+static bool is_random(const td_value *v)
+{
+    return td_value_is_input(v) && strcmp(v->name, TD_INPUT_RANDOM) == 0;
+}
+
 /*
  * Find the running statistics of all batch norms, and for the batch mean of each batch_norm the
  * node that updates its running statistics: one pass over the graph.
@@ -66,8 +72,8 @@ static td_value *mapped(const copier *c, const td_node *n, int i)
 static void copy_leaf(copier *c, const td_node *n)
 {
     const td_value *v = n->out[0];
-    if (is_op(n, &td_op_input)) {
-        c->map[v->id] = c->images; /* the only input, which was checked */
+    if (is_op(n, &td_op_input)) { /* the images; a training graph's random numbers are not copied */
+        c->map[v->id] = is_random(v) ? NULL : c->images;
         return;
     }
     td_param_attr attr = *(const td_param_attr *)n->attr;
@@ -250,7 +256,11 @@ static td_status check_forward(const td_graph *g, td_value **images, td_value **
         return td_error(TD_ESHAPE, "the graph has no output 'logits' with one row per image");
     for (int i = 0; i < g->n_nodes; i++) {
         const td_node *n = g->nodes[i];
-        if (is_op(n, &td_op_input) && n->out[0] != *images)
+        for (int k = 0; k < n->n_in; k++)
+            if (is_random(n->in[k]) && !(is_op(n, &td_op_dropout) && k == 1))
+                return td_error(TD_ESHAPE, "%s reads the input '%%%s', which only dropout may read",
+                                n->op->name, TD_INPUT_RANDOM);
+        if (is_op(n, &td_op_input) && n->out[0] != *images && !is_random(n->out[0]))
             return td_error(TD_ESHAPE, "the graph has an input '%%%s', wanted 'images' only",
                             n->out[0]->name);
         if (td_node_has_effect(n) && !is_op(n, &td_op_batch_norm_update))

@@ -252,9 +252,7 @@ td_value *td_net_flatten(td_net *m, td_value *x)
 
 td_value *td_net_dropout(td_net *m, td_value *x, double p)
 {
-    (void)m;
-    (void)p;
-    return x;
+    return td_dropout_emit(m->b, &m->dropout, x, p, TD_DROPOUT_ELEMENT, m->is_training);
 }
 
 td_value *td_net_act(td_net *m, td_value *x)

@@ -13,6 +13,7 @@
 #define TD_MODEL_LAYERS_H
 
 #include "model/arch.h"
+#include "model/dropout_source.h"
 #include "ops/ops.h"
 
 /* Initial values of filters with `taps` taps, from n_in channels per group to n_out. */
@@ -38,6 +39,8 @@ struct td_net {
     const char *root;                          /* prefix of every name: "backbone." */
     const char *stem_conv, *stem_norm, *stage; /* "conv1", "bn1", "layer" */
     int first_stage;                           /* number of the first stage in names */
+
+    td_dropout_source dropout;
 };
 
 /** Names and rules of a classifier; opts->dtype 0 is float32. */

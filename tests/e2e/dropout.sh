@@ -47,6 +47,10 @@ expect 0 inspect kernels --model random.td
 grep -q dropout out && complain "inference has dropout"
 expect 0 inspect kernels --model random.td --training -b 4
 grep -q native_dropout out || complain "no kernel native_dropout"
+expect 0 inspect kernels --arch vgg11_bn --image-size 32 --training -b 2
+[ "$(grep -c native_dropout out)" = 4 ] || complain "not two dropouts and their gradients"
+expect 0 inspect kernels --arch vgg11_bn --image-size 32
+grep -q dropout out && complain "inference of vgg11_bn has dropout"
 
 # PyTorch's export in training mode: two Dropouts, with masks that nothing reads
 expect 0 inspect graph --model "$TANDEM_SOURCE/tests/fuzz/corpus/onnx/dropout.onnx"

@@ -162,6 +162,14 @@ static void a_text_gets_random_numbers_in_training_only(void **state)
     assert_non_null(strstr(text, "%random:i64[3] = input"));
     assert_non_null(strstr(text, "dropout %images, %random {p=0.1, mode=row}"));
     assert_non_null(strstr(text, "%random {p=0.2, id=1}"));
+    o.model_text = text; /* a training graph is a network, too */
+    td_graph *again;
+    expect_ok(td_model_graph(&o, 2, false, &again));
+    char *stripped = td_test_print(again);
+    assert_null(strstr(stripped, "random"));
+    td_text_free(stripped);
+    td_graph_free(again);
+    o.model_text = TEXT;
     td_text_free(text);
     td_graph_free(g);
     expect_ok(td_model_graph(&o, 2, false, &g));
@@ -172,6 +180,21 @@ static void a_text_gets_random_numbers_in_training_only(void **state)
     td_graph_free(g);
 }
 
+static void other_ops_may_not_read_the_random_numbers(void **state)
+{
+    td_model_opts o;
+    td_graph *g;
+    (void)state;
+    td_model_defaults(&o);
+    o.model_text = "%images:f32[1,3,8,8] = input\n"
+                   "%random:i64[3] = input\n"
+                   "%r = cast %random {to=f32}\n"
+                   "%p = global_avg_pool %images\n"
+                   "%y = add %p, %r\n"
+                   "output logits = %y\n";
+    expect_error(td_model_graph(&o, 2, true, &g), TD_ESHAPE, "cast reads the input '%random'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_sample_has_its_mask_in_every_batch),
         cmocka_unit_test(samples_are_dropped_as_a_whole),
         cmocka_unit_test(a_text_gets_random_numbers_in_training_only),
+        cmocka_unit_test(other_ops_may_not_read_the_random_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
