@@ -32,6 +32,10 @@ typedef struct {
     bool antialias, point_sampled;
     td_normalization normalization;
     td_augmentation augmentation;
+    td_auto_augment auto_augment;
+    int ra_ops, ra_magnitude, augment_bins;
+    double random_erase; /* probability */
+    const char *jitter_strength;
     int workers;    /* decoding threads; 0: automatic */
     int prefetch;   /* batches loaded in advance */
     double max_bad; /* fraction of the images that may be unreadable */

@@ -48,6 +48,14 @@ typedef enum {
 /** Means and standard deviations of the normalization: torchvision's or TensorFlow's. */
 typedef enum { TD_NORMALIZE_TORCH, TD_NORMALIZE_TF } td_normalization;
 
+/** torchvision's automatic augmentations. */
+typedef enum {
+    TD_AUTO_AUGMENT_NONE,
+    TD_AUTO_AUGMENT_IMAGENET, /* AutoAugment's 25 policies, as torchvision has them */
+    TD_AUTO_AUGMENT_RA,       /* RandAugment */
+    TD_AUTO_AUGMENT_TA_WIDE   /* TrivialAugmentWide */
+} td_auto_augment;
+
 /** The order of training samples and their division among ranks; docs/formats/datasets.md. */
 typedef enum {
     TD_ORDER_PERMUTATION, /* a permutation of all, dealt in batches: no sample twice */
@@ -72,8 +80,13 @@ typedef struct {
     td_crop_rules crop;
     bool antialias, point_sampled; /* neither: as the rules have it; TensorFlow's have their own */
     td_normalization normalization;
-    bool autoaugment;        /* training: AutoAugment's 25 policies, after the flip */
-    td_order order;          /* training, and shares of the ranks in evaluation */
+    bool autoaugment;             /* training: AutoAugment's 25 policies, after the flip */
+    td_auto_augment auto_augment; /* training: torchvision's, at the same place */
+    int ra_ops, ra_magnitude;     /* RandAugment; ra_ops 0 means 2 */
+    int augment_bins;    /* strengths of RandAugment and TrivialAugmentWide, 0 means 31; magnitude
+                         counts them from 0 */
+    double random_erase; /* training: probability that a box becomes 0, after the normalization */
+    td_order order;      /* training, and shares of the ranks in evaluation */
     const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */
     bool stored_orientation; /* leave EXIF-rotated images as stored, as torchvision does */
     bool fast_decode;        /* training: pixels may differ a little from torchvision's, see docs */
@@ -89,7 +102,10 @@ typedef struct {
 
     /* detectors, which use their own transforms, not the crop rules above */
     td_detector detector; /* whose inputs and targets are made; training needs boxes */
-    bool color_jitter;    /* training: hue, saturation, contrast, brightness; SSD300 has its own */
+    bool color_jitter;    /* training: hue, saturation, contrast, brightness; SSD300 has its own;
+                             classifiers: torchvision's ColorJitter with: */
+    const char *jitter_strength; /* "0.4,0.4,0.4,0", which NULL means: brightness, contrast,
+                                    saturation, hue; for the call */
 } td_loader_opts;
 
 /**

@@ -25,7 +25,9 @@ typedef enum {
     TD_RNG_MIXUP = 6,
     TD_RNG_TEST = 7,
     TD_RNG_DROPOUT = 8,
-    TD_RNG_AUGMENT = 9 /* a = epoch, b = sample: AutoAugment */
+    TD_RNG_AUGMENT = 9, /* a = epoch, b = sample: operations on the image; like the next two */
+    TD_RNG_JITTER = 10, /* colours */
+    TD_RNG_ERASE = 11   /* the erased box */
 } td_rng_purpose;
 
 typedef struct {

@@ -40,6 +40,9 @@ typedef struct {
 #define SOURCE                                                                                     \
     " data data_backend interpolation crop antialias no-antialias normalization workers prefetch " \
     "max_bad ignore_orientation "
+#define CHANGES                                                                                    \
+    "augmentation auto_augment ra_ops ra_magnitude augment_bins color_jitter jitter_strength "     \
+    "random_erase "
 #define BOXES                                                                                      \
     " min_score nms_iou max_per_class max_boxes box_areas sample_1_of_n_eval_examples label_ids "  \
     "strict "
@@ -57,8 +60,8 @@ static const job_row jobs[] = {
                                   "ignore_orientation workers fp16 " },
     { "train", "benchmark", "a benchmark mode of train",
       COMMON MODEL AMP RUN LAUNCH SOURCE REPORT
-      " bn_decay last_bn_0_init conv_init augmentation decode exact_decode annotations label_ids "
-      "strict color_jitter batch_size num_iter iter_unit warmup_steps benchmark_iterations prof "
+      " bn_decay last_bn_0_init conv_init " CHANGES "decode exact_decode annotations label_ids "
+      "strict batch_size num_iter iter_unit warmup_steps benchmark_iterations prof "
       "skip_passes fp16 workspace model_dir resume pretrained_weights eval_batch_size "
       "print_freq memory_limit trace training_only no-checkpoints " },
     { "train", "presets", "train --preset list", COMMON " preset cfg_file log " },
@@ -66,7 +69,7 @@ static const job_row jobs[] = {
       COMMON " annotations detections box_areas per_class require log logits confusion raport_file "
              "draw draw_limit draw_min_score use-ema prof sample_1_of_n_eval_examples " },
     { "benchmark", "data", "benchmark --mode data",
-      COMMON SOURCE " arch model image_size num_classes augmentation decode exact_decode mode "
+      COMMON SOURCE " arch model image_size num_classes " CHANGES "decode exact_decode mode "
                     "batch_size iters threads iter_unit log " },
     { "benchmark", "op", "benchmark --mode op",
       COMMON
@@ -108,11 +111,11 @@ static const struct {
     { "serve", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
     { "convert", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
     { "quantize", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "quantize", " augmentation decode exact_decode color_jitter ", "it applies to training" },
+    { "quantize", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "quantize", " val_annotations ", "--annotations names the boxes to be found" },
     { "quantize", " winograd ", "activations are observed in direct convolutions" },
     { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
-    { "evaluate", " augmentation decode exact_decode color_jitter ", "it applies to training" },
+    { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
 };
@@ -127,7 +130,8 @@ typedef struct {
 
 #define SE_NETWORKS "se-resnet50|se-resnext101-32x4d|seresnet50|seresnext101_32x4d"
 #define IMAGES                                                                                     \
-    "interpolation|crop|antialias|no-antialias|normalization|augmentation|ignore_orientation|"     \
+    "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
+    "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
     "decode|exact_decode|max_bad"
 #define FOLDERS "folder|dali-cpu|dali-gpu"
 
@@ -141,7 +145,9 @@ static const need_row needs[] = {
     { "end_lr", "lr_schedule", "cosine", NULL },
     { "warmup_lr|lr_total_steps", "lr_rule", "ssd320", NULL },
     { "multistep", "lr_rule", "ssd300", NULL },
-    { "color_jitter", "arch", "ssd320", "train" }, /* ssd300 always does */
+    { "ra_ops|ra_magnitude", "auto_augment", "ra", NULL },
+    { "augment_bins", "auto_augment", "ra|ta_wide", NULL },
+    { "jitter_strength", "color_jitter", "*", NULL },
     { "se_form", "arch", SE_NETWORKS, "train" },
     { "epochs", "num_train_steps", "-1", NULL },
     { "mixup_mode", "mixup", "*", NULL },

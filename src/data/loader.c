@@ -288,10 +288,15 @@ static td_status take_detector(td_loader *ld)
         return TD_OK;
     if (o->is_training && !td_dataset_has_boxes(ds))
         return td_error(TD_EARG, "'%s' has no boxes, which training a detector requires", ds->root);
-    if (o->autoaugment || ld->plan.sizes.n)
+    const char *unfit = o->autoaugment        ? "autoaugment"
+                        : o->auto_augment     ? "an automatic augmentation"
+                        : o->random_erase > 0 ? "random erasing"
+                        : ld->plan.sizes.n    ? "an image size by epoch"
+                                              : NULL;
+    if (unfit)
         return td_error(TD_EUSAGE,
                         "%s is not supported for detectors, because it does not transform boxes",
-                        o->autoaugment ? "autoaugment" : "an image size by epoch");
+                        unfit);
     if (ds->images && ds->channels != 3)
         return td_error(TD_ESHAPE, "'%s' contains images of %d channels, a detector requires 3",
                         ds->root, ds->channels);
@@ -350,6 +355,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     if ((unsigned)o->order > TD_ORDER_BUFFER)
         return td_error(TD_EARG, "unknown order %d", (int)o->order);
     TD_TRY(td_transform_choose(&ld->plan.transform, o));
+    o->jitter_strength = NULL; /* borrowed only during the call */
     TD_TRY(take_detector(ld));
     ld->plan.transform.as_bytes =
         o->as_bytes && td_dataset_decodes(ds) && td_transform_gives_bytes(&ld->plan.transform);

@@ -53,7 +53,6 @@ td_loader_opts td_boxes_loader_opts(const td_input_opts *in, const td_model_opts
 {
     td_loader_opts lo = td_loader_opts_of(in, model, batch);
     lo.detector = td_model_detector(model);
-    lo.color_jitter = in->color_jitter;
     return lo;
 }
 

@@ -12,6 +12,7 @@ static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
 static const char *const label_ids[] = { "dense", "keep", NULL };
 static const char *const augmentations[] = { "none", "autoaugment", NULL };
+static const char *const auto_augments[] = { "none", "imagenet", "ra", "ta_wide", NULL };
 
 /* clang-format off */
 static const td_field input_fields[] = {
@@ -35,6 +36,21 @@ static const td_field input_fields[] = {
                "mean and standard deviation of the normalization: PyTorch's or TensorFlow's"),
     TD_ENUM   (td_input_opts, augmentation, TD_AUGMENTATION_NONE, augmentations,
                "augmentation of training images in addition to crop and flip"),
+    TD_ENUM   (td_input_opts, auto_augment, TD_AUTO_AUGMENT_NONE, auto_augments,
+               "torchvision's augmentation of training images after the flip; imagenet: "
+               "AutoAugment; ra: RandAugment; ta_wide: TrivialAugmentWide"),
+    TD_INT    (td_input_opts, ra_ops, 2, 1, 16, "ra: number of operations on an image"),
+    TD_INT    (td_input_opts, ra_magnitude, 9, 0, 999, "ra: strength, below --augment-bins"),
+    TD_INT    (td_input_opts, augment_bins, 31, 2, 1000,
+               "ra and ta_wide: number of strengths of an operation"),
+    TD_BOOL   (td_input_opts, color_jitter, false,
+               "change the colors of training images at random; always on for ssd300"),
+    TD_TEXT   (td_input_opts, jitter_strength, "0.4,0.4,0.4,0", "B,C,S,H",
+               "classifiers: strength of --color-jitter in brightness, contrast, saturation and "
+               "hue, as torchvision's ColorJitter"),
+    TD_REAL   (td_input_opts, random_erase, 0, 0, 1,
+               "probability that a box of a training image is erased, as torchvision's "
+               "RandomErasing"),
     TD_INT_AS (td_input_opts, workers, "workers", "j", 0, 0, 1024, NULL,
                "number of decoding threads; 0: automatic"),
     TD_INT    (td_input_opts, prefetch, 2, 1, 1024, "number of batches loaded in advance"),
@@ -56,8 +72,6 @@ static const td_field input_fields[] = {
                "category ids"),
     TD_BOOL   (td_input_opts, strict, false,
                "detectors: fail on invalid annotations instead of listing and skipping them"),
-    TD_BOOL   (td_input_opts, color_jitter, false,
-               "detectors: apply color jitter to training images; always on for ssd300"),
     TD_END,
 };
 /* clang-format on */

@@ -18,6 +18,7 @@
 #include "transforms/augment.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -66,6 +67,61 @@ td_status td_filter_of(td_interpolation i, td_filter *out)
     return td_error(TD_EARG, "interpolation %d is unknown", (int)i);
 }
 
+/* "0.4,0.4,0.4,0": brightness, contrast, saturation, hue */
+static td_status parse_jitter(const char *text, double out[TD_JITTERS])
+{
+    const char *at = text;
+    for (int i = 0; i < TD_JITTERS; i++) {
+        char *end;
+        out[i] = strtod(at, &end);
+        const double most = i == TD_JITTERS - 1 ? 0.5 : 100;
+        if (end == at || *end != (i == TD_JITTERS - 1 ? '\0' : ',') ||
+            !(out[i] >= 0 && out[i] <= most))
+            return td_error(TD_EUSAGE,
+                            "jitter strength '%.60s', wanted brightness, contrast, saturation "
+                            "(0 to 100) and hue (0 to 0.5), for example 0.4,0.4,0.4,0.1",
+                            text);
+        at = end + 1;
+    }
+    return TD_OK;
+}
+
+/* what is done to training images after crop and flip */
+static td_status choose_changes(td_transform *t, const td_loader_opts *o)
+{
+    enum { OPS = 2, BINS = 31 };
+    if (!o->is_training)
+        return TD_OK;
+    const td_rand_rule rule = { .kind = o->auto_augment,
+                                .n_ops = o->ra_ops ? o->ra_ops : OPS,
+                                .bins = o->augment_bins ? o->augment_bins : BINS,
+                                .magnitude = o->ra_magnitude };
+    if ((unsigned)rule.kind > TD_AUTO_AUGMENT_TA_WIDE || rule.n_ops < 1 ||
+        rule.n_ops > TD_RAND_MAX || rule.bins < 2 || rule.bins > TD_RAND_BINS_MAX)
+        return td_error(TD_EARG, "augmentation %d of %d operations and %d strengths",
+                        (int)rule.kind, rule.n_ops, rule.bins);
+    if (rule.kind == TD_AUTO_AUGMENT_RA && (rule.magnitude < 0 || rule.magnitude >= rule.bins))
+        return td_error(TD_EUSAGE, "--ra-magnitude %d, wanted 0 to %d, less than --augment-bins",
+                        rule.magnitude, rule.bins - 1);
+    if (rule.kind && o->autoaugment)
+        return td_error(TD_EUSAGE,
+                        "--auto-augment and --augmentation autoaugment exclude each other");
+    if (rule.kind && o->crop == TD_RULES_TF)
+        return td_error(TD_EUSAGE, "--crop tf and --auto-augment exclude each other: the "
+                                   "operations require 8-bit images");
+    if (o->color_jitter && !o->detector && o->crop == TD_RULES_TF)
+        return td_error(TD_EUSAGE, "--crop tf and --color-jitter exclude each other: it requires "
+                                   "8-bit images");
+    if (!(o->random_erase >= 0 && o->random_erase <= 1))
+        return td_error(TD_EARG, "random erasing with probability %g", o->random_erase);
+    if (!o->detector && o->color_jitter)
+        TD_TRY(parse_jitter(o->jitter_strength ? o->jitter_strength : "0.4,0.4,0.4,0", t->jitter));
+    t->is_jittered = o->color_jitter;
+    t->rand = rule;
+    t->erase = o->random_erase;
+    return TD_OK;
+}
+
 td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
 {
     bool is_triangular = o->interpolation == TD_INTERPOLATE_TRIANGULAR;
@@ -87,6 +143,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
         return td_error(
             TD_EUSAGE,
             "--crop tf and autoaugment exclude each other: autoaugment requires 8-bit images");
+    TD_TRY(choose_changes(t, o));
     t->rules = o->crop == TD_RULES_AUTO ? TD_RULES_TORCHVISION : o->crop;
     t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;
@@ -129,7 +186,7 @@ static bool is_legacy(const td_transform *t)
 
 bool td_transform_gives_bytes(const td_transform *t)
 {
-    return t->detector ? t->detector == TD_DETECTOR_SSD300 : !is_legacy(t);
+    return t->detector ? t->detector == TD_DETECTOR_SSD300 : !is_legacy(t) && t->erase == 0;
 }
 
 const td_norm *td_transform_norm(const td_transform *t)
@@ -209,14 +266,28 @@ static td_status size_crop_legacy(td_transformer *w, const td_transform *t, td_b
     return size_legacy(w, t, &s, flip, dst);
 }
 
-/* the random choices: crop, flip and AutoAugment */
+/* the random choices: crop, flip and changes */
 typedef struct {
     td_rng *crop;
     td_autoaugment change;
+    td_rand_augment rand;
+    td_color_changes colours;
+    td_box erased;
 } chance;
 
+static td_status change_image(td_transformer *w, const td_transform *t, const chance *random)
+{
+    if (t->is_autoaugmented)
+        TD_TRY(td_autoaugment_apply(&random->change, &w->sized, &w->cut));
+    if (t->rand.kind)
+        TD_TRY(td_rand_augment_apply(&random->rand, t->filter, &w->sized, &w->cut));
+    if (t->is_jittered)
+        TD_TRY(td_color_changes_apply(&random->colours, t->jitter, &w->sized, &w->cut));
+    return TD_OK;
+}
+
 static td_status train_row(td_transformer *w, const td_transform *t, const void *bytes,
-                           size_t n_bytes, chance *random, void *dst)
+                           size_t n_bytes, const chance *random, void *dst)
 {
     td_image_info info;
     TD_TRY(td_image_probe(bytes, n_bytes, &info));
@@ -238,11 +309,11 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
     if (is_legacy(t))
         return size_crop_legacy(w, t, crop, &at, flip, dst);
     TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : crop_and_resize(w, t, crop, &at));
-    if (t->is_autoaugmented) {
+    if (t->is_autoaugmented || t->rand.kind || t->is_jittered) {
         if (flip)
             td_image_flip(&w->sized);
         flip = false;
-        TD_TRY(td_autoaugment_apply(&random->change, &w->sized, &w->cut));
+        TD_TRY(change_image(w, t, random));
     }
     td_transform_row(t, &w->sized, flip, dst);
     return TD_OK;
@@ -311,6 +382,23 @@ td_status td_transform_pixels(td_transformer *w, const td_transform *t, const td
     return eval_decoded(w, t, dst);
 }
 
+/* each from its own stream, so that crops do not depend on the others */
+static void draw_changes(const td_transform *t, int64_t epoch, int64_t sample, chance *random)
+{
+    const uint64_t a = (uint64_t)epoch, b = (uint64_t)sample;
+    td_rng augment = td_rng_make(t->seed, TD_RNG_AUGMENT, a, b);
+    if (t->is_autoaugmented)
+        random->change = td_autoaugment_draw(&augment);
+    if (t->rand.kind)
+        random->rand = td_rand_augment_draw(&t->rand, t->size, &augment);
+    td_rng jitter = td_rng_make(t->seed, TD_RNG_JITTER, a, b);
+    if (t->is_jittered)
+        random->colours = td_color_changes_draw(t->jitter, &jitter);
+    td_rng erase = td_rng_make(t->seed, TD_RNG_ERASE, a, b);
+    if (t->erase > 0)
+        random->erased = td_random_erase_draw(t->erase, t->size, &erase);
+}
+
 td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
                              size_t n_bytes, int64_t epoch, int64_t sample, void *dst)
 {
@@ -318,11 +406,11 @@ td_status td_transform_image(td_transformer *w, const td_transform *t, const voi
         return eval_row(w, t, bytes, n_bytes, dst);
     td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
     chance random = { .crop = &r };
-    if (t->is_autoaugmented) { /* from its own stream, so that crops do not depend on it */
-        td_rng a = td_rng_make(t->seed, TD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)sample);
-        random.change = td_autoaugment_draw(&a);
-    }
-    return train_row(w, t, bytes, n_bytes, &random, dst);
+    draw_changes(t, epoch, sample, &random);
+    TD_TRY(train_row(w, t, bytes, n_bytes, &random, dst));
+    if (random.erased.width)
+        td_random_erase_apply(random.erased, t->size, dst);
+    return TD_OK;
 }
 
 td_status td_transform_file(td_transformer *w, const td_transform *t, const char *path,

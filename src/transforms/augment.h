@@ -2,7 +2,7 @@
  * transforms/augment.h -- transforms an image file into a row of a batch
  *
  *   training     read, choose a crop, decode only that, resize to S x S, random flip, optional
- *                AutoAugment, normalise
+ *                operations on the image and colours, normalise, optional erased box
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
  * Resizing rounds to bytes, as PIL does, so a row may also be those bytes, to be normalised later:
@@ -16,7 +16,9 @@
 
 #include "boxes/anchors.h"
 #include "io/pack.h"
+#include "transforms/color_changes.h"
 #include "transforms/crop.h"
+#include "transforms/rand_augment.h"
 
 /** The settings of a transform; all rows of a loader share them. */
 typedef struct {
@@ -32,10 +34,13 @@ typedef struct {
     int64_t max_pixels; /* as in td_decode_opts, like the next two: limits for untrusted files */
     int max_scans;
     bool by_library;
-    bool is_fast;         /* training: decode at reduced size, with nearest-sample chroma */
-    td_detector detector; /* if set: rows as in object_row.h, no crop rules */
-    bool is_jittered;     /* detectors in training: jitter colours */
-    bool as_bytes;        /* rows are u8[size, size, 3], not normalised */
+    bool is_fast;              /* training: decode at reduced size, with nearest-sample chroma */
+    td_detector detector;      /* if set: rows as in object_row.h, no crop rules */
+    bool is_jittered;          /* in training: jitter colours */
+    double jitter[TD_JITTERS]; /* classifiers: how much */
+    td_rand_rule rand;         /* torchvision's augmentation */
+    double erase;              /* probability of an erased box */
+    bool as_bytes;             /* rows are u8[size, size, 3], not normalised */
     uint64_t seed;
 } td_transform;
 
@@ -61,7 +66,7 @@ TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
 
 /**
  * Are the values of a row bytes until they are normalised?  Not with TensorFlow's crop rules and
- * for SSD320, which resize to floats.
+ * for SSD320, which resize to floats; nor with random erasing, whose 0 is the mean, no byte.
  */
 bool td_transform_gives_bytes(const td_transform *t);
 

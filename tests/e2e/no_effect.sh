@@ -36,6 +36,10 @@ done <<'END'
 --warmup-lr=0.1 : : it requires --lr-rule ssd320
 --multistep=3 : : it requires --lr-rule ssd300
 --mixup-mode=sample : : it requires --mixup
+--ra-magnitude=3 --auto-augment ta_wide : : it requires --auto-augment ra
+--ra-ops=3 : : it requires --auto-augment ra
+--augment-bins=20 --auto-augment imagenet : : it requires --auto-augment ra
+--jitter-strength=1,0,0,0 : : it requires --color-jitter
 --final-state : : it requires --final-weights
 --amp-stats-every=100 : : it requires --amp-stats
 --crop=tf --data-backend synthetic --model absent.td : : it requires --data-backend folder

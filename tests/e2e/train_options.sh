@@ -21,7 +21,7 @@ prints '^steps +4$'
 prints '^top1 +[0-9.]+ %'
 
 # --- options of detectors ------------------------------------------------------------------------
-for option in --color-jitter '--annotations a.json' '--val-annotations a.json' '--label-ids keep' '--label-ids dense' --strict \
+for option in '--annotations a.json' '--val-annotations a.json' '--label-ids keep' '--label-ids dense' --strict \
     '--min-score 0.1' '--nms-iou 0.5' '--max-per-class 3' '--max-boxes 3' --box-areas '--sample-1-of-n 2' '--backbone resnet18'; do
     expect 2 train set $net $option --run-iters 1 --workspace refused
     error_names ${option%% *} "'small.td'"
