@@ -87,7 +87,7 @@ typedef struct {
     int decay_epochs;      /* exponential: epochs from one fall to the next */
 } td_lr_opts;
 
-/** How many coefficients mixup draws. */
+/** How many coefficients mixup and cutmix draw. */
 typedef enum {
     TD_MIXUP_BATCH,  /* one for a batch, and random partners */
     TD_MIXUP_SAMPLE, /* one for each sample, and the batch in reverse order as partners */
@@ -96,6 +96,8 @@ typedef enum {
 typedef struct {
     double label_smoothing; /* share of the target that is spread over all classes */
     double mixup;           /* alpha: coefficients are drawn from Beta(alpha, alpha); 0: no mixup */
+    double cutmix;          /* the same of cutmix; with both, one of them for each batch */
+    double switch_prob;     /* with both: the probability of cutmix */
     td_mixup_mode mixup_mode;
     const char *mixup_file; /* safetensors of coefficients and partners, for tests; NULL: drawn */
     bool reports_l2;        /* what weight decay adds to the loss is reported */

@@ -27,7 +27,8 @@ typedef enum {
     TD_RNG_DROPOUT = 8,
     TD_RNG_AUGMENT = 9, /* a = epoch, b = sample: operations on the image; like the next two */
     TD_RNG_JITTER = 10, /* colours */
-    TD_RNG_ERASE = 11   /* the erased box */
+    TD_RNG_ERASE = 11,  /* the erased box */
+    TD_RNG_CUTMIX = 12  /* a = epoch, b = batch; also whether it is mixed or cut */
 } td_rng_purpose;
 
 typedef struct {

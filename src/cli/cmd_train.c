@@ -118,10 +118,10 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "}\n");
 }
 
-/* Label smoothing of the validation loss: none with mixup, as in the reference programs. */
+/* Label smoothing of the validation loss: none with mixup or cutmix, as in the reference programs. */
 static double validation_smoothing(const td_train_opts *o)
 {
-    return o->loss.mixup > 0 ? 0 : o->loss.label_smoothing;
+    return o->loss.mixup > 0 || o->loss.cutmix > 0 ? 0 : o->loss.label_smoothing;
 }
 
 /* Note that the validation loss has label smoothing, if it has. */

@@ -53,7 +53,8 @@ static const job_row jobs[] = {
     { "train", "evaluate", "train --evaluate",
       COMMON MODEL AMP RUN LAUNCH SOURCE BOXES REPORT
       " evaluate batch_size eval_batch_size val_annotations resume pretrained_weights topk "
-      "label_smoothing mixup seed skip_passes dump_after require print_freq prof use_ema workspace "
+      "label_smoothing mixup cutmix seed skip_passes dump_after require print_freq prof use_ema "
+      "workspace "
       "model_dir fp16 " },
     { "train", "predict", "train --mode predict",
       COMMON MODEL AMP RUN LAUNCH " to_predict resume pretrained_weights interpolation "
@@ -150,7 +151,9 @@ static const need_row needs[] = {
     { "jitter_strength", "color_jitter", "*", NULL },
     { "se_form", "arch", SE_NETWORKS, "train" },
     { "epochs", "num_train_steps", "-1", NULL },
-    { "mixup_mode", "mixup", "*", NULL },
+    { "mixup_mode", "mixup|cutmix", "*", NULL },
+    { "mixup_switch_prob", "mixup", "*", NULL },
+    { "mixup_switch_prob", "cutmix", "*", NULL },
     { "final_state", "final_weights", "*", NULL },
     { "amp_stats_every", "amp_stats", "*", NULL }, /* other values than the default are refused */
     { "dump_dir", "dump_after", "*", NULL },

@@ -439,12 +439,17 @@ typedef struct {
     float *q;
 } td_gpu_targets;
 
-/** y[row] = lambda[row] x[row] + (1 - lambda[row]) x[partner[row]]; x[row] without a partner. */
+/**
+ * y[row] = lambda[row] x[row] + (1 - lambda[row]) x[partner[row]]; x[row] without a partner.  With
+ * `box`, of images in rows: x[partner[row]] inside of box[row], x[row] outside.
+ */
 typedef struct {
     td_dtype dtype; /* of x, lambda and y */
     int64_t rows, width;
     const void *x, *lambda;
     const int64_t *partner;
+    const int64_t *box; /* [rows, 4]: left, top, right, bottom; NULL: none */
+    int64_t image_height, image_width;
     void *y;
 } td_gpu_mix;
 

@@ -1,5 +1,5 @@
 /*
- * mixup.c -- draws mixup's coefficients and partners, or reads them from a file
+ * mixup.c -- draws mixup's and cutmix' coefficients, boxes and partners, or reads mixup's from a file
  */
 #include "optim/mixup.h"
 
@@ -77,6 +77,8 @@ td_status td_mixup_open(td_mixup *m, const char *path)
     m->path = path;
     TD_TRY(TD_ALLOC(m->lambda, (size_t)m->batch));
     TD_TRY(TD_ALLOC(m->partner, (size_t)m->batch));
+    TD_TRY(TD_ALLOC(m->share, (size_t)m->batch));
+    TD_TRY(TD_ALLOC(m->box, (size_t)m->batch * 4));
     if (!path)
         return TD_OK;
     TD_TRY(td_tensors_read(path, &m->file));
@@ -88,6 +90,8 @@ void td_mixup_close(td_mixup *m)
     td_tensors_free(m->file);
     td_free(m->lambda);
     td_free(m->partner);
+    td_free(m->share);
+    td_free(m->box);
     *m = (td_mixup){ 0 };
 }
 
@@ -111,16 +115,63 @@ static td_status take(td_mixup *m, int64_t index)
     return TD_OK;
 }
 
+static void choose_partners(td_mixup *m, td_rng *r)
+{
+    if (m->mode == TD_MIXUP_BATCH)
+        td_rng_permute(r, m->partner, m->batch);
+    for (int i = 0; i < m->batch && m->mode == TD_MIXUP_SAMPLE; i++)
+        m->partner[i] = m->batch - 1 - i;
+}
+
+/*
+ * The box of a coefficient: its centre is uniform, its sides are sqrt(1 - lambda) of the image's,
+ * cut off at the edges.  Source: torchvision's CutMix.  Returns the share that is left.
+ */
+static float draw_box(td_rng *r, double lambda, int size, int64_t box[4])
+{
+    const int half = (int)(0.5 * sqrt(1 - lambda) * size);
+    for (int axis = 0; axis < 2; axis++) {
+        const int centre = (int)td_rng_below(r, (uint64_t)size);
+        box[axis] = centre > half ? centre - half : 0;
+        box[axis + 2] = centre + half < size ? centre + half : size;
+    }
+    const double area = (double)(box[2] - box[0]) * (double)(box[3] - box[1]);
+    return (float)(1 - area / ((double)size * size));
+}
+
+static void draw_cut(td_mixup *m, td_rng *r)
+{
+    for (int i = 0; i < m->batch; i++) {
+        m->lambda[i] = 1;
+        if (i && m->mode == TD_MIXUP_BATCH) {
+            memcpy(m->box + 4 * (size_t)i, m->box, 4 * sizeof *m->box);
+            m->share[i] = m->share[0];
+        } else {
+            m->share[i] = draw_box(r, td_beta(r, m->cut_alpha), m->size, m->box + 4 * (size_t)i);
+        }
+    }
+    choose_partners(m, r);
+}
+
+static void draw_mix(td_mixup *m, int64_t epoch, int64_t batch)
+{
+    td_rng r = td_rng_make(m->seed, TD_RNG_MIXUP, (uint64_t)epoch, (uint64_t)batch);
+    for (int i = 0; i < m->batch; i++)
+        m->lambda[i] = i && m->mode == TD_MIXUP_BATCH ? m->lambda[0] : (float)td_beta(&r, m->alpha);
+    choose_partners(m, &r);
+    memcpy(m->share, m->lambda, (size_t)m->batch * sizeof *m->share);
+    memset(m->box, 0, 4 * (size_t)m->batch * sizeof *m->box);
+}
+
 td_status td_mixup_draw(td_mixup *m, int64_t epoch, int64_t batch, int64_t index)
 {
     if (m->file)
         return take(m, index);
-    td_rng r = td_rng_make(m->seed, TD_RNG_MIXUP, (uint64_t)epoch, (uint64_t)batch);
-    for (int i = 0; i < m->batch; i++)
-        m->lambda[i] = i && m->mode == TD_MIXUP_BATCH ? m->lambda[0] : (float)td_beta(&r, m->alpha);
-    if (m->mode == TD_MIXUP_BATCH)
-        td_rng_permute(&r, m->partner, m->batch);
-    for (int i = 0; i < m->batch && m->mode == TD_MIXUP_SAMPLE; i++)
-        m->partner[i] = m->batch - 1 - i;
+    td_rng r = td_rng_make(m->seed, TD_RNG_CUTMIX, (uint64_t)epoch, (uint64_t)batch);
+    const bool is_chosen = td_rng_uniform(&r) < m->cut_chance;
+    if (m->cut_alpha > 0 && (is_chosen || m->alpha <= 0))
+        draw_cut(m, &r);
+    else
+        draw_mix(m, epoch, batch);
     return TD_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * optim/mixup.h -- mixup: coefficients and partners of a batch
+ * optim/mixup.h -- mixup and cutmix: coefficients, boxes and partners of a batch
  *
  * Both are drawn by a pure function of (seed, epoch, batch), so that a resumed run draws the same;
  * or read from a file, so that tests can give two programs the same values.
@@ -13,13 +13,18 @@
 
 typedef struct {
     td_mixup_mode mode;
-    double alpha; /* of the distribution Beta(alpha, alpha) */
-    int batch;    /* N */
+    double alpha;      /* of the distribution Beta(alpha, alpha); 0: no mixup */
+    double cut_alpha;  /* the same of cutmix */
+    double cut_chance; /* with both: the probability that a batch is cut, not mixed */
+    int batch;         /* N */
+    int size;          /* side of the images, pixels; cutmix only */
     uint64_t seed;
     td_tensors *file; /* owned; NULL: values are drawn */
     const char *path; /* its path, borrowed */
     float *lambda;    /* [N], of the last batch drawn */
     int64_t *partner; /* [N] */
+    float *share;     /* [N]: the target's coefficient; cutmix only, like: */
+    int64_t *box;     /* [N, 4]: left, top, right, bottom of the partner's pixels */
 } td_mixup;
 
 /** A sample of Beta(a, a), a > 0. */
@@ -34,8 +39,8 @@ td_status td_mixup_open(td_mixup *m, const char *path) TD_CHECKED;
 void td_mixup_close(td_mixup *m);
 
 /**
- * Set coefficients and partners of a batch, number `index` in a file.  TD_ENOTFOUND: the file has
- * fewer.
+ * Set coefficients, boxes and partners of a batch, number `index` in a file.  TD_ENOTFOUND: the
+ * file has fewer.
  */
 td_status td_mixup_draw(td_mixup *m, int64_t epoch, int64_t batch, int64_t index) TD_CHECKED;
 

@@ -58,6 +58,7 @@ typedef struct td_step_opts {
     bool accumulates;        /* a step has several batches: input `update` */
     bool averages;           /* keep averages of weights and statistics */
     bool mixes;              /* mixup of images and targets */
+    bool cuts;               /* cutmix of images, and mixup of targets */
     const td_norm *norm;     /* images are bytes, normalized by this; NULL: floats */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms' running statistics do not change */
@@ -89,7 +90,9 @@ typedef struct td_step_opts {
  * step, and inverse_scale, 1 / (loss scale * batches * ranks), which exists with several `ranks`,
  * too.  With `averages`: ema_keep, m, and ema_share, 1 - m, of this batch; with both, ema_before,
  * the product of m over the step's previous batches, and ema_rest, 1 - ema_before.  With `mixes`:
- * mixup_lambda f32[N], mixup_partner i64[N].
+ * mixup_lambda f32[N], mixup_partner i64[N].  With `cuts`: mixup_partner, cutmix_box i64[N,4] and the
+ * target's coefficient cutmix_share f32[N]; with both, of a batch that is mixed or cut, the other's
+ * inputs change nothing.
  */
 #define TD_INPUT_UPDATE     "update"
 #define TD_INPUT_EMA_KEEP   "ema_keep"
@@ -98,6 +101,8 @@ typedef struct td_step_opts {
 #define TD_INPUT_EMA_REST   "ema_rest"
 #define TD_INPUT_LAMBDA     "mixup_lambda"
 #define TD_INPUT_PARTNER    "mixup_partner"
+#define TD_INPUT_BOX        "cutmix_box"
+#define TD_INPUT_SHARE      "cutmix_share"
 
 /** Name prefixes of the state that a step keeps for each parameter. */
 #define TD_MOMENTUM_PREFIX "momentum."

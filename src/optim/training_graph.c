@@ -43,18 +43,25 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
     td_builder *b = td_build_begin();
     const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
     td_value *images = image_input(b, batch, size, dtype, opts->norm);
-    td_value *lambda = NULL, *partner = NULL;
+    td_value *lambda = NULL, *partner = NULL, *share = NULL;
     td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
-    if (opts->mixes) {
-        lambda = td_input(b, TD_INPUT_LAMBDA, td_type_1d(dtype, batch));
+    if (opts->mixes || opts->cuts)
         partner = td_input(b, TD_INPUT_PARTNER, td_type_1d(TD_DT_I64, batch));
+    if (opts->mixes) {
+        share = lambda = td_input(b, TD_INPUT_LAMBDA, td_type_1d(dtype, batch));
         images = td_emit(b, &td_op_mixup, NULL, images, lambda, partner);
+    }
+    if (opts->cuts) {
+        td_value *box =
+            td_input(b, TD_INPUT_BOX, td_type_of(TD_DT_I64, 2, (int64_t[]){ batch, 4 }));
+        share = td_input(b, TD_INPUT_SHARE, td_type_1d(dtype, batch));
+        images = td_emit(b, &td_op_cutmix, NULL, images, box, partner);
     }
     td_value *logits = td_model_forward(b, model, images, true);
     if (td_build_ok(b)) {
         td_value *q = targets(b, batch, logits, opts->smoothing);
-        if (opts->mixes)
-            q = td_emit(b, &td_op_mixup, NULL, q, lambda, partner);
+        if (share)
+            q = td_emit(b, &td_op_mixup, NULL, q, share, partner);
         td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
         td_optimizer_emit(b, loss, lr, opts);
         td_output(b, "loss", loss);

@@ -71,6 +71,11 @@ static const td_field train_fields[] = {
                "label smoothing: fraction of the target distributed over all classes"),
     TD_REAL_AS(td_train_opts, loss.mixup, "mixup", NULL, 0, 0, 100, NULL,
                "mixup alpha: mixing coefficients are drawn from Beta(alpha, alpha); 0: no mixup"),
+    TD_REAL_AS(td_train_opts, loss.cutmix, "cutmix", NULL, 0, 0, 100, NULL,
+               "cutmix alpha: areas of the boxes taken from other images are drawn from "
+               "Beta(alpha, alpha); 0: no cutmix"),
+    TD_REAL_AS(td_train_opts, loss.switch_prob, "mixup_switch_prob", NULL, 0.5, 0, 1, NULL,
+               "with --mixup and --cutmix: probability that a batch has cutmix instead of mixup"),
     TD_ENUM_AS(td_train_opts, loss.mixup_mode, "mixup_mode", NULL, TD_MIXUP_BATCH, mixup_modes,
                "batch: one coefficient per batch, random partners; sample: one per sample, "
                "reversed batch as partners"),
@@ -387,6 +392,9 @@ static td_status check_recipe(const td_train_opts *o)
                         o->batch.step_size, o->batch.size);
     if (o->loss.mixup_file && o->loss.mixup <= 0)
         return td_error(TD_EUSAGE, "--mixup-file requires --mixup");
+    if (o->loss.mixup_file && o->loss.cutmix > 0)
+        return td_error(TD_EUSAGE, "--mixup-file and --cutmix exclude each other: the file has no "
+                                   "boxes");
     if (o->lr.rule == TD_LR_RULE_TF &&
         (o->lr.schedule == TD_LR_LINEAR || o->lr.schedule == TD_LR_EXPONENTIAL))
         return td_error(TD_EUSAGE, "--lr-rule tf requires --lr-schedule step or cosine, found %s",

@@ -148,12 +148,13 @@ static double setting_number(const td_run_log *run, const char *name)
     return text && td_text_to_real(text, &x) ? x : 0;
 }
 
-/* The label smoothing of the validation loss: none in a training with mixup. */
+/* The label smoothing of the validation loss: none in a training with mixup or cutmix. */
 static double smoothing_of(const td_run_log *run, const char *loss)
 {
     if (!td_run_log_series(run, TD_RUN_EPOCHS, loss) && !td_run_log_series(run, TD_RUN_END, loss))
         return (double)NAN;
-    return setting_number(run, "mixup") > 0 ? 0 : setting_number(run, "label_smoothing");
+    const bool is_mixed = setting_number(run, "mixup") > 0 || setting_number(run, "cutmix") > 0;
+    return is_mixed ? 0 : setting_number(run, "label_smoothing");
 }
 
 static double cell_number(const td_run_log *run, const table_row *r)
@@ -226,7 +227,8 @@ static bool is_comparable(const td_run_log *runs, int n, const table_row *r)
     if (strcmp(r->name, "val_loss") == 0)
         return has_one_smoothing(runs, n);
     if (strcmp(r->name, "train_loss") == 0)
-        return is_alike(runs, n, "label_smoothing") && is_alike(runs, n, "mixup");
+        return is_alike(runs, n, "label_smoothing") && is_alike(runs, n, "mixup") &&
+               is_alike(runs, n, "cutmix");
     return len < 3 || strcmp(r->name + len - 3, "_ms") != 0 ||
            (is_alike(runs, n, "batch_size") && is_alike(runs, n, "eval_batch_size") &&
             is_alike(runs, n, "image_size"));

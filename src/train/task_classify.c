@@ -107,23 +107,24 @@ static td_status bind(job *j, const td_batch *b)
 
 /* --- validation ------------------------------------------------------------------------------- */
 
-/* With mixup, the validation loss is without label smoothing, as in the reference. */
+/* With mixup or cutmix, the validation loss is without label smoothing, as in the reference. */
 static td_evaluator_opts evaluator_opts(const job *j)
 {
     const td_train_opts *o = &j->o;
-    return (td_evaluator_opts){ .batch = td_train_eval_batch(o),
-                                .topk = o->validation.topk,
-                                .max_batches =
-                                    o->profile.iterations > 0 ? o->profile.iterations : -1,
-                                .smoothing = o->loss.mixup > 0 ? 0 : o->loss.label_smoothing,
-                                .norm = td_loader_pixel_norm(j->data.val_loader),
-                                .amp = &o->amp,
-                                .comm = j->ranks.comm,
-                                .skip_passes = o->device.skip_passes,
-                                .planned_runs = td_train_eval_batches_left(j),
-                                .report = j->log.report,
-                                .print_freq = o->metrics.print_freq,
-                                .step = { j->s.epoch, j->s.iteration } };
+    return (td_evaluator_opts){
+        .batch = td_train_eval_batch(o),
+        .topk = o->validation.topk,
+        .max_batches = o->profile.iterations > 0 ? o->profile.iterations : -1,
+        .smoothing = o->loss.mixup > 0 || o->loss.cutmix > 0 ? 0 : o->loss.label_smoothing,
+        .norm = td_loader_pixel_norm(j->data.val_loader),
+        .amp = &o->amp,
+        .comm = j->ranks.comm,
+        .skip_passes = o->device.skip_passes,
+        .planned_runs = td_train_eval_batches_left(j),
+        .report = j->log.report,
+        .print_freq = o->metrics.print_freq,
+        .step = { j->s.epoch, j->s.iteration }
+    };
 }
 
 static td_status evaluate(job *j, const char *prefix, td_eval_result *v)

@@ -149,6 +149,7 @@ static td_status set_scalars(job *j)
     j->inputs.random[2] = batch * j->o.batch.size;
     if (j->data.mixup.batch == 0)
         return TD_OK;
+    j->data.mixup.size = j->compiled.size;
     return td_mixup_draw(&j->data.mixup, j->s.epoch, batch,
                          j->s.epoch * td_loader_batches(j->data.train_loader) * j->ranks.n + batch);
 }

@@ -193,10 +193,12 @@ static td_status plan_accumulation(job *j)
 
 static td_status open_mixup(job *j)
 {
-    if (j->o.loss.mixup <= 0)
+    if (j->o.loss.mixup <= 0 && j->o.loss.cutmix <= 0)
         return TD_OK;
     j->data.mixup = (td_mixup){ .mode = j->o.loss.mixup_mode,
                                 .alpha = j->o.loss.mixup,
+                                .cut_alpha = j->o.loss.cutmix,
+                                .cut_chance = j->o.loss.switch_prob,
                                 .batch = j->o.batch.size,
                                 .seed = j->s.seed };
     return td_mixup_open(&j->data.mixup, j->o.loss.mixup_file);

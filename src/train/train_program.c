@@ -68,7 +68,9 @@ static td_status bind_scalars(job *j)
                  { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_BEFORE,
                    &j->inputs.ema[2] },
                  { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
-                 { j->data.mixup.batch > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
+                 { j->o.loss.mixup > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
+                 { j->o.loss.cutmix > 0, TD_INPUT_BOX, j->data.mixup.box },
+                 { j->o.loss.cutmix > 0, TD_INPUT_SHARE, j->data.mixup.share },
                  { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
@@ -145,6 +147,7 @@ static td_step_opts step_opts(const job *j)
                            .sums_in_order = o->batch.is_reproducible,
                            .averages = o->optimizer.ema >= 0,
                            .mixes = o->loss.mixup > 0,
+                           .cuts = o->loss.cutmix > 0,
                            .norm = td_loader_pixel_norm(j->data.train_loader),
                            .frozen = o->optimizer.freeze,
                            .freezes_norms = o->optimizer.freezes_bn };

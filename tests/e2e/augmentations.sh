@@ -1,4 +1,4 @@
-# ctest: timeout 240
+# ctest: timeout 300
 # augmentations.sh -- --auto-augment, --color-jitter, --random-erase: each changes training, repeats to the bit whatever
 # the workers and the kind of row, is part of what a resumed run continues, and contradictions are refused
 set -u
@@ -48,6 +48,31 @@ TANDEM_INPUT=u8 trained bytes $all
 same floats.safetensors bytes.safetensors
 TANDEM_INPUT=u8 trained erase8 --random-erase 1
 same erase.safetensors erase8.safetensors
+
+# --- cutmix, and mixup or cutmix by batch: several threads, accumulation and resuming give the same bits ---------
+trained cut --cutmix 1
+trained cut2 --cutmix 1 --workers 3
+same cut.safetensors cut2.safetensors
+differ plain cut
+trained mix --mixup 0.4
+trained either --mixup 0.4 --cutmix 1
+differ either cut
+differ either mix
+trained never --mixup 0.4 --cutmix 1 --mixup-switch-prob 0
+same never.safetensors mix.safetensors
+trained always --mixup 0.4 --cutmix 1 --mixup-switch-prob 1
+same always.safetensors cut.safetensors
+trained samples --cutmix 1 --mixup-mode sample
+differ samples cut
+both="--mixup 0.4 --cutmix 1 --optimizer-batch-size 16"
+expect 0 train set $net $both --workspace mixwhole --final-weights mixwhole.safetensors
+expect 0 train set $net $both --run-iters 1 --workspace mixhalf
+expect 0 train set --resume mixhalf/checkpoint.safetensors --workspace mixhalf --final-weights mixhalf.safetensors
+same mixwhole.safetensors mixhalf.safetensors
+expect 2 train set $net --mixup 0.2 --cutmix 1 --mixup-file absent.safetensors --workspace no
+error_names --mixup-file --cutmix
+expect 2 train set --arch ssd320 --cutmix 1 --workspace no
+error_names --cutmix
 
 # what a run began with it continues with
 all="$all --random-erase 0.5"

@@ -36,6 +36,7 @@ done <<'END'
 --warmup-lr=0.1 : : it requires --lr-rule ssd320
 --multistep=3 : : it requires --lr-rule ssd300
 --mixup-mode=sample : : it requires --mixup
+--mixup-switch-prob=0.2 --mixup 0.2 : : it requires --cutmix
 --ra-magnitude=3 --auto-augment ta_wide : : it requires --auto-augment ra
 --ra-ops=3 : : it requires --auto-augment ra
 --augment-bins=20 --auto-augment imagenet : : it requires --auto-augment ra

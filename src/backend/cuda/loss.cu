@@ -1,5 +1,5 @@
 /*
- * loss.cu -- softmax, targets, cross-entropy, mixup
+ * loss.cu -- softmax, targets, cross-entropy, mixup and cutmix
  *
  * Every exponential is of x - max(x), so that no logit overflows.  A row has a warp, or a block if
  * it is long.
@@ -96,14 +96,27 @@ __global__ void targets_kernel(td_gpu_targets t)
     }
 }
 
+/* is element i of a sample, [C, H, W], inside of the box of its row? */
+__device__ bool is_in_box(const td_gpu_mix &m, int64_t row, int64_t i)
+{
+    const int64_t *box = m.box + 4 * row;
+    const int64_t x = i % m.image_width, y = i / m.image_width % m.image_height;
+    return x >= box[0] && x < box[2] && y >= box[1] && y < box[3];
+}
+
 /* blockIdx.y: the sample */
 __global__ void mix_kernel(td_gpu_mix m)
 {
     for (int64_t row = blockIdx.y; row < m.rows; row += gridDim.y) {
-        const float lambda = load(m.lambda, m.dtype, row);
+        const float lambda = m.box ? 0 : load(m.lambda, m.dtype, row);
         const int64_t wanted = m.partner[row];
         const int64_t partner = wanted >= 0 && wanted < m.rows ? wanted : row;
         for (int64_t i = thread_index(); i < m.width; i += thread_count()) {
+            if (m.box) {
+                const int64_t from = is_in_box(m, row, i) ? partner : row;
+                store(m.y, m.dtype, row * m.width + i, load(m.x, m.dtype, from * m.width + i));
+                continue;
+            }
             const float x = load(m.x, m.dtype, row * m.width + i);
             const float z = load(m.x, m.dtype, partner * m.width + i);
             store(m.y, m.dtype, row * m.width + i, lambda * x + (1 - lambda) * z);

@@ -98,7 +98,7 @@ void td_gpu_multi_release(void *state);
     K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
     K(sgd) K(rmsprop) K(adam) K(lamb) K(accumulate) K(all_finite) K(grad_norm) K(limit_grad)       \
     K(carry) K(ema) K(commit)                                                                      \
-    K(softmax) K(softmax_grad) K(one_hot) K(mixup) K(dropout) K(normalize)                         \
+    K(softmax) K(softmax_grad) K(one_hot) K(mixup) K(cutmix) K(dropout) K(normalize)               \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)                                         \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad)                                             \

@@ -101,3 +101,18 @@ static td_status run_mixup(const td_prepared *p, void *const *args)
                                                       .y = args[3] }));
 }
 KERNEL(mixup, accepts_targets)
+
+static td_status run_cutmix(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    return td_gpu_status(td_gpu()->mix(&(td_gpu_mix){ .dtype = x->dtype,
+                                                      .rows = x->dim[0],
+                                                      .width = td_type_count(x) / x->dim[0],
+                                                      .x = args[0],
+                                                      .box = args[1],
+                                                      .image_height = x->dim[2],
+                                                      .image_width = x->dim[3],
+                                                      .partner = args[2],
+                                                      .y = args[3] }));
+}
+KERNEL(cutmix, accepts_targets)

@@ -269,7 +269,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(sgd) K(sgd_copies)       \
     K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
-    K(accumulate) K(carry) K(ema) K(mixup) K(dropout)                                              \
+    K(accumulate) K(carry) K(ema) K(mixup) K(cutmix) K(dropout)                                    \
     K(all_finite) K(grad_norm) K(limit_grad) K(winograd_filter) K(conv2d_winograd)                 \
     K(conv2d_winograd_scaled)                                                                      \
     K(conv2d_winograd_grad_w)                                                                      \

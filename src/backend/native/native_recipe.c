@@ -145,7 +145,48 @@ static td_status run_mixup(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* --- cutmix(x, box, partner) -> y ------------------------------------------------------------- */
+
+static int64_t within(int64_t i, int64_t n)
+{
+    return i < 0 ? 0 : i > n ? n : i;
+}
+
+/* one channel of a sample: rows of the image, the box's columns from the partner */
+static void cut_channel(const td_type *t, const int64_t *box, const float *x, const float *other,
+                        float *y)
+{
+    const int64_t height = t->dim[2], width = t->dim[3];
+    const int64_t left = within(box[0], width), right = within(box[2], width);
+    memcpy(y, x, (size_t)(height * width) * sizeof *y);
+    for (int64_t v = within(box[1], height); left < right && v < within(box[3], height); v++)
+        memcpy(y + v * width + left, other + v * width + left, (size_t)(right - left) * sizeof *y);
+}
+
+static td_work_share share_cutmix(const td_node *n, int threads)
+{
+    const td_type *t = td_in_type(n, 0);
+    return td_work_share_of(t->dim[0] * t->dim[1], (double)(t->dim[2] * t->dim[3]), threads);
+}
+
+static td_status run_cutmix(const td_prepared *p, void *const *args)
+{
+    const td_type *t = td_in_type(p->node, 0);
+    const int64_t rows = t->dim[0], channels = t->dim[1], area = t->dim[2] * t->dim[3];
+    const float *x = args[0];
+    const int64_t *box = args[1], *partner = args[2];
+    float *y = args[3];
+#pragma omp parallel for if (rows * channels * area > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < rows * channels; i++) {
+        const int64_t n = i / channels, c = i % channels;
+        const int64_t other = partner[n] >= 0 && partner[n] < rows ? partner[n] : n;
+        cut_channel(t, box + 4 * n, x + i * area, x + (other * channels + c) * area, y + i * area);
+    }
+    return TD_OK;
+}
+
 TD_NATIVE_KERNEL(accumulate, accepts_accumulate, NULL, run_accumulate, share);
 TD_NATIVE_KERNEL(carry, accepts_carry, NULL, run_carry, share);
 TD_NATIVE_KERNEL(ema, accepts_ema, NULL, run_ema, share);
 TD_NATIVE_KERNEL(mixup, accepts_mixup, NULL, run_mixup, share_mixup);
+TD_NATIVE_KERNEL(cutmix, accepts_mixup, NULL, run_cutmix, share_cutmix);

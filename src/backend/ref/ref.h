@@ -107,6 +107,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(softmax_cross_entropy_grad) K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad)               \
     K(huber_box_loss) K(huber_box_loss_grad) K(multibox_class_loss) K(multibox_class_loss_grad)  \
     K(mixup) K(dropout) K(normalize) K(sgd) K(rmsprop) K(adam) K(lamb) K(accumulate) K(all_reduce) \
+    K(cutmix)                                                                                      \
     K(grad_norm) K(limit_grad) K(carry)                                                            \
     K(ema) K(commit) K(all_finite) \
     K(round_tf32) K(bias_add) K(bias_add_grad) K(join_heads) K(join_heads_grad)

@@ -142,6 +142,106 @@ static void a_file_of_another_kind_is_refused(void **state)
     }
 }
 
+/* --- cutmix ----------------------------------------------------------------------------------- */
+
+enum { SIZE = 48 };
+
+static td_mixup make_cut(td_mixup_mode mode, double mixup, double chance)
+{
+    td_mixup m = { .mode = mode,
+                   .alpha = mixup,
+                   .cut_alpha = 1,
+                   .cut_chance = chance,
+                   .batch = N,
+                   .size = SIZE,
+                   .seed = 4 };
+    expect_ok(td_mixup_open(&m, NULL));
+    return m;
+}
+
+static double width(const td_mixup *m, int i)
+{
+    return (double)(m->box[4 * i + 2] - m->box[4 * i]);
+}
+
+static double height(const td_mixup *m, int i)
+{
+    return (double)(m->box[4 * i + 3] - m->box[4 * i + 1]);
+}
+
+/* 20,000 draws; means of torchvision's CutMix(alpha=1) on 48 x 48 */
+static void boxes_are_distributed_as_torchvisions(void **state)
+{
+    (void)state;
+    enum { DRAWS = 20000 };
+    td_mixup m = make_cut(TD_MIXUP_BATCH, 0, 0);
+    double share = 0, squares = 0, wide = 0, left = 0, top = 0;
+    for (int64_t k = 0; k < DRAWS; k++) {
+        expect_ok(td_mixup_draw(&m, 2, k, 0));
+        const int64_t *b = m.box;
+        assert_true(b[0] >= 0 && b[0] <= b[2] && b[2] <= SIZE);
+        assert_true(b[1] >= 0 && b[1] <= b[3] && b[3] <= SIZE);
+        assert_true(fabs(m.share[0] - (1 - width(&m, 0) * height(&m, 0) / (SIZE * SIZE))) < 1e-6);
+        for (int i = 1; i < N; i++) {
+            assert_memory_equal(b, b + 4 * i, 4 * sizeof *b);
+            assert_true(m.share[i] == m.share[0] && m.lambda[i] == 1);
+        }
+        share += m.share[0];
+        squares += (m.share[0] - 0.6937) * (m.share[0] - 0.6937);
+        wide += width(&m, 0);
+        left += (double)b[0];
+        top += (double)b[1];
+    }
+    assert_true(fabs(share / DRAWS - 0.6937) < 0.0065); /* five deviations */
+    assert_true(fabs(sqrt(squares / DRAWS) - 0.1849) < 0.005);
+    assert_true(fabs(wide / DRAWS - 25.32) < 0.4);
+    assert_true(fabs(left / DRAWS - 10.99) < 0.4 && fabs(top / DRAWS - 10.99) < 0.4);
+    td_mixup_close(&m);
+}
+
+static void batches_are_mixed_or_cut(void **state)
+{
+    (void)state;
+    enum { DRAWS = 10000 };
+    td_mixup m = make_cut(TD_MIXUP_BATCH, 0.2, 0.3), mix = make(TD_MIXUP_BATCH, 4);
+    int n_cut = 0;
+    for (int64_t k = 0; k < DRAWS; k++) {
+        expect_ok(td_mixup_draw(&m, 2, k, 0));
+        expect_ok(td_mixup_draw(&mix, 2, k, 0));
+        if (memcmp(m.lambda, mix.lambda, sizeof *m.lambda * N) != 0) {
+            n_cut++;
+            assert_true(m.lambda[0] == 1);
+            continue;
+        }
+        assert_memory_equal(m.partner, mix.partner, N * sizeof *m.partner);
+        assert_memory_equal(m.share, mix.lambda, N * sizeof *m.share);
+        for (int i = 0; i < 4 * N; i++)
+            assert_int_equal(m.box[i], 0);
+    }
+    assert_in_range(n_cut, DRAWS * 0.3 - 230, DRAWS * 0.3 + 230); /* five deviations */
+    td_mixup_close(&m);
+    td_mixup_close(&mix);
+}
+
+static void samples_are_cut_apart(void **state)
+{
+    (void)state;
+    td_mixup a = make_cut(TD_MIXUP_SAMPLE, 0, 0), b = make_cut(TD_MIXUP_SAMPLE, 0, 0);
+    int n_different = 0;
+    expect_ok(td_mixup_draw(&a, 1, 7, 0));
+    expect_ok(td_mixup_draw(&b, 1, 6, 0));
+    expect_ok(td_mixup_draw(&b, 1, 7, 0)); /* nothing of the past is needed */
+    assert_memory_equal(a.box, b.box, 4 * N * sizeof *a.box);
+    for (int i = 0; i < N; i++) {
+        n_different += memcmp(a.box, a.box + 4 * i, 4 * sizeof *a.box) != 0;
+        assert_int_equal(a.partner[i], N - 1 - i);
+        assert_true(fabs(a.share[i] - (1 - width(&a, i) * height(&a, i) / (SIZE * SIZE))) < 1e-6);
+    }
+    assert_true(n_different > 3);
+    td_mixup_close(&a);
+    td_mixup_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +251,9 @@ int main(void)
         cmocka_unit_test(draws_depend_on_the_place_alone),
         cmocka_unit_test(a_file_gives_them),
         cmocka_unit_test(a_file_of_another_kind_is_refused),
+        cmocka_unit_test(boxes_are_distributed_as_torchvisions),
+        cmocka_unit_test(batches_are_mixed_or_cut),
+        cmocka_unit_test(samples_are_cut_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
