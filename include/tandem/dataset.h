@@ -20,12 +20,13 @@ typedef enum {
     TD_DATA_SYNTHETIC, /* one fixed batch of normal noise with random labels, made once */
     TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalized; labels i64 [N] */
     TD_DATA_DALI_CPU,  /* a folder; jobs use DALI's crop and resize rules with it */
-    TD_DATA_DALI_GPU   /* the same, computed on the CPU */
+    TD_DATA_DALI_GPU,  /* the same, computed on the CPU */
+    TD_DATA_LIST       /* a CSV, TSV or text file of images and labels */
 } td_data_backend;
 
 /**
- * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu. TD_EUSAGE lists them. The
- * backend of an open data set is one of the first three.
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu list. TD_EUSAGE lists them.
+ * The backend of an open data set is one of the first three.
  */
 TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
 
@@ -33,10 +34,11 @@ TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_back
 typedef struct {
     const char *path; /* the folder, pack or file; unused by synthetic */
     td_data_backend backend;
-    const char *split; /* "train" or "val": use <path>/<split>; NULL: `path` itself */
-    bool allow_root;   /* no <path>/<split>, but `path` holds class folders: use `path` */
-    int n_classes;     /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
-    int64_t n_images;  /* synthetic: images in an epoch; 0 means 1024 */
+    const char *split;  /* "train" or "val": use <path>/<split>; NULL: `path` itself */
+    bool allow_root;    /* no <path>/<split>, but `path` holds class folders: use `path` */
+    bool allow_outside; /* a list may name files outside of its folder */
+    int n_classes;      /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
+    int64_t n_images;   /* synthetic: images in an epoch; 0 means 1024 */
 
     /* for detectors: images with boxes instead of classes */
     bool has_boxes; /* find the annotations in `path`; tensors, synthetic: samples with boxes */
@@ -52,6 +54,9 @@ typedef struct {
  * case, and others that begin like one of these (content decides the decoder). Names starting with
  * '.' are skipped. A pack (td_dataset_pack) can be used in place of a folder and gives the same
  * samples.
+ *
+ * A file whose name ends in .csv, .tsv or .txt is a list of images and labels, with a column of
+ * splits or without (docs/formats/datasets.md).
  *
  * With boxes, the samples are the images listed in the annotation file, in its order. If
  * `annotations` is NULL, the file is <path>/annotations/instances_<split>2017.json,

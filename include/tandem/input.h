@@ -27,6 +27,8 @@ typedef struct {
     td_given given;
     const char *data; /* folder or .safetensors file */
     td_data_backend data_backend;
+    const char *val_list; /* list for the validation during training; NULL: rows of `data` */
+    bool list_outside;    /* lists may name files outside of their folder */
     td_interpolation interpolation;
     td_crop_rules crop;
     bool antialias, point_sampled;

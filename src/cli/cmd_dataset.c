@@ -10,7 +10,7 @@ typedef struct {
     td_check_opts check;
     td_pack_opts pack;
     const char *split, *annotations;
-    bool strict;
+    bool strict, list_outside;
     double max_bad;
     int quality;
     int threads;
@@ -60,6 +60,8 @@ static const td_field option_fields[] = {
             "check, pack: COCO annotation file; default: "
             "annotations/instances_SPLIT.json or a similar name in FOLDER"),
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
+    TD_BOOL(options, list_outside, false,
+            "check: allow a list to name files outside of its folder"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check: exit with code 1 if a larger fraction of the images is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "draw, pack: JPEG quality of drawn and shrunk images"),
@@ -125,6 +127,7 @@ static td_dataset_opts source_of(const td_call *call, const char *split)
     return (td_dataset_opts){ .path = call->args[1],
                               .split = split,
                               .annotations = o->annotations,
+                              .allow_outside = o->list_outside,
                               .has_boxes = td_dataset_is_annotated(call->args[1], split),
                               .strict = o->strict };
 }

@@ -197,6 +197,10 @@ static td_status evaluate_only(const td_train_opts *o, const td_call *call)
     e.amp = td_train_amp(o);
     e.boxes = o->boxes;
     e.input.annotations = o->input.val_annotations;
+    if (o->input.val_list) {
+        e.input.data = o->input.val_list;
+        e.input.data_backend = TD_DATA_LIST;
+    }
     e.batch_size = o->validation.batch_size ? o->validation.batch_size : o->batch.size;
     e.weights = o->start.resume ? o->start.resume : o->start.pretrained_weights;
     e.topk = o->validation.topk;

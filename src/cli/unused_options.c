@@ -38,7 +38,8 @@ typedef struct {
 #define RUN    " device threads tune tune_cache winograd log "
 #define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
 #define SOURCE                                                                                     \
-    " data data_backend interpolation crop antialias no-antialias normalization workers prefetch " \
+    " data data_backend list_outside interpolation crop antialias no-antialias normalization "     \
+    "workers prefetch "                                                                            \
     "max_bad ignore_orientation "
 #define CHANGES                                                                                    \
     "augmentation auto_augment ra_ops ra_magnitude augment_bins color_jitter jitter_strength "     \
@@ -52,7 +53,7 @@ typedef struct {
 static const job_row jobs[] = {
     { "train", "evaluate", "train --evaluate",
       COMMON MODEL AMP RUN LAUNCH SOURCE BOXES REPORT
-      " evaluate batch_size eval_batch_size val_annotations resume pretrained_weights topk "
+      " evaluate val_list batch_size eval_batch_size val_annotations resume pretrained_weights topk "
       "label_smoothing mixup cutmix seed skip_passes dump_after require print_freq prof use_ema "
       "workspace "
       "model_dir fp16 " },
@@ -92,7 +93,7 @@ static const job_row jobs[] = {
       COMMON " boxes classes train val size seed quality threads " },
     { "dataset", "check", "dataset check",
       COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
-             "max_bad threads " },
+             "list_outside max_bad threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
     { "convert", "weights", "convert to weights",
@@ -114,6 +115,9 @@ static const struct {
     { "quantize", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
     { "quantize", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "quantize", " val_annotations ", "--annotations names the boxes to be found" },
+    { "quantize", " val_list ", "DATA names the list" },
+    { "benchmark", " val_list ", "no validation is run" },
+    { "evaluate", " val_list ", "DATA names the list" },
     { "quantize", " winograd ", "activations are observed in direct convolutions" },
     { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
     { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
@@ -134,7 +138,7 @@ typedef struct {
     "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
     "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
     "decode|exact_decode|max_bad"
-#define FOLDERS "folder|dali-cpu|dali-gpu"
+#define FOLDERS "folder|dali-cpu|dali-gpu|list"
 
 static const need_row needs[] = {
     { "rmsprop_alpha|rmsprop_eps", "optimizer", "rmsprop", NULL },
@@ -164,8 +168,8 @@ static const need_row needs[] = {
     { IMAGES "|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
     { "seed", "data_backend", "synthetic", "evaluate" },
     { "percentile", "method", "percentile", "quantize" },
-    { "eval_count|evaluation|eval_batch_size|topk|val_annotations", "training_only", "false",
-      NULL },
+    { "eval_count|evaluation|eval_batch_size|topk|val_annotations|val_list", "training_only",
+      "false", NULL },
     { "checkpoint_filename|gather_checkpoints", "no-checkpoints", "false", NULL },
     { "poll_seconds", "checkpoint_dir", "*", NULL },
     { "iter_unit", "num_iter|run_iter", "*", "train" },

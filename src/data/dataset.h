@@ -35,6 +35,8 @@ struct td_dataset {
     td_sample *samples; /* folder: [n] */
     int64_t n_others;   /* folder: number of files that are no samples; the first of them: */
     const char *others[TD_OTHERS_LISTED];
+    bool is_list;        /* list: labels and places are independent */
+    bool is_unsplit;     /* list: there is no column of splits, all of it was taken */
     td_pack *pack;       /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */
     int64_t *places;     /* [n]; NULL: no image is skipped */

@@ -8,6 +8,7 @@
 
 #include "base/paths.h"
 #include "base/text.h"
+#include "data/list.h"
 
 /* One value of --data-backend. */
 typedef struct {
@@ -19,6 +20,8 @@ static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
 {
     if (td_pack_is(opts->path))
         return td_packed_open(opts, ds);
+    if (td_list_is(opts->path))
+        return td_list_open(opts, ds);
     if (opts->has_boxes || opts->annotations)
         return td_annotated_open(opts, ds);
     return td_folder_open(opts, ds);
@@ -31,6 +34,7 @@ static const source sources[] = {
     [TD_DATA_TENSORS]   = { { "tensors" },                td_tensor_rows_open },
     [TD_DATA_DALI_CPU]  = { { "dali-cpu" },               open_images },
     [TD_DATA_DALI_GPU]  = { { "dali-gpu" },               open_images },
+    [TD_DATA_LIST]      = { { "list" },                   td_list_open },
 };
 /* clang-format on */
 

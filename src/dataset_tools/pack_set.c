@@ -217,6 +217,12 @@ static td_status open_set(packing *p, const char *path, const char *split)
         .path = path, .split = split, .has_boxes = p->has_boxes, .annotations = p->opts.annotations
     };
     TD_TRY(td_dataset_open(&o, &p->sets[p->n_sets]));
+    if (p->sets[p->n_sets]->is_list) {
+        td_dataset_free(p->sets[p->n_sets]);
+        p->sets[p->n_sets] = NULL;
+        return td_error(TD_EUNSUPPORTED, "'%s' is a list, wanted a folder of images for each class",
+                        o.path);
+    }
     p->names[p->n_sets++] = split ? split : "";
     return TD_OK;
 }

@@ -5,8 +5,9 @@
 #include "options/rows.h"
 #include "tandem/input.h"
 
-static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
-                                        "dali-cpu",       "dali-gpu",           NULL };
+static const char *const backends[] = {
+    "folder|pytorch", "synthetic|syntetic", "tensors", "dali-cpu", "dali-gpu", "list", NULL
+};
 static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
@@ -18,10 +19,16 @@ static const char *const auto_augments[] = { "none", "imagenet", "ra", "ta_wide"
 static const td_field input_fields[] = {
     TD_GIVEN  (td_input_opts, given),
     TD_TEXT   (td_input_opts, data, NULL, "PATH",
-               "data set: folder with train/ and val/, a pack, or a .safetensors file; same as "
-               "DATA"),
+               "data set: folder with train/ and val/, a pack, a list, or a .safetensors file; "
+               "same as DATA"),
     TD_ENUM   (td_input_opts, data_backend, TD_DATA_FOLDER, backends,
-               "data source; dali-cpu and dali-gpu: a folder, with DALI's crop and resize"),
+               "data source; dali-cpu and dali-gpu: a folder, with DALI's crop and resize; list: a "
+               "file of images and labels, as DATA that ends in .csv, .tsv or .txt is without it"),
+    TD_TEXT   (td_input_opts, val_list, NULL, "FILE",
+               "list of images and labels for the validation during training; default: the rows "
+               "of DATA whose split is val"),
+    TD_BOOL   (td_input_opts, list_outside, false,
+               "allow lists to name files outside of their folder"),
     TD_ENUM   (td_input_opts, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names,
                "interpolation of the resize"),
     TD_ENUM   (td_input_opts, crop, TD_RULES_AUTO, crops,

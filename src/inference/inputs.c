@@ -22,6 +22,7 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
     bool is_folder = in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     td_dataset_opts o = { .path = in->data,
                           .backend = in->data_backend,
+                          .allow_outside = in->list_outside,
                           .split = is_folder ? split : NULL,
                           .allow_root = is_folder && strcmp(split, "val") == 0,
                           .n_classes = is_folder ? 0 : model->num_classes,

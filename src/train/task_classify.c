@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "checkpoint/weights.h"
+#include "data/dataset.h"
 #include "inference/detect_data.h"
 #include "inference/inputs.h"
 #include "model/arch.h"
@@ -38,8 +39,17 @@ static td_status open_validation(job *j)
     td_train_opts *o = &j->o;
     if (!o->validation.is_enabled || o->input.data_backend == TD_DATA_TENSORS)
         return TD_OK;
-    TD_TRY(td_train_validation_absent(td_open_split(
-        &o->input, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set)));
+    td_input_opts in = o->input;
+    if (in.val_list) {
+        in.data = in.val_list;
+        in.data_backend = TD_DATA_LIST;
+    } else if (j->data.train_set->is_unsplit) {
+        return td_train_validation_absent(
+            td_error(TD_ENOTFOUND, "'%s' has no column of splits, and no --val-list is given",
+                     td_dataset_root(j->data.train_set)));
+    }
+    TD_TRY(td_train_validation_absent(
+        td_open_split(&in, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set)));
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                           j->data.class_names, false),

@@ -1,0 +1,367 @@
+/*
+ * list.c -- opens a list of images and labels
+ *
+ * Columns are found by their names if the first row has names of columns, otherwise they are image,
+ * label and, if there is a third, split.  If all labels are decimal numbers they are the classes'
+ * numbers; otherwise the classes are the labels in byte order.  Classes are those of all rows, so
+ * that the splits of one list have the same.
+ */
+#include "data/list.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file_io.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/paths.h"
+#include "data/source.h"
+#include "io/delimited.h"
+
+enum { LIST_BYTES_MAX = 1 << 30, CLASSES_MAX = 1000000, DIGITS_MAX = 7, N_COLUMNS = 3 };
+
+bool td_list_is(const char *path)
+{
+    return (td_text_ends(path, ".csv") || td_text_ends(path, ".tsv") ||
+            td_text_ends(path, ".txt")) &&
+           td_path_is_file(path);
+}
+
+/* --- columns ---------------------------------------------------------------------------------- */
+
+enum { IMAGE, LABEL, SPLIT };
+
+/* clang-format off */
+static const char *const column_names[N_COLUMNS][8] = {
+    [IMAGE] = { "image", "path", "file", "filename", "file_name", "image_path", "filepath", NULL },
+    [LABEL] = { "label", "class", "category", "target", "class_name", "name", NULL },
+    [SPLIT] = { "split", "set", "subset", "partition", NULL },
+};
+
+static const struct {
+    const char *name, *split;
+} splits[] = {
+    { "train", "train" }, { "training", "train" },   { "val", "val" },   { "valid", "val" },
+    { "validation", "val" }, { "test", "test" },     { "testing", "test" },
+};
+/* clang-format on */
+
+typedef struct {
+    const char *image;
+    int64_t line;
+    int64_t label; /* in the order in which labels occur */
+    bool is_wanted;
+} entry;
+
+typedef struct {
+    const td_dataset_opts *opts;
+    td_dataset *ds;
+    td_delimited rows;
+    const char *folder; /* of the list */
+    bool looks_for_files;
+    int columns[N_COLUMNS]; /* -1: none */
+    int n_columns;
+    entry *entries;
+    size_t n, cap;
+    td_map labels, images; /* label -> its number + 1; path -> line */
+    const char **names;    /* labels in the order in which they occur */
+    size_t n_names, cap_names;
+    bool is_numeric; /* all labels so far */
+} list;
+
+static td_status wrong(const list *l, td_status st, const char *format, const char *value)
+{
+    td_text t = { 0 };
+    td_text_add(&t, format, value);
+    td_status failed = td_text_status(&t);
+    if (failed == TD_OK)
+        failed = td_error(st, "'%s' line %lld: %s", l->rows.what, (long long)l->rows.line,
+                          td_text_get(&t));
+    td_text_release(&t);
+    return failed;
+}
+
+static int find_name(const char *const *names, const char *name)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcasecmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* Is the row a header?  Then it names the columns of images and labels. */
+static bool read_header(list *l)
+{
+    int found[N_COLUMNS] = { -1, -1, -1 };
+    for (int i = 0; i < l->rows.n_fields; i++)
+        for (int c = 0; c < N_COLUMNS; c++)
+            if (found[c] < 0 && find_name(column_names[c], td_delimited_field(&l->rows, i)) >= 0)
+                found[c] = i;
+    if (found[IMAGE] < 0 || found[LABEL] < 0)
+        return false;
+    memcpy(l->columns, found, sizeof found);
+    return true;
+}
+
+static td_status choose_columns(list *l, bool *is_header)
+{
+    l->n_columns = l->rows.n_fields;
+    *is_header = read_header(l);
+    if (*is_header)
+        return TD_OK;
+    if (l->n_columns != 2 && l->n_columns != 3)
+        return td_error(TD_EFORMAT,
+                        "'%s' line %lld has %d columns, wanted image, label and perhaps split, or "
+                        "a first line with the names of the columns",
+                        l->rows.what, (long long)l->rows.line, l->n_columns);
+    l->columns[IMAGE] = 0;
+    l->columns[LABEL] = 1;
+    l->columns[SPLIT] = l->n_columns == 3 ? 2 : -1;
+    return TD_OK;
+}
+
+/* --- fields ----------------------------------------------------------------------------------- */
+
+static bool leaves_folder(const char *path)
+{
+    if (*path == '/')
+        return true;
+    for (const char *p = path; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static td_status read_image(list *l, entry *e)
+{
+    const char *path = td_delimited_field(&l->rows, l->columns[IMAGE]);
+    td_arena *arena = &l->ds->arena;
+    if (!*path)
+        return wrong(l, TD_EFORMAT, "the image is missing%s", "");
+    if (leaves_folder(path) && !l->opts->allow_outside)
+        return wrong(l, TD_EFORMAT,
+                     "'%s' is outside of the list's folder, which requires --list-outside", path);
+    e->image = *path == '/' || !*l->folder ? td_arena_text(arena, path)
+                                           : td_path_append(arena, l->folder, path);
+    if (!e->image)
+        return TD_ENOMEM;
+    const intptr_t before = (intptr_t)td_map_get(&l->images, e->image);
+    if (before)
+        return td_error(TD_EFORMAT, "'%s' line %lld: '%s' is in line %lld, too", l->rows.what,
+                        (long long)l->rows.line, path, (long long)before);
+    TD_TRY(td_map_set(&l->images, e->image, (void *)(intptr_t)l->rows.line));
+    if (l->looks_for_files && e->is_wanted && !td_path_exists(e->image))
+        return wrong(l, TD_ENOTFOUND, "file '%s' does not exist", e->image);
+    return TD_OK;
+}
+
+static td_status read_label(list *l, entry *e)
+{
+    const char *label = td_delimited_field(&l->rows, l->columns[LABEL]);
+    if (!*label)
+        return wrong(l, TD_EFORMAT, "the label is missing%s", "");
+    e->label = (intptr_t)td_map_get(&l->labels, label) - 1;
+    if (e->label >= 0)
+        return TD_OK;
+    if (l->n_names == CLASSES_MAX)
+        return wrong(l, TD_ELIMIT, "more than 1000000 classes%s", "");
+    const char *name = td_arena_text(&l->ds->arena, label);
+    if (!name)
+        return TD_ENOMEM;
+    e->label = (int64_t)l->n_names;
+    TD_TRY(td_map_set(&l->labels, name, (void *)(intptr_t)(e->label + 1)));
+    TD_TRY(td_reserve(&l->names, &l->cap_names, l->n_names + 1, sizeof *l->names));
+    l->names[l->n_names++] = name;
+    const size_t n_digits = strspn(label, "0123456789");
+    l->is_numeric = l->is_numeric && label[n_digits] == '\0' && n_digits <= DIGITS_MAX;
+    return TD_OK;
+}
+
+/* Is the row of the wanted split?  Without such a column, all are. */
+static td_status read_split(list *l, entry *e)
+{
+    e->is_wanted = true;
+    if (l->columns[SPLIT] < 0 || !l->opts->split)
+        return TD_OK;
+    const char *value = td_delimited_field(&l->rows, l->columns[SPLIT]);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        if (strcasecmp(value, splits[i].name) == 0) {
+            e->is_wanted = strcmp(splits[i].split, l->opts->split) == 0;
+            return TD_OK;
+        }
+    return wrong(l, TD_EFORMAT, "split '%s' is none of train, val and test", value);
+}
+
+static td_status read_row(list *l)
+{
+    entry e = { .line = l->rows.line };
+    if (l->rows.n_fields != l->n_columns)
+        return td_error(TD_EFORMAT, "'%s' line %lld has %d fields, wanted %d", l->rows.what,
+                        (long long)l->rows.line, l->rows.n_fields, l->n_columns);
+    TD_TRY(read_split(l, &e));
+    TD_TRY(read_image(l, &e));
+    TD_TRY(read_label(l, &e));
+    TD_TRY(td_reserve(&l->entries, &l->cap, l->n + 1, sizeof *l->entries));
+    l->entries[l->n++] = e;
+    return TD_OK;
+}
+
+static td_status read_rows(list *l)
+{
+    bool is_header;
+    TD_TRY(td_delimited_next(&l->rows));
+    if (l->rows.n_fields == 0)
+        return td_error(TD_EFORMAT, "'%s' is empty, wanted images and labels", l->rows.what);
+    TD_TRY(choose_columns(l, &is_header));
+    if (is_header)
+        TD_TRY(td_delimited_next(&l->rows));
+    while (l->rows.n_fields > 0) {
+        TD_TRY(read_row(l));
+        TD_TRY(td_delimited_next(&l->rows));
+    }
+    return TD_OK;
+}
+
+/* --- classes ---------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Classes are the numbers; the largest one decides how many there are. */
+static td_status number_classes(list *l, int64_t *class_of)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < l->n_names; i++) {
+        class_of[i] = strtoll(l->names[i], NULL, 10);
+        n = class_of[i] >= n ? class_of[i] + 1 : n;
+    }
+    if (n > CLASSES_MAX)
+        return td_error(TD_ELIMIT, "'%s': label %lld, wanted at most %d", l->rows.what,
+                        (long long)n - 1, CLASSES_MAX - 1);
+    if (n > (int64_t)l->n_names)
+        td_log(TD_LOG_WARN, "data", "'%s': %lld of the classes 0 to %lld have no image",
+               l->rows.what, (long long)(n - (int64_t)l->n_names), (long long)n - 1);
+    return td_dataset_number_classes(l->ds, (int)n);
+}
+
+static td_status name_classes(list *l, int64_t *class_of)
+{
+    td_dataset *ds = l->ds;
+    TD_TRY(TD_ALLOC(ds->class_names, l->n_names));
+    memcpy(ds->class_names, l->names, l->n_names * sizeof *l->names);
+    qsort(ds->class_names, l->n_names, sizeof *ds->class_names, by_name);
+    ds->n_classes = (int)l->n_names;
+    ds->has_class_names = true;
+    for (int i = 0; i < ds->n_classes; i++)
+        class_of[(intptr_t)td_map_get(&l->labels, ds->class_names[i]) - 1] = i;
+    return TD_OK;
+}
+
+static td_status make_classes(list *l, int64_t **class_of)
+{
+    if (l->n_names < 2)
+        return td_error(TD_EFORMAT, "'%s' has %zu classes, wanted at least two", l->rows.what,
+                        l->n_names);
+    TD_TRY(TD_ALLOC(*class_of, l->n_names));
+    return l->is_numeric ? number_classes(l, *class_of) : name_classes(l, *class_of);
+}
+
+static td_status make_samples(list *l, const int64_t *class_of)
+{
+    td_dataset *ds = l->ds;
+    TD_TRY(TD_ALLOC(ds->samples, l->n));
+    for (size_t i = 0; i < l->n; i++)
+        if (l->entries[i].is_wanted)
+            ds->samples[ds->n++] =
+                (td_sample){ l->entries[i].image, class_of[l->entries[i].label] };
+    return TD_OK;
+}
+
+/* Without a column of splits, a list is the training set, or what is evaluated (allow_root). */
+static td_status check_split(list *l)
+{
+    const char *split = l->opts->split;
+    l->ds->is_unsplit = l->columns[SPLIT] < 0;
+    if (split && l->ds->is_unsplit && strcmp(split, "train") != 0 && !l->opts->allow_root)
+        return td_error(TD_ENOTFOUND, "'%s' has no column of splits", l->rows.what);
+    if (l->ds->n == 0)
+        return td_error(TD_ENOTFOUND, "'%s' has no image of split '%s'", l->rows.what,
+                        split ? split : "");
+    return TD_OK;
+}
+
+/* --- the list --------------------------------------------------------------------------------- */
+
+static td_status read_list(list *l)
+{
+    int64_t *class_of = NULL;
+    td_status st;
+    TD_OUT(read_rows(l));
+    TD_OUT(make_classes(l, &class_of));
+    TD_OUT(make_samples(l, class_of));
+    st = check_split(l);
+out:
+    td_free(class_of);
+    return st;
+}
+
+static td_status find_folder(list *l, const char *path)
+{
+    const size_t n = (size_t)(td_path_base(path) - path);
+    char *folder = td_copy_text(path);
+    if (!folder)
+        return TD_ENOMEM;
+    folder[n > 1 ? n - 1 : n] = '\0'; /* without the slash, but "/" */
+    l->folder = td_arena_text(&l->ds->arena, folder);
+    td_free(folder);
+    return l->folder ? TD_OK : TD_ENOMEM;
+}
+
+td_status td_list_parse(const char *bytes, size_t n_bytes, const td_dataset_opts *opts,
+                        bool looks_for_files, td_dataset *ds)
+{
+    list l = { .opts = opts,
+               .ds = ds,
+               .looks_for_files = looks_for_files,
+               .columns = { -1, -1, -1 },
+               .is_numeric = true };
+    td_status st;
+    ds->is_list = true;
+    ds->root = td_arena_text(&ds->arena, opts->path);
+    TD_OUT(ds->root ? TD_OK : TD_ENOMEM);
+    TD_OUT(find_folder(&l, opts->path));
+    TD_OUT(td_delimited_begin(&l.rows, bytes, n_bytes, ds->root));
+    st = read_list(&l);
+out:
+    td_delimited_release(&l.rows);
+    td_map_release(&l.labels);
+    td_map_release(&l.images);
+    td_free(l.names);
+    td_free(l.entries);
+    return st;
+}
+
+td_status td_list_open(const td_dataset_opts *opts, td_dataset *ds)
+{
+    char *bytes;
+    size_t n_bytes;
+    if (!td_path_exists(opts->path))
+        return td_error(TD_ENOTFOUND, "data set '%s' does not exist", opts->path);
+    if (!td_path_is_file(opts->path))
+        return td_error(TD_EFORMAT, "'%s' is no regular file, wanted a list of images", opts->path);
+    if (opts->has_boxes || opts->annotations)
+        return td_error(TD_EFORMAT,
+                        "'%s' is a list of images with classes, wanted images with "
+                        "boxes",
+                        opts->path);
+    TD_TRY(td_file_read(opts->path, LIST_BYTES_MAX, &bytes, &n_bytes));
+    td_status st = td_list_parse(bytes, n_bytes, opts, true, ds);
+    td_free(bytes);
+    return st;
+}
