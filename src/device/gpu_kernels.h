@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ops/resize_taps.h"
 #include "tandem/types.h"
 
 /* clang-format off */
@@ -281,7 +282,9 @@ typedef enum {
     TD_GPU_AVG_POOL,
     TD_GPU_AVG_POOL_GRAD,
     TD_GPU_RESIZE, /* each window is the pixel that is nearest */
-    TD_GPU_RESIZE_GRAD
+    TD_GPU_RESIZE_GRAD,
+    TD_GPU_INTERPOLATE, /* bilinear or bicubic */
+    TD_GPU_INTERPOLATE_GRAD
 } td_gpu_window_function;
 
 /**
@@ -294,6 +297,7 @@ typedef struct {
     bool count_include_pad;       /* of averages: divide by kernel * kernel */
     td_gpu_tensor image, windows; /* [1, N, C, H, W] and [1, N, C, P, Q] of f32, f16 or bf16 */
     td_gpu_tensor where;          /* u8, of max pooling only */
+    td_resize_axis rows, columns; /* of interpolation only */
 } td_gpu_pool;
 
 /* --- steps of an optimiser -------------------------------------------------------------------- */

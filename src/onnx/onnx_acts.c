@@ -4,6 +4,7 @@
  *     silu        Sigmoid, Mul                  gelu        Mul, Erf, Add, Mul, Mul
  *     hardswish   HardSigmoid, Mul              gelu_tanh   the polynomial by Mul, Add; then Tanh,
  *                                                           Add, Mul, Mul
+ *     mish        Softplus, Tanh, Mul
  *     clip        Clip with two constants       pow         Pow with a constant
  *
  * The others have an operator.  HardSwish and Gelu are operators of opsets 14 and 20 only.
@@ -59,6 +60,12 @@ static const char *put_hardsigmoid(act *p, const char *x)
 static const char *put_hardswish(act *p, const char *x)
 {
     return two(p, "Mul", x, hard_sigmoid(p, x, 1.0 / 6, 0.5));
+}
+
+/* Mish is an operator of opset 18 only */
+static const char *put_mish(act *p, const char *x)
+{
+    return two(p, "Mul", x, one(p, "Tanh", one(p, "Softplus", x)));
 }
 
 /* x (1 + y) / 2 */
@@ -127,6 +134,8 @@ static const struct {
     { &td_op_hardsigmoid, NULL,         put_hardsigmoid },
     { &td_op_silu,        NULL,         put_silu },
     { &td_op_hardswish,   NULL,         put_hardswish },
+    { &td_op_softplus,    "Softplus",   NULL },
+    { &td_op_mish,        NULL,         put_mish },
     { &td_op_gelu,        NULL,         put_gelu },
     { &td_op_gelu_tanh,   NULL,         put_gelu_tanh },
     { &td_op_tanh,        "Tanh",       NULL },

@@ -29,16 +29,6 @@ static td_onnx_value shape_like(const td_onnx_value *x, int64_t c, int64_t h, in
     return t;
 }
 
-/* one node with the same operands and no attributes */
-void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op)
-{
-    const char *in[TD_IN_MAX];
-    td_onnx_value y = td_writer_shape(e, n->out[0]);
-    for (int i = 0; i < n->n_in; i++)
-        in[i] = td_writer_operand(e, n, i);
-    td_writer_result(e, n, td_writer_add(e, op, n, &y, n->n_in, in));
-}
-
 static const char *clip6(td_onnx_writer *e, const td_node *n, const char *x)
 {
     const td_dtype d = td_in_type(n, 0)->dtype;
@@ -366,6 +356,10 @@ static const struct {
 } rows[] = {
     { &td_op_conv2d,                    "Conv",               put_conv },
     { &td_op_conv2d_fused,              "Conv",               put_conv },
+    { &td_op_conv_transpose2d,          "ConvTranspose",      td_writer_conv_transpose },
+    { &td_op_resize,                    "Resize",             td_writer_interpolate },
+    { &td_op_pad,                       "Pad",                td_writer_pad },
+    { &td_op_group_norm,                "InstanceNormalization", td_writer_group_norm },
     { &td_op_batch_norm_infer,          "BatchNormalization", put_norm },
     { &td_op_batch_norm_relu_infer,     "BatchNormalization", put_norm },
     { &td_op_batch_norm_add_relu_infer, "BatchNormalization", put_norm },

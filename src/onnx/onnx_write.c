@@ -256,3 +256,13 @@ void td_writer_result(td_onnx_writer *e, const td_node *n, const char *name)
     e->name[n->out[0]->id] = name;
     e->rank[n->out[0]->id] = (int8_t)n->out[0]->type.rank;
 }
+
+/* one node with the same operands and no attributes */
+void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const char *in[TD_IN_MAX];
+    td_onnx_value y = td_writer_shape(e, n->out[0]);
+    for (int i = 0; i < n->n_in; i++)
+        in[i] = td_writer_operand(e, n, i);
+    td_writer_result(e, n, td_writer_add(e, op, n, &y, n->n_in, in));
+}

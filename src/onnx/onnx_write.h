@@ -68,7 +68,7 @@ const char *td_writer_weight(td_onnx_writer *e, const td_node *n, int i, int ran
 /** Set the name of n->out[0]. */
 void td_writer_result(td_onnx_writer *e, const td_node *n, const char *name);
 
-/** One node with the same operands and no attributes; onnx_ops.c. */
+/** One node with the same operands and no attributes. */
 void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op);
 
 /* onnx_axis_ops.c: rows of td_writer_put */
@@ -77,6 +77,12 @@ void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op);
+
+/* onnx_image_ops.c: the same */
+void td_writer_conv_transpose(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_interpolate(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_pad(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_group_norm(td_onnx_writer *e, const td_node *n, const char *op);
 
 /** Append the activation `op` of the value x, which has the type of n's result; NULL: `op` is none
     of onnx_acts.c. */

@@ -24,9 +24,10 @@
 #include "base/map.h"
 #include "io/safetensors.h" /* td_tensor */
 
-#define TD_ONNX_OPSET_MIN 13
-#define TD_ONNX_OPSET_MAX 21
-#define TD_ONNX_RANK_MAX  TD_TENSOR_RANK_MAX
+#define TD_ONNX_OPSET_MIN      13
+#define TD_ONNX_OPSET_READ_MIN 11
+#define TD_ONNX_OPSET_MAX      21
+#define TD_ONNX_RANK_MAX       TD_TENSOR_RANK_MAX
 
 /* a protobuf message has less than 2 GiB */
 #define TD_ONNX_BYTES_MAX ((int64_t)INT32_MAX)

@@ -319,9 +319,9 @@ static td_status read_opset(td_onnx_reader *r, td_pb pb)
     }
     if (*domain)
         return td_onnx_refuse(r, "operators of another domain");
-    if (r->m->opset < TD_ONNX_OPSET_MIN || r->m->opset > TD_ONNX_OPSET_MAX)
+    if (r->m->opset < TD_ONNX_OPSET_READ_MIN || r->m->opset > TD_ONNX_OPSET_MAX)
         return td_error(TD_EUNSUPPORTED, "'%s' uses opset %lld, wanted %d to %d", r->what,
-                        (long long)r->m->opset, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX);
+                        (long long)r->m->opset, TD_ONNX_OPSET_READ_MIN, TD_ONNX_OPSET_MAX);
     return TD_OK;
 }
 

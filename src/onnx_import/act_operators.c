@@ -2,8 +2,8 @@
  * act_operators.c -- ONNX operators that compute element by element
  *
  * Exporters write some activations as several operators, which become one op here: silu as x
- * Sigmoid(x), hardswish as x HardSigmoid(x), gelu as 0.5 x (1 + Erf(x / sqrt 2)).  The nodes that
- * are read no more are removed with all dead nodes.
+ * Sigmoid(x), mish as x Tanh(Softplus(x)), hardswish as x HardSigmoid(x), gelu as
+ * 0.5 x (1 + Erf(x / sqrt 2)).  The nodes that are read no more are removed with all dead nodes.
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -34,6 +34,8 @@ static const struct {
     { "Log",         &td_op_log,         NULL,    NULL,   0,       0 },
     { "Sqrt",        &td_op_sqrt,        NULL,    NULL,   0,       0 },
     { "Reciprocal",  &td_op_reciprocal,  NULL,    NULL,   0,       0 },
+    { "Softplus",    &td_op_softplus,    NULL,    NULL,   0,       0 },
+    { "Mish",        &td_op_mish,        NULL,    NULL,   0,       0 },
     { "Abs",         &td_op_abs,         NULL,    NULL,   0,       0 },
     { "Erf",         &td_op_erf,         NULL,    NULL,   0,       0 },
 };
@@ -191,6 +193,9 @@ static td_value *gated(td_importer *im, td_value *x, td_value *gate)
     else if (is_op(gate, &td_op_hardsigmoid)) {
         const td_act_attr *a = gate->producer->attr;
         op = is_near(a->a, 1.0 / 6) && is_near(a->b, 0.5) ? &td_op_hardswish : NULL;
+    } else if (is_op(gate, &td_op_tanh) && is_op(gate->producer->in[0], &td_op_softplus)) {
+        op = &td_op_mish;
+        gate = gate->producer->in[0];
     }
     return op && gate->producer->in[0] == x ? td_emit(im->b, op, NULL, x) : NULL;
 }
@@ -305,6 +310,64 @@ td_status td_import_extreme(td_importer *im, td_value **y)
         TD_TRY(td_import_value_at(im, i, &x));
         *y = *y ? td_emit(im->b, is_max ? &td_op_max : &td_op_min, NULL, *y, x) : x;
     }
+    return TD_OK;
+}
+
+/* Sum, Mean of any number of operands */
+td_status td_import_sum(td_importer *im, td_value **y)
+{
+    const int n = im->node->n_in;
+    *y = NULL;
+    if (n < 1)
+        return td_import_wrong(im, "an operand is missing");
+    for (int i = 0; i < n; i++) {
+        td_value *x;
+        TD_TRY(td_import_value_at(im, i, &x));
+        *y = *y ? td_add(im->b, *y, x) : x;
+    }
+    if (strcmp(im->node->op, "Mean") == 0 && n > 1)
+        *y = scaled(im, *y, 1.0 / n);
+    return TD_OK;
+}
+
+/* --- activations as other ones ---------------------------------------------------------------- */
+
+static td_value *elu(td_importer *im, td_value *x, double alpha)
+{
+    return td_emit(im->b, &td_op_elu, &(td_act_attr){ .a = alpha }, x);
+}
+
+/* gamma (x, or alpha (exp(x) - 1) below 0) */
+td_status td_import_selu(td_importer *im, td_value **y)
+{
+    td_value *x;
+    const double alpha = td_import_attr_float(im, "alpha", 1.67326319217681884765625);
+    const double gamma = td_import_attr_float(im, "gamma", 1.05070102214813232421875);
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    if (!(fabs(alpha) <= 1e6) || !(fabs(gamma) <= 1e6))
+        return td_import_wrong(im, "an attribute is not a number of at most 1e6");
+    *y = scaled(im, elu(im, x, alpha), gamma);
+    return TD_OK;
+}
+
+/* x, or alpha (exp(x / alpha) - 1) below 0 */
+td_status td_import_celu(td_importer *im, td_value **y)
+{
+    td_value *x;
+    const double alpha = td_import_attr_float(im, "alpha", 1);
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    if (!(alpha >= 1e-6 && alpha <= 1e6))
+        return td_import_wrong(im, "alpha is not a number from 1e-6 to 1e6");
+    *y = scaled(im, elu(im, scaled(im, x, 1 / alpha), 1), alpha);
+    return TD_OK;
+}
+
+/* x / (1 + |x|) */
+td_status td_import_softsign(td_importer *im, td_value **y)
+{
+    td_value *x;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    *y = td_mul(im->b, x, inverse(im, shifted(im, td_emit(im->b, &td_op_abs, NULL, x), 1)));
     return TD_OK;
 }
 

@@ -174,8 +174,8 @@ static td_status pick(td_importer *im, td_value *x, int64_t axis, int n, const i
     return TD_OK;
 }
 
-static td_status gather_at(td_importer *im, td_value *x, int64_t axis, int n, int64_t *at,
-                           td_value **y)
+td_status td_import_gather_at(td_importer *im, td_value *x, int64_t axis, int n, int64_t *at,
+                              td_value **y)
 {
     const td_type t = td_value_type(x);
     for (int i = 0; i < n; i++) {
@@ -206,7 +206,7 @@ td_status td_import_gather(td_importer *im, td_value **y)
     if (!at)
         return TD_ENOMEM;
     memcpy(at, t->data, t->n_bytes);
-    const td_status st = gather_at(im, x, axis, n, at, y);
+    const td_status st = td_import_gather_at(im, x, axis, n, at, y);
     td_free(at);
     TD_TRY(st);
     if (t->rank == 0 && td_build_ok(im->b)) { /* one index removes its axis */

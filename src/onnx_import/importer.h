@@ -49,15 +49,30 @@ td_status td_import_attr_int(const td_importer *im, const char *name, int64_t ot
 /** An attribute that only has one supported value. */
 td_status td_import_attr_must(const td_importer *im, const char *name, int64_t value) TD_CHECKED;
 double td_import_attr_float(const td_importer *im, const char *name, double otherwise);
-/** A list of n equal numbers; `otherwise` if the attribute is absent. */
-td_status td_import_attr_same(const td_importer *im, const char *name, int n, int otherwise,
-                              int *out) TD_CHECKED;
 bool td_import_attr_is(const td_importer *im, const char *name, const char *text);
-/** Pads, also by auto_pad, of a square image of `side` pixels. */
-td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t window, int stride,
-                                   int *pad, int *extra) TD_CHECKED;
-/** Four dimensions; with auto_pad SAME_UPPER equal height and width. */
-td_status td_import_check_square(const td_importer *im, const td_type *x) TD_CHECKED;
+/* Windows over images: height and width.  td_import_window reads them, also by auto_pad;
+   `kernel`: the filter's sides, or NULL: kernel_shape must be there. */
+typedef struct {
+    int64_t kernel[2], stride[2], dilation[2], begin[2], end[2];
+} td_onnx_window;
+
+td_status td_import_window(const td_importer *im, const td_type *x, const int64_t *kernel,
+                           td_onnx_window *out) TD_CHECKED;
+
+/* The same for an op that treats height and width alike: *x is padded with `value` where their
+   padding differs, and of the op's result the rows and columns at multiples of `step` count. */
+typedef struct {
+    int64_t stride, dilation, pad, pad_extra;
+    int64_t step[2], count[2];
+} td_onnx_square;
+
+td_status td_import_square(td_importer *im, td_onnx_window *v, double value, td_value **x,
+                           td_onnx_square *out) TD_CHECKED;
+td_value *td_import_stepped(td_importer *im, td_value *y, const td_onnx_square *s);
+
+/** x with elements before and after along an axis: td_pad_mode. */
+td_value *td_import_padded(td_importer *im, td_value *x, int axis, int64_t before, int64_t after,
+                           int mode, double value);
 
 /** TD_EFORMAT: the file declares another type for value `name`. */
 td_status td_import_check_declared(const td_importer *im, const char *name,
@@ -70,6 +85,9 @@ td_status td_import_result(td_importer *im, int i, td_value *v) TD_CHECKED;
 /** Attribute or operand `axes`: *n of them, -1 if there is none; is_axis [TD_RANK_MAX]. */
 td_status td_import_axes(const td_importer *im, int operand, int rank, int *n,
                          bool *is_axis) TD_CHECKED;
+/** The indices `at` [n] along an axis; negative ones count from the end and are replaced. */
+td_status td_import_gather_at(td_importer *im, td_value *x, int64_t axis, int n, int64_t *at,
+                              td_value **y) TD_CHECKED;
 /** x with these dimensions, of which one may contain the batch. */
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim);
 
@@ -79,6 +97,7 @@ td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64
 bool td_import_is_number(const td_importer *im, int i, double *out);
 td_status td_import_scalar_at(const td_importer *im, int i, td_dtype d, double *out) TD_CHECKED;
 td_status td_import_conv(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_conv_transpose(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_norm(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_pool(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_means(td_importer *im, td_value **y) TD_CHECKED;
@@ -104,6 +123,16 @@ td_status td_import_gather(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_quantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_dequantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reduce(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_global_max(td_importer *im, td_value *x, td_value **y) TD_CHECKED;
+td_status td_import_global_max_pool(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_softmax_axis(const td_importer *im, int rank, int64_t *axis) TD_CHECKED;
+td_status td_import_log_softmax(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_pad(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_group_norm(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_sum(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_selu(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_celu(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_softsign(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_softmax(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_matmul(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_layer_norm(td_importer *im, td_value **y) TD_CHECKED;

@@ -27,11 +27,20 @@ typedef struct {
     td_status (*get)(td_importer *im, td_value **y);
 } row;
 
+#define REDUCE     "keepdims axes noop_with_empty_axes "
+#define TRANSPOSED "kernel_shape strides pads dilations group auto_pad output_padding "
+#define RESIZE                                                                                     \
+    "mode nearest_mode coordinate_transformation_mode cubic_coeff_a exclude_outside "              \
+    "extrapolation_value antialias axes keep_aspect_ratio_policy "
 #define WINDOW "kernel_shape strides pads dilations ceil_mode auto_pad "
 
 /* clang-format off */
 static const row rows[] = {
     { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv },
+    { "ConvTranspose",      TRANSPOSED, td_import_conv_transpose },
+    { "InstanceNormalization", "epsilon ", td_import_group_norm },
+    { "GroupNormalization", "epsilon num_groups stash_type ", td_import_group_norm },
+    { "Pad",                "mode ", td_import_pad },
     { "BatchNormalization", "epsilon momentum training_mode ", td_import_norm },
     { "Relu",               "", td_import_act },
     { "LeakyRelu",          "alpha ", td_import_act },
@@ -69,10 +78,10 @@ static const row rows[] = {
     { "Transpose",          "perm ", td_import_transpose },
     { "Expand",             "", td_import_expand },
     { "Cast",               "to ", td_import_cast },
-    { "Resize",             "mode nearest_mode coordinate_transformation_mode ", td_import_resize },
+    { "Resize",             RESIZE, td_import_resize },
     { "Gather",             "axis ", td_import_gather },
-    { "ReduceSum",          "keepdims axes noop_with_empty_axes ", td_import_reduce },
-    { "ReduceMean",         "keepdims axes noop_with_empty_axes ", td_import_reduce },
+    { "ReduceSum",          REDUCE, td_import_reduce },
+    { "ReduceMean",         REDUCE, td_import_reduce },
     { "Softmax",            "axis ", td_import_softmax },
     { "QuantizeLinear",     "axis ", td_import_quantize },
     { "DequantizeLinear",   "axis ", td_import_dequantize },
@@ -86,6 +95,22 @@ static const row model_rows[] = {
     { "Sub",                "", td_import_binary },
     { "Div",                "", td_import_binary },
     { "Exp",                "", td_import_act },
+    { "Sum",                "", td_import_sum },
+    { "Mean",               "", td_import_sum },
+    { "Softplus",           "", td_import_act },
+    { "Mish",               "", td_import_act },
+    { "Selu",               "alpha gamma ", td_import_selu },
+    { "Celu",               "alpha ", td_import_celu },
+    { "Softsign",           "", td_import_softsign },
+    { "GlobalMaxPool",      "", td_import_global_max_pool },
+    { "LogSoftmax",         "axis ", td_import_log_softmax },
+    { "ReduceMax",          REDUCE, td_import_reduce },
+    { "ReduceMin",          REDUCE, td_import_reduce },
+    { "ReduceL1",           REDUCE, td_import_reduce },
+    { "ReduceL2",           REDUCE, td_import_reduce },
+    { "ReduceSumSquare",    REDUCE, td_import_reduce },
+    { "ReduceLogSum",       REDUCE, td_import_reduce },
+    { "ReduceLogSumExp",    REDUCE, td_import_reduce },
 };
 /* clang-format on */
 
@@ -139,7 +164,8 @@ static bool is_result_count(const td_importer *im, const row *r)
 {
     const int n = im->node->n_out;
     return n == 1 || (im->o->is_model && n > 0 &&
-                      (r->get == td_import_split || (r->get == td_import_norm && n <= 3) ||
+                      (r->get == td_import_split ||
+                       (r->get == td_import_norm && n <= (im->m->opset < 14 ? 5 : 3)) ||
                        (r->get == td_import_dropout && n <= 2)));
 }
 

@@ -136,40 +136,37 @@ double td_import_attr_float(const td_importer *im, const char *name, double othe
     return a && a->kind == TD_ONNX_FLOAT ? (double)a->f : otherwise;
 }
 
-/* a list of n equal numbers; `otherwise` if the attribute is absent */
-td_status td_import_attr_same(const td_importer *im, const char *name, int n, int otherwise,
-                              int *out)
+/* two integers from `least` to 2^20, or the default */
+static td_status attr_pair(const td_importer *im, const char *name, int64_t least, int64_t *out)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
-    *out = otherwise;
     if (!a)
         return TD_OK;
-    if (a->kind != TD_ONNX_INTS || a->n != n)
+    if (a->kind != TD_ONNX_INTS || a->n != 2)
         return td_import_wrong(im, "an attribute has the wrong number of integers");
-    for (int i = 0; i < n; i++)
-        if (a->ints[i] != a->ints[0] || a->ints[i] < 0 || a->ints[i] > 1 << 20)
-            return td_import_refuse(im, "windows, strides, pads or dilations are not square");
-    *out = (int)a->ints[0];
+    for (int i = 0; i < 2; i++) {
+        if (a->ints[i] < least || a->ints[i] > 1 << 20)
+            return td_import_wrong(im, "a window, stride or dilation is out of range");
+        out[i] = a->ints[i];
+    }
     return TD_OK;
 }
 
-/* top, left, bottom, right: must be equal in height and width, and at the end not less than at the
-   start */
-static td_status attr_pads(const td_importer *im, int *pad, int *extra)
+/* top, left, bottom, right */
+static td_status attr_pads(const td_importer *im, td_onnx_window *v)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, "pads");
-    *pad = *extra = 0;
     if (!a)
         return TD_OK;
     if (a->kind != TD_ONNX_INTS || a->n != 4)
         return td_import_wrong(im, "an attribute has the wrong number of integers");
-    const int64_t *p = a->ints;
-    if (p[0] != p[1] || p[2] != p[3])
-        return td_import_refuse(im, "windows, strides, pads or dilations are not square");
-    if (p[0] < 0 || p[2] < p[0] || p[2] > 1 << 20)
-        return td_import_refuse(im, "less padding at the end than at the start");
-    *pad = (int)p[0];
-    *extra = (int)(p[2] - p[0]);
+    for (int i = 0; i < 4; i++)
+        if (a->ints[i] < 0 || a->ints[i] > TD_PAD_MAX)
+            return td_import_wrong(im, "padding is out of range");
+    for (int i = 0; i < 2; i++) {
+        v->begin[i] = a->ints[i];
+        v->end[i] = a->ints[2 + i];
+    }
     return TD_OK;
 }
 
@@ -179,32 +176,97 @@ bool td_import_attr_is(const td_importer *im, const char *name, const char *text
     return a && a->kind == TD_ONNX_TEXT && strcmp(a->text, text) == 0;
 }
 
-/* pads that auto_pad gives a square image of `side` pixels */
-td_status td_import_attr_auto_pads(const td_importer *im, int64_t side, int64_t window, int stride,
-                                   int *pad, int *extra)
+/* the padding of axis i so that there is one window for each stride */
+static void pad_same(td_onnx_window *v, int i, int64_t side, bool is_upper)
 {
+    const int64_t reach = (v->kernel[i] - 1) * v->dilation[i] + 1;
+    const int64_t total =
+        ((side + v->stride[i] - 1) / v->stride[i] - 1) * v->stride[i] + reach - side;
+    const int64_t less = total > 0 ? total / 2 : 0, more = total > 0 ? total - less : 0;
+    v->begin[i] = is_upper ? less : more;
+    v->end[i] = is_upper ? more : less;
+}
+
+td_status td_import_window(const td_importer *im, const td_type *x, const int64_t *kernel,
+                           td_onnx_window *v)
+{
+    *v = (td_onnx_window){ .stride = { 1, 1 }, .dilation = { 1, 1 } };
+    if (x->rank != 4)
+        return td_import_wrong(im, "the images have not four dimensions");
+    for (int i = 0; i < 2 && kernel; i++)
+        v->kernel[i] = kernel[i];
+    TD_TRY(attr_pair(im, "kernel_shape", 1, v->kernel));
+    TD_TRY(attr_pair(im, "strides", 1, v->stride));
+    TD_TRY(attr_pair(im, "dilations", 1, v->dilation));
+    for (int i = 0; i < 2; i++) {
+        if (kernel && kernel[i] != v->kernel[i])
+            return td_import_wrong(im, "kernel_shape differs from the filter's");
+        if (v->kernel[i] < 1 || v->kernel[i] > 1 << 20)
+            return td_import_wrong(im, "there is no kernel_shape, or it is out of range");
+    }
     if (!td_onnx_attr_find(im->node, "auto_pad") || td_import_attr_is(im, "auto_pad", "NOTSET"))
-        return attr_pads(im, pad, extra);
-    *pad = *extra = 0;
+        return attr_pads(im, v);
     if (td_import_attr_is(im, "auto_pad", "VALID"))
         return TD_OK;
-    if (!td_import_attr_is(im, "auto_pad", "SAME_UPPER") || stride < 1)
-        return td_import_refuse(im, "auto_pad other than NOTSET, VALID and SAME_UPPER");
-    const int64_t total = ((side + stride - 1) / stride - 1) * stride + window - side;
-    *pad = total > 0 ? (int)(total / 2) : 0;
-    *extra = total > 0 ? (int)(total - 2 * (total / 2)) : 0;
+    const bool is_upper = td_import_attr_is(im, "auto_pad", "SAME_UPPER");
+    if (!is_upper && !td_import_attr_is(im, "auto_pad", "SAME_LOWER"))
+        return td_import_refuse(im, "auto_pad other than NOTSET, VALID, SAME_UPPER and SAME_LOWER");
+    for (int i = 0; i < 2; i++)
+        pad_same(v, i, x->dim[2 + i], is_upper);
     return TD_OK;
 }
 
-td_status td_import_check_square(const td_importer *im, const td_type *x)
+static int64_t divisor(int64_t a, int64_t b)
 {
-    const bool is_same =
-        td_onnx_attr_find(im->node, "auto_pad") && td_import_attr_is(im, "auto_pad", "SAME_UPPER");
-    if (x->rank != 4)
-        return td_import_wrong(im, "the images have not four dimensions");
-    return is_same && x->dim[2] != x->dim[3]
-               ? td_import_refuse(im, "SAME_UPPER of images that are not square")
+    return b ? divisor(b, a % b) : a;
+}
+
+td_value *td_import_padded(td_importer *im, td_value *x, int axis, int64_t before, int64_t after,
+                           int mode, double value)
+{
+    const td_pad_attr a = { axis, (int)before, (int)after, mode, value };
+    return before || after ? td_emit(im->b, &td_op_pad, &a, x) : x;
+}
+
+td_status td_import_square(td_importer *im, td_onnx_window *v, double value, td_value **x,
+                           td_onnx_square *out)
+{
+    const int64_t least = v->begin[0] < v->begin[1] ? v->begin[0] : v->begin[1];
+    *out = (td_onnx_square){ .stride = divisor(v->stride[0], v->stride[1]) };
+    const bool is_even = v->begin[0] == v->begin[1] && v->end[0] == v->end[1] &&
+                         v->end[0] >= v->begin[0] && v->end[0] <= 64;
+    const bool wide[2] = { v->kernel[0] > 1, v->kernel[1] > 1 };
+    if (wide[0] && wide[1] && v->dilation[0] != v->dilation[1])
+        return td_import_refuse(im, "different dilations of height and width");
+    out->dilation = wide[0] ? v->dilation[0] : wide[1] ? v->dilation[1] : 1;
+    out->pad = is_even ? v->begin[0] : v->end[0] < least || v->end[1] < least ? 0 : least;
+    out->pad = out->pad > 64 ? 0 : out->pad;
+    out->pad_extra = is_even ? v->end[0] - v->begin[0] : 0;
+    const td_type t = td_value_type(*x);
+    for (int i = 0; i < 2; i++) {
+        const int64_t reach = (v->kernel[i] - 1) * v->dilation[i] + 1;
+        const int64_t room = t.dim[2 + i] + v->begin[i] + v->end[i] - reach;
+        if (room < 0)
+            return td_import_wrong(im, "the window is larger than the padded image");
+        out->count[i] = room / v->stride[i] + 1;
+        out->step[i] = v->stride[i] / out->stride;
+        if (!is_even)
+            *x = td_import_padded(im, *x, 2 + i, v->begin[i] - out->pad, v->end[i] - out->pad,
+                                  TD_PAD_CONSTANT, value);
+    }
+    return out->stride > 64 || out->dilation > 64
+               ? td_import_refuse(im, "strides or dilations above 64")
                : TD_OK;
+}
+
+td_value *td_import_stepped(td_importer *im, td_value *y, const td_onnx_square *s)
+{
+    for (int i = 0; i < 2; i++) {
+        const td_slice_attr a = { 2 + i, 0, s->count[i], s->step[i] };
+        if (s->step[i] > 1)
+            y = td_emit(im->b, &td_op_slice, &a, y);
+    }
+    return y;
 }
 
 /* --- types ------------------------------------------------------------------------------------ */

@@ -9,35 +9,102 @@
 #include "base/half.h"
 #include "onnx_import/importer.h"
 
+#define LARGEST 3.4028234663852886e38 /* of f32 */
+
 td_status td_import_conv(td_importer *im, td_value **y)
 {
     td_value *in[3];
     int64_t groups;
-    const td_onnx_attr *k = td_onnx_attr_find(im->node, "kernel_shape");
-    td_conv_attr a = { 0 };
+    td_onnx_window v;
+    td_onnx_square s;
     TD_TRY(td_import_values_of(im, 2, 3, in));
-    TD_TRY(td_import_attr_same(im, "strides", 2, 1, &a.stride));
-    TD_TRY(td_import_attr_same(im, "dilations", 2, 1, &a.dilation));
     TD_TRY(td_import_attr_int(im, "group", 1, &groups));
     const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
-    TD_TRY(td_import_check_square(im, &x));
     if (w.rank != 4)
         return td_import_wrong(im, "the filter has not four dimensions");
-    TD_TRY(td_import_attr_auto_pads(im, x.dim[2], (w.dim[2] - 1) * a.dilation + 1, a.stride, &a.pad,
-                                    &a.pad_extra));
+    TD_TRY(td_import_window(im, &x, &w.dim[2], &v));
     if (groups < 1 || groups > 1 << 20)
         return td_import_wrong(im, "an invalid number of groups");
-    if (k && (k->n != 2 || w.rank != 4 || k->ints[0] != w.dim[2] || k->ints[1] != w.dim[3]))
-        return td_import_wrong(im, "kernel_shape differs from the filter's");
-    a.groups = (int)groups;
+    TD_TRY(td_import_square(im, &v, 0, &in[0], &s));
+    const td_conv_attr a = { .stride = (int)s.stride,
+                             .pad = (int)s.pad,
+                             .dilation = (int)s.dilation,
+                             .groups = (int)groups,
+                             .pad_extra = (int)s.pad_extra };
     if (im->o->is_model) { /* conv2d_fused has no gradient */
-        *y = td_emit(im->b, &td_op_conv2d, &a, in[0], in[1]);
+        *y = td_import_stepped(im, td_emit(im->b, &td_op_conv2d, &a, in[0], in[1]), &s);
         if (im->node->n_in > 2)
             *y = td_emit(im->b, &td_op_bias_add, NULL, *y, in[2]);
         return TD_OK;
     }
     *y = td_emit_n(im->b, im->node->n_in > 2 ? &td_op_conv2d_fused : &td_op_conv2d, &a,
                    im->node->n_in, in, NULL);
+    *y = td_import_stepped(im, *y, &s);
+    return TD_OK;
+}
+
+/* the sides that op conv_transpose2d gives, and what the file wants, which may be less */
+static td_status crop(td_importer *im, const int64_t *removed, td_value **y)
+{
+    const td_type t = td_value_type(*y);
+    for (int i = 0; i < 2; i++) {
+        const td_slice_attr a = { 2 + i, removed[i], t.dim[2 + i] - removed[i] - removed[2 + i],
+                                  1 };
+        if (a.size < 1)
+            return td_import_wrong(im, "the padding removes the whole result");
+        if (a.size < t.dim[2 + i])
+            *y = td_emit(im->b, &td_op_slice, &a, *y);
+    }
+    return TD_OK;
+}
+
+/* uneven pads, which remove pixels of the result, are slices */
+td_status td_import_conv_transpose(td_importer *im, td_value **y)
+{
+    td_value *in[3];
+    td_onnx_window v;
+    int64_t groups, removed[4];
+    const td_onnx_attr *more = td_onnx_attr_find(im->node, "output_padding");
+    TD_TRY(td_import_values_of(im, 2, 3, in));
+    TD_TRY(td_import_attr_int(im, "group", 1, &groups));
+    const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
+    if (w.rank != 4)
+        return td_import_wrong(im, "the filter has not four dimensions");
+    if (td_onnx_attr_find(im->node, "auto_pad") && !td_import_attr_is(im, "auto_pad", "NOTSET"))
+        return td_import_refuse(im, "auto_pad of a transposed convolution");
+    TD_TRY(td_import_window(im, &x, &w.dim[2], &v));
+    if (groups < 1 || groups > 1 << 16)
+        return td_import_wrong(im, "an invalid number of groups");
+    if (more && (more->kind != TD_ONNX_INTS || more->n != 2))
+        return td_import_wrong(im, "an attribute has the wrong number of integers");
+    if (v.stride[0] != v.stride[1] || v.dilation[0] != v.dilation[1] ||
+        (more && more->ints[0] != more->ints[1]))
+        return td_import_refuse(im, "different strides, dilations or output padding of height and "
+                                    "width");
+    if (v.stride[0] > 64 || v.dilation[0] > 64)
+        return td_import_refuse(im, "strides or dilations above 64");
+    if (more && (more->ints[0] < 0 || more->ints[0] >= v.stride[0]))
+        return td_import_refuse(im, "output padding that is not less than the stride");
+    int64_t least = v.begin[0];
+    for (int i = 0; i < 2; i++) {
+        least = v.begin[i] < least ? v.begin[i] : least;
+        least = v.end[i] < least ? v.end[i] : least;
+    }
+    const td_conv_transpose_attr a = { .stride = (int)v.stride[0],
+                                       .pad = (int)(least > 64 ? 0 : least),
+                                       .dilation = (int)v.dilation[0],
+                                       .groups = (int)groups,
+                                       .output_pad = more ? (int)more->ints[0] : 0 };
+    *y = td_emit(im->b, &td_op_conv_transpose2d, &a, in[0], in[1]);
+    if (!td_build_ok(im->b))
+        return TD_OK;
+    for (int i = 0; i < 2; i++) {
+        removed[i] = v.begin[i] - a.pad;
+        removed[2 + i] = v.end[i] - a.pad;
+    }
+    TD_TRY(crop(im, removed, y));
+    if (im->node->n_in > 2)
+        *y = td_emit(im->b, &td_op_bias_add, NULL, *y, in[2]);
     return TD_OK;
 }
 
@@ -71,7 +138,8 @@ td_status td_import_norm(td_importer *im, td_value **y)
     a.eps = eps ? (double)eps->f : 1e-5;
     if (im->o->is_model) {
         const td_type x = td_value_type(in[0]);
-        TD_TRY(td_import_check_square(im, &x));
+        if (x.rank != 4)
+            return td_import_refuse(im, "images that have not four dimensions");
         return model_norm(im, in, &a, y);
     }
     *y = td_emit_n(im->b, &td_op_batch_norm_infer, &a, 5, in, NULL);
@@ -79,19 +147,33 @@ td_status td_import_norm(td_importer *im, td_value **y)
 }
 
 /* ceil_mode: padding at the end until the last window fits, unless that would start outside */
-static td_status round_up(const td_importer *im, const td_type *x, td_pool_attr *a)
+static void round_up(const td_type *x, td_onnx_window *v)
 {
-    int64_t extra[2];
-    if (a->stride < 1 || a->pad_extra)
-        return td_import_refuse(im, "ceil_mode with uneven padding");
     for (int i = 0; i < 2; i++) {
-        const int64_t side = x->dim[2 + i], over = (side + 2 * a->pad - a->kernel) % a->stride;
-        const int64_t last = side + 2 * a->pad - a->kernel - over + a->stride; /* starts here */
-        extra[i] = over > 0 && last < side + a->pad ? a->stride - over : 0;
+        const int64_t side = x->dim[2 + i], room = side + v->begin[i] + v->end[i] - v->kernel[i];
+        const int64_t over = room % v->stride[i], last = room - over + v->stride[i];
+        if (room >= 0 && over > 0 && last < side + v->begin[i])
+            v->end[i] += v->stride[i] - over;
     }
-    if (extra[0] != extra[1])
-        return td_import_refuse(im, "ceil_mode that pads height and width differently");
-    a->pad_extra = (int)extra[0];
+}
+
+/* one window that is the whole image */
+static bool is_whole(const td_type *x, const td_onnx_window *v)
+{
+    bool is = true;
+    for (int i = 0; i < 2; i++)
+        is = is && v->kernel[i] == x->dim[2 + i] && v->begin[i] == 0 && v->end[i] == 0;
+    return is;
+}
+
+/* an average over pixels that are there counts its padding if that is made first */
+static td_status check_average(const td_importer *im, const td_onnx_window *v, bool counts_padding,
+                               bool is_rounded_up)
+{
+    const bool is_even =
+        v->begin[0] == v->begin[1] && v->end[0] == v->end[1] && v->end[0] == v->begin[0];
+    if (!is_even && (!counts_padding || is_rounded_up))
+        return td_import_refuse(im, "uneven padding for an average is not supported");
     return TD_OK;
 }
 
@@ -99,27 +181,41 @@ td_status td_import_pool(td_importer *im, td_value **y)
 {
     td_value *x;
     int64_t include, ceil_mode;
-    int dilation;
-    bool is_max = strcmp(im->node->op, "MaxPool") == 0;
-    td_pool_attr a = { 0 };
+    const bool is_max = strcmp(im->node->op, "MaxPool") == 0;
+    td_onnx_window v;
+    td_onnx_square s;
     TD_TRY(td_import_values_of(im, 1, 1, &x));
     const td_type t = td_value_type(x);
-    TD_TRY(td_import_check_square(im, &t));
-    TD_TRY(td_import_attr_same(im, "kernel_shape", 2, 0, &a.kernel));
-    TD_TRY(td_import_attr_same(im, "strides", 2, 1, &a.stride));
-    TD_TRY(td_import_attr_same(im, "dilations", 2, 1, &dilation));
+    TD_TRY(td_import_window(im, &t, NULL, &v));
     TD_TRY(td_import_attr_must(im, "storage_order", 0));
-    TD_TRY(td_import_attr_auto_pads(im, t.dim[2], a.kernel, a.stride, &a.pad, &a.pad_extra));
     TD_TRY(td_import_attr_int(im, "count_include_pad", 0, &include));
     TD_TRY(td_import_attr_int(im, "ceil_mode", 0, &ceil_mode));
-    if (dilation != 1)
+    if (v.dilation[0] != 1 || v.dilation[1] != 1)
         return td_import_refuse(im, "dilated windows");
+    if (im->o->is_model && is_whole(&t, &v))
+        return is_max ? td_import_global_max(im, x, y) : td_import_means(im, y);
     if (ceil_mode)
-        TD_TRY(round_up(im, &t, &a));
-    a.count_include_pad = include != 0;
-    if (!is_max && a.pad_extra)
-        return td_import_refuse(im, "uneven padding for an average is not supported");
+        round_up(&t, &v);
+    if (!is_max)
+        TD_TRY(check_average(im, &v, include != 0, ceil_mode != 0));
+    if (v.kernel[0] != v.kernel[1])
+        return td_import_refuse(im, "windows that are not square");
+    if (v.kernel[0] > 15)
+        return td_import_refuse(im, "windows of more than 15 pixels");
+    const bool fits = v.begin[0] < v.kernel[0] && v.begin[1] < v.kernel[1] &&
+                      v.end[0] < v.kernel[0] && v.end[1] < v.kernel[1];
+    if (!fits)
+        return td_import_wrong(im, "padding that is not less than the window");
+    TD_TRY(td_import_square(im, &v, is_max ? -LARGEST : 0, &x, &s));
+    if (2 * s.pad > v.kernel[0])
+        return td_import_refuse(im, "padding of more than half a window");
+    const td_pool_attr a = { .kernel = (int)v.kernel[0],
+                             .stride = (int)s.stride,
+                             .pad = (int)s.pad,
+                             .pad_extra = (int)s.pad_extra,
+                             .count_include_pad = include != 0 };
     *y = td_emit(im->b, is_max ? &td_op_max_pool2d : &td_op_avg_pool2d, &a, x);
+    *y = td_import_stepped(im, *y, &s);
     return TD_OK;
 }
 

@@ -166,16 +166,25 @@ static td_value *exchanged(td_importer *im, td_value *x, int axis)
     return axis == last ? x : td_transpose(im->b, x, perm);
 }
 
+/* before opset 13 all dimensions from the axis on were one */
+td_status td_import_softmax_axis(const td_importer *im, int rank, int64_t *axis)
+{
+    const bool is_old = im->m->opset < 13;
+    TD_TRY(td_import_attr_int(im, "axis", is_old ? 1 : -1, axis));
+    *axis += *axis < 0 ? rank : 0;
+    if (*axis < 0 || *axis >= rank)
+        return td_import_wrong(im, "an axis is out of range");
+    return is_old && *axis != rank - 1
+               ? td_import_refuse(im, "before opset 13, an axis that is not the last one")
+               : TD_OK;
+}
+
 td_status td_import_softmax(td_importer *im, td_value **y)
 {
     td_value *x;
     int64_t axis;
     TD_TRY(td_import_values_of(im, 1, 1, &x));
-    TD_TRY(td_import_attr_int(im, "axis", -1, &axis));
-    const int rank = td_value_type(x).rank;
-    axis += axis < 0 ? rank : 0;
-    if (axis < 0 || axis >= rank)
-        return td_import_wrong(im, "an axis is out of range");
+    TD_TRY(td_import_softmax_axis(im, td_value_type(x).rank, &axis));
     *y = exchanged(im, td_softmax(im->b, exchanged(im, x, (int)axis)), (int)axis);
     return TD_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * shape_operators.c -- ONNX operators that join, resize, convert and reduce
+ * shape_operators.c -- ONNX operators that join, convert and quantize
  *
  * Source: ONNX operator documentation, opsets 13 to 21.
  */
@@ -41,32 +41,6 @@ td_status td_import_cast(td_importer *im, td_value **y)
     if (!d || d == TD_DT_S8) /* the op quantize makes s8, not cast */
         return td_import_refuse(im, "an unsupported element type");
     *y = td_cast(im->b, x, d);
-    return TD_OK;
-}
-
-/* operands: x, no region, scales [1, 1, a, b] that are whole numbers */
-td_status td_import_resize(td_importer *im, td_value **y)
-{
-    td_value *x;
-    float by[4];
-    const td_tensor *t;
-    if (im->node->n_in != 3 || *im->node->in[1])
-        return td_import_refuse(im, "operands other than x and scales");
-    TD_TRY(td_import_value_at(im, 0, &x));
-    TD_TRY(td_import_tensor_at(im, 2, TD_DT_F32, 1, &t));
-    if (t->dim[0] != 4 || td_value_type(x).rank != 4)
-        return td_import_wrong(im, "the scales are not four numbers for four dimensions");
-    memcpy(by, t->data, sizeof by);
-    for (int i = 0; i < 4; i++)
-        if (!(by[i] >= 1 && by[i] <= 4096) || by[i] > (float)(int)by[i] || (i < 2 && by[i] > 1))
-            return td_import_refuse(im, "scales that are not whole factors of height and width");
-    if (!td_import_attr_is(im, "mode", "nearest") ||
-        !td_import_attr_is(im, "nearest_mode", "floor") ||
-        !td_import_attr_is(im, "coordinate_transformation_mode", "asymmetric"))
-        return td_import_refuse(im, "resizing other than nearest is not supported");
-    const td_type type = td_value_type(x);
-    td_resize_attr a = { (int)(type.dim[2] * (int)by[2]), (int)(type.dim[3] * (int)by[3]) };
-    *y = td_emit(im->b, &td_op_resize_nearest, &a, x);
     return TD_OK;
 }
 
@@ -147,64 +121,5 @@ td_status td_import_dequantize(td_importer *im, td_value **y)
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(scale_at(im, td_value_type(x).dtype, &a.scale));
     *y = td_emit(im->b, &td_op_dequantize, &a, x);
-    return TD_OK;
-}
-
-/* the sum over some dimensions, which are 1 then; `like` has the result's shape */
-static td_value *sum_over(td_importer *im, td_value *x, const bool *is_axis)
-{
-    td_value *like = x;
-    const td_type t = td_value_type(x);
-    for (int d = 0; d < t.rank; d++) {
-        const td_slice_attr a = { .axis = d, .size = 1, .step = 1 };
-        if (is_axis[d] && t.dim[d] > 1)
-            like = td_emit(im->b, &td_op_slice, &a, like);
-    }
-    return like == x ? x : td_emit(im->b, &td_op_sum_to, NULL, x, like);
-}
-
-/* means and sums over dimensions of a model; without axes over all */
-static td_status reduce_axes(td_importer *im, td_value *x, td_value **y)
-{
-    const td_type t = td_value_type(x);
-    const bool is_mean = strcmp(im->node->op, "ReduceMean") == 0;
-    bool is_axis[TD_RANK_MAX];
-    int64_t keep, noop, count = 1, dim[TD_RANK_MAX];
-    int n, rank = 0;
-    TD_TRY(td_import_axes(im, 1, t.rank, &n, is_axis));
-    TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
-    TD_TRY(td_import_attr_int(im, "noop_with_empty_axes", 0, &noop));
-    for (int d = 0; d < t.rank; d++) {
-        is_axis[d] = is_axis[d] || (n < 1 && !noop);
-        count *= is_axis[d] ? t.dim[d] : 1;
-        if (keep || !is_axis[d])
-            dim[rank++] = is_axis[d] ? 1 : t.dim[d];
-    }
-    if (is_mean && t.rank == 4 && !is_axis[0] && !is_axis[1] && is_axis[2] && is_axis[3])
-        *y = td_global_avg_pool(im->b, x);
-    else
-        *y = sum_over(im, x, is_axis);
-    if (is_mean && td_value_type(*y).rank == t.rank && count > 1) {
-        const td_scale_attr a = { 1 / (double)count };
-        *y = td_emit(im->b, &td_op_scale, &a, *y);
-    }
-    if (td_build_ok(im->b) && td_value_type(*y).rank != rank)
-        *y = td_import_reshaped(im, *y, rank, dim);
-    return TD_OK;
-}
-
-td_status td_import_reduce(td_importer *im, td_value **y)
-{
-    td_value *x;
-    int64_t keep;
-    if (im->o->is_model) {
-        TD_TRY(td_import_value_at(im, 0, &x));
-        return reduce_axes(im, x, y);
-    }
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
-    TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
-    if (keep)
-        return td_import_refuse(im, "keepdims is not supported");
-    *y = strcmp(im->node->op, "ReduceSum") == 0 ? td_sum(im->b, x) : td_mean(im->b, x);
     return TD_OK;
 }

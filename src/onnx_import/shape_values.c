@@ -255,6 +255,125 @@ static td_status where(td_onnx_folder *f, const td_onnx_node *n, const list *x, 
     return add_list(f, n, &l);
 }
 
+/* --- lists of pairs: PyTorch writes the operand of Pad as Reshape, Slice, Transpose, Reshape -- */
+
+/* rows of `columns` integers */
+typedef struct {
+    int rows, columns;
+    int64_t at[TD_ONNX_FOLD_MAX];
+} table;
+
+static bool table_of(const td_tensor *t, table *out)
+{
+    if (!t || t->dtype != TD_DT_I64 || t->rank != 2 || t->n_bytes > sizeof out->at ||
+        t->n_bytes == 0)
+        return false;
+    out->rows = (int)t->dim[0];
+    out->columns = (int)t->dim[1];
+    memcpy(out->at, t->data, t->n_bytes);
+    return true;
+}
+
+static td_status add_table(td_onnx_folder *f, const td_onnx_node *n, const table *x, bool *done)
+{
+    const size_t count = (size_t)(x->rows * x->columns);
+    int64_t *at = td_arena_alloc(&f->arena, count, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    memcpy(at, x->at, count * sizeof *at);
+    const td_tensor t = { .name = n->out[0],
+                          .dtype = TD_DT_I64,
+                          .rank = 2,
+                          .dim = { x->rows, x->columns },
+                          .data = at,
+                          .n_bytes = count * sizeof *at };
+    *done = true;
+    return add(f, n, &t);
+}
+
+/* a list as rows: Reshape to [-1, columns] */
+static td_status fold_rows(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
+{
+    list to;
+    table y;
+    if (!list_of(operand(f, n, 1), &to) || to.n != 2 || to.at[0] != -1 || to.at[1] < 1 ||
+        to.at[1] > x->n || x->n % to.at[1])
+        return TD_OK;
+    y = (table){ .rows = (int)(x->n / to.at[1]), .columns = (int)to.at[1] };
+    memcpy(y.at, x->at, (size_t)x->n * sizeof *y.at);
+    return add_table(f, n, &y, done);
+}
+
+/* is operand i the number `value` alone? */
+static bool is_one(const td_onnx_folder *f, const td_onnx_node *n, int i, int64_t value)
+{
+    list l;
+    return list_of(operand(f, n, i), &l) && l.n == 1 && l.at[0] == value;
+}
+
+/* the rows in reverse order */
+static td_status fold_reverse(td_onnx_folder *f, const td_onnx_node *n, const table *x, bool *done)
+{
+    list end;
+    table y = { .rows = x->rows, .columns = x->columns };
+    if (!is_one(f, n, 1, -1) || !list_of(operand(f, n, 2), &end) || end.n != 1 ||
+        end.at[0] >= -x->rows || !is_one(f, n, 3, 0) || !is_one(f, n, 4, -1))
+        return TD_OK;
+    for (int i = 0; i < x->rows; i++)
+        memcpy(y.at + i * x->columns, x->at + (x->rows - 1 - i) * x->columns,
+               (size_t)x->columns * sizeof *y.at);
+    return add_table(f, n, &y, done);
+}
+
+static td_status fold_table(td_onnx_folder *f, const td_onnx_node *n, const table *x, bool *done)
+{
+    const td_onnx_attr *perm = td_onnx_attr_find(n, "perm");
+    if (strcmp(n->op, "Slice") == 0)
+        return fold_reverse(f, n, x, done);
+    if (strcmp(n->op, "Reshape") == 0 && is_one(f, n, 1, -1)) {
+        list l = { .rank = 1, .n = x->rows * x->columns };
+        memcpy(l.at, x->at, (size_t)l.n * sizeof *l.at);
+        *done = true;
+        return add_list(f, n, &l);
+    }
+    if (strcmp(n->op, "Transpose") != 0 ||
+        (perm && (perm->kind != TD_ONNX_INTS || perm->n != 2 || perm->ints[0] != 1)))
+        return TD_OK;
+    table y = { .rows = x->columns, .columns = x->rows };
+    for (int i = 0; i < y.rows; i++)
+        for (int k = 0; k < y.columns; k++)
+            y.at[i * y.columns + k] = x->at[k * x->columns + i];
+    return add_table(f, n, &y, done);
+}
+
+/* --- float32 numbers ------------------------------------------------------------------------- */
+
+/* lists one behind the other: the scales of a Resize */
+static td_status fold_floats(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    float *at = td_arena_alloc(&f->arena, TD_ONNX_FOLD_MAX, sizeof *at);
+    int64_t count = 0;
+    if (!at)
+        return TD_ENOMEM;
+    for (int i = 0; i < n->n_in; i++) {
+        const td_tensor *x = operand(f, n, i);
+        if (!is_fixed(f, x) || x->dtype != TD_DT_F32 || x->rank != 1 ||
+            count + x->dim[0] > TD_ONNX_FOLD_MAX)
+            return TD_OK;
+        if (x->n_bytes)
+            memcpy(at + count, x->data, x->n_bytes);
+        count += x->dim[0];
+    }
+    const td_tensor t = { .name = n->out[0],
+                          .dtype = TD_DT_F32,
+                          .rank = 1,
+                          .dim = { count },
+                          .data = at,
+                          .n_bytes = (size_t)count * sizeof *at };
+    *done = true;
+    return add(f, n, &t);
+}
+
 /* --- one float32 number ----------------------------------------------------------------------- */
 
 static bool number_of(const td_onnx_folder *f, const td_tensor *t, float *out)
@@ -320,8 +439,10 @@ static td_status fold_list(td_onnx_folder *f, const td_onnx_node *n, const list 
                                                                   : TD_OK;
     if (strcmp(op, "Concat") == 0)
         return attr_of(n, "axis", 0) == 0 ? concat(f, n, done) : TD_OK;
-    if (strcmp(op, "Reshape") == 0)
-        return reshape(f, n, x, done);
+    if (strcmp(op, "Reshape") == 0) {
+        TD_TRY(fold_rows(f, n, x, done));
+        return *done ? TD_OK : reshape(f, n, x, done);
+    }
     if (strcmp(op, "ConstantOfShape") == 0)
         return repeat(f, n, x, done);
     if (strcmp(op, "Where") == 0)
@@ -336,6 +457,7 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
 {
     const td_tensor *first = operand(f, n, 0);
     list l;
+    table pairs;
     *done = false;
     if (n->n_out != 1)
         return TD_OK;
@@ -353,6 +475,10 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
     }
     if (list_of(first, &l))
         TD_TRY(fold_list(f, n, &l, done));
+    else if (table_of(first, &pairs))
+        TD_TRY(fold_table(f, n, &pairs, done));
+    else if (strcmp(n->op, "Concat") == 0 && is_fixed(f, first) && attr_of(n, "axis", 0) == 0)
+        TD_TRY(fold_floats(f, n, done));
     return *done ? TD_OK : fold_number(f, n, done);
 }
 

@@ -20,7 +20,7 @@
  * arithmetic on both sides, which compilers turn into vector code.
  *
  * Sources: Elfwing et al. 2018 (silu), Howard et al. 2019 (hardswish), Hendrycks and Gimpel 2016
- * (gelu), Clevert et al. 2016 (elu).
+ * (gelu), Clevert et al. 2016 (elu), Dugas et al. 2001 (softplus), Misra 2019 (mish).
  */
 #ifndef TD_OPS_ACT_LIST_H
 #define TD_OPS_ACT_LIST_H
@@ -32,6 +32,13 @@
 #define TD_ACT_GELU_SLOPE(x) ((real)0.79788456080286535588 * (1 + (real)0.134145 * (x) * (x)))
 #define TD_ACT_NORMAL(x)     ((real)0.39894228040143267794 * EXP((real)-0.5 * (x) * (x)))
 #define TD_ACT_CUMULATED(x)  ((real)0.5 * (1 + ERF((real)0.70710678118654752440 * (x))))
+
+/* log(1 + u) for 0 <= u <= 1, exact for small u: the error of 1 + u is divided out */
+#define TD_ACT_LOG1P(u) (1 + (u)-1 > 0 ? LOG(1 + (u)) * ((u) / (1 + (u)-1)) : (u))
+
+/* tanh(softplus(x)) = e (e + 2) / (e (e + 2) + 2) with e = exp(x); 1 for large x */
+#define TD_ACT_MISH_EXP(x)  EXP((x) > 20 ? 20 : (x))
+#define TD_ACT_MISH_GATE(e) ((e) * ((e) + 2) / ((e) * ((e) + 2) + 2))
 
 /* clang-format off */
 
@@ -66,6 +73,13 @@
     ROW(K, hardswish, "Mul", "Mul", none, X, BOTH, "x min(max(x / 6 + 1/2, 0), 1)",                \
         x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6,                                                  \
         x <= -3 ? 0 : x < 3 ? dy * (x / 3 + (real)0.5) : dy)                                       \
+    ROW(K, softplus, "Softplus", "SoftplusGrad", none, X, GRAD, "log(1 + exp(x))",                 \
+        (x > 0 ? x : 0) + TD_ACT_LOG1P(EXP(-ABS(x))),                                              \
+        dy * TD_ACT_SIGMOID(x))                                                                    \
+    ROW(K, mish, "Tanh", "TanhGrad", none, X, BOTH, "x tanh(log(1 + exp(x)))",                     \
+        x * TD_ACT_MISH_GATE(TD_ACT_MISH_EXP(x)),                                                  \
+        dy * (TD_ACT_MISH_GATE(TD_ACT_MISH_EXP(x)) + x * TD_ACT_SIGMOID(x)                         \
+            * (1 - TD_ACT_MISH_GATE(TD_ACT_MISH_EXP(x)) * TD_ACT_MISH_GATE(TD_ACT_MISH_EXP(x)))))  \
     ROW(K, gelu, "Erf", "Erf", none, X, BOTH, "x (1 + erf(x / sqrt 2)) / 2",                       \
         x * TD_ACT_CUMULATED(x),                                                                   \
         dy * (TD_ACT_CUMULATED(x) + x * TD_ACT_NORMAL(x)))                                         \

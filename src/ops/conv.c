@@ -178,6 +178,13 @@ static void conv_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
     dx[0] = td_emit(b, &td_op_conv2d_grad_x, n->attr, dy[0], n->in[1], n->in[0]);
 }
 
+/* of a transposed convolution, which conv2d_grad_x is (conv_transpose.c) */
+static void grad_x_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    dx[1] = td_emit(b, &td_op_conv2d_grad_w, n->attr, n->in[0], dy[0], n->in[1]);
+    dx[0] = td_emit(b, &td_op_conv2d, n->attr, dy[0], n->in[1]);
+}
+
 /* N K P Q (C/groups) R S, for each of the three ops */
 static int64_t macs_of(const td_type *y, const td_type *w)
 {
@@ -226,6 +233,7 @@ const td_op td_op_conv2d_grad_x = {
     .layout = TD_LAYOUT_CHOOSES,
     .shape_only = 1u << 2,
     .infer = grad_x_infer,
+    .grad = grad_x_grad,
     .macs = grad_x_macs,
 };
 

@@ -33,6 +33,11 @@ typedef struct {
     bool tf32;     /* factors may be rounded to TF32 first, as ref does; float32 only */
 } td_conv_attr;
 
+typedef struct {
+    int stride, pad, dilation, groups, pad_extra;
+    int output_pad; /* below and to the right, less than stride */
+} td_conv_transpose_attr;
+
 /** The op that this member `act` stands for; NULL: none. */
 const td_op *td_conv_act_op(int act);
 
@@ -131,6 +136,11 @@ typedef struct {
     double eps;
 } td_layer_norm_attr;
 
+typedef struct {
+    int groups;
+    double eps;
+} td_group_norm_attr;
+
 /* the rows of x that are normalised, and their length: gamma's */
 typedef struct {
     int64_t rows, width;
@@ -183,6 +193,17 @@ typedef struct {
     int axis;
 } td_concat_attr;
 
+/* pad */
+#define TD_PAD_MAX 65536
+typedef enum { TD_PAD_CONSTANT, TD_PAD_REFLECT, TD_PAD_EDGE, TD_PAD_WRAP } td_pad_mode;
+typedef struct {
+    int axis, before, after, mode; /* td_pad_mode */
+    double value;
+} td_pad_attr;
+
+/* the name of a mode, which is ONNX's too */
+const char *td_pad_mode_name(int mode);
+
 /* join_heads and its gradient */
 typedef enum { TD_JOIN_PIXEL, TD_JOIN_CHANNEL } td_join_order;
 typedef struct {
@@ -198,6 +219,27 @@ int64_t td_join_rows(const td_join_attr *a, const td_type *x);
 typedef struct {
     int height, width;
 } td_resize_attr;
+
+/* resize and its gradient */
+typedef enum { TD_RESIZE_LINEAR, TD_RESIZE_CUBIC } td_resize_mode;
+typedef enum {
+    TD_RESIZE_HALF_PIXEL,
+    TD_RESIZE_PYTORCH_HALF_PIXEL,
+    TD_RESIZE_ALIGN_CORNERS,
+    TD_RESIZE_ASYMMETRIC,
+} td_resize_coordinates;
+typedef struct {
+    int height, width;
+    int mode, coordinates;            /* td_resize_mode, td_resize_coordinates */
+    double height_scale, width_scale; /* of the result; 0: the quotient of the sizes */
+    double cubic;                     /* the parameter of the cubic */
+} td_interpolate_attr;
+
+const char *td_resize_coordinates_name(int coordinates);
+
+/** Rows or columns of resize, x [N, C, H, W] (ops/resize_taps.h). */
+struct td_resize_axis td_resize_axis_of(const td_interpolate_attr *a, const td_type *x,
+                                        bool is_width);
 
 typedef struct {
     const char *layout;

@@ -45,6 +45,20 @@ for t in stem.0.weight stem.1.weight stem.1.bias stem.1.running_mean stem.1.runn
     deep.1.running_var wide.0.weight wide.0.bias down.weight up.bias mix.weight gain fc.weight fc.bias; do
     near t.safetensors "$golden/trained.safetensors" $t 1e-4
 done
+# transposed convolutions, windows that are not square, padding, resizing, norms of groups, extremes; opset 11
+for form in more opset11; do
+    expect 0 evaluate "$golden/more_in.safetensors" --model "$golden/$form.onnx" $fixed -b 4 --logits y.safetensors
+    near y.safetensors "$golden/more_logits.safetensors" logits 1e-5
+    expect 0 convert "$golden/$form.onnx" own.safetensors --overwrite
+    expect 0 convert own.safetensors again.onnx --overwrite --image-size 24 # verified
+    expect 0 evaluate "$golden/more_in.safetensors" --model again.onnx $fixed -b 4 --logits z.safetensors
+    near z.safetensors "$golden/more_logits.safetensors" logits 1e-5
+done
+expect 0 train "$golden/more_in.safetensors" --model "$golden/more.onnx" $fixed -b 4 $steps --workspace w2 \
+    --final-weights t2.safetensors
+for t in row.weight column.weight column.bias groups.weight groups.bias instances.weight up.weight up.bias fc.weight; do
+    near t2.safetensors "$golden/more_trained.safetensors" $t 1e-4
+done
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors

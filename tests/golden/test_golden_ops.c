@@ -37,6 +37,8 @@ static const op_row op_rows[] = {
     { "hardsigmoid", { "x" } },
     { "silu", { "x" } },
     { "hardswish", { "x" } },
+    { "softplus", { "x" } },
+    { "mish", { "x" } },
     { "gelu", { "x" } },
     { "gelu_tanh", { "x" } },
     { "tanh", { "x" } },
@@ -58,6 +60,10 @@ static const op_row op_rows[] = {
     { "min", { "a", "b" } },
     { "concat", { "x0", "x1", "x2", "x3", "x4" } },
     { "resize_nearest", { "x" } },
+    { "resize", { "x" } },
+    { "pad", { "x" } },
+    { "conv_transpose2d", { "x", "w" } },
+    { "group_norm", { "x", "gamma", "beta" } },
     { "sum", { "x" } },
     { "mean", { "x" } },
     { "softmax_cross_entropy", { "x" } },
@@ -134,7 +140,7 @@ static double attribute(const test_case *c, const char *name, double otherwise)
     return td_json_number(attrs, name, &v) == TD_OK ? v : otherwise;
 }
 
-/* "stride=2, pad=1" */
+/* "stride=2, pad=1, mode=edge" */
 static void attribute_text(const test_case *c, char *out, size_t n_bytes)
 {
     const td_json *attrs = td_json_get(c->entry, "attrs");
@@ -144,15 +150,19 @@ static void attribute_text(const test_case *c, char *out, size_t n_bytes)
         const td_json *value = td_json_member(attrs, i);
         double number = 0;
         bool truth = false;
+        const char *text = NULL;
         if (td_json_kind_of(value) == TD_JSON_BOOL)
             expect_ok(td_json_as_bool(value, &truth));
+        else if (td_json_kind_of(value) == TD_JSON_TEXT)
+            expect_ok(td_json_text(attrs, td_json_key(attrs, i), &text));
         else
             expect_ok(td_json_as_number(value, &number));
         len += (size_t)snprintf(out + len, n_bytes - len, "%s%s=", i ? ", " : "",
                                 td_json_key(attrs, i));
-        len += td_json_kind_of(value) == TD_JSON_BOOL
-                   ? (size_t)snprintf(out + len, n_bytes - len, "%s", truth ? "true" : "false")
-                   : (size_t)snprintf(out + len, n_bytes - len, "%.17g", number);
+        if (td_json_kind_of(value) == TD_JSON_BOOL)
+            text = truth ? "true" : "false";
+        len += text ? (size_t)snprintf(out + len, n_bytes - len, "%s", text)
+                    : (size_t)snprintf(out + len, n_bytes - len, "%.17g", number);
         assert_true(len < n_bytes);
     }
 }

@@ -1,19 +1,26 @@
-"""ONNX files that torch.onnx writes, read by `tandem --model FILE`, judged by PyTorch.
+"""ONNX files that torch.onnx writes, read by `tandem --model FILE`, judged by PyTorch and ONNX Runtime.
 
-    python tests/oracle/onnx_import.py [--tandem build/release/tandem] [--steps 5] [NAME ...]
+    python tests/oracle/onnx_import.py [--tandem build/release/tandem] [--steps 5] [--table FILE] [NAME ...]
 
-For every network of torchvision, with random weights and statistics: exported by both of PyTorch's exporters as for
-inference, which folds norms into convolutions, and once with its norms (TrainingMode.PRESERVE).  Logits of each file
-against PyTorch's: the largest difference over the largest logit has to be below 1e-4.  The file with norms then trains
-`--steps` steps of SGD with momentum in both programs, and in PyTorch in float64: the difference of the weights from
-those, divided by the length of their way, has to be below 1e-2 or three times PyTorch's own in float32 (dropout and
-stochastic depth are off).
+For every network of torchvision and timm (`timm/NAME`), with random weights and statistics: exported by both of PyTorch's
+exporters as for inference, which folds norms into convolutions, and once with its norms (TrainingMode.PRESERVE).
+
+- logits: of each file against ONNX Runtime's of the same file; the largest difference over the largest logit has to be
+  below 1e-4;
+- steps: the file with norms trains `--steps` steps of SGD with momentum in both programs, and in PyTorch in float64: the
+  difference of the weights from those, divided by the length of their way, has to be below 1e-2 or three times PyTorch's
+  own in float32 (dropout and stochastic depth are off);
+- bf16: the cosine of the first step's gradients of all weights, in bf16, and those in float64 has to be at least 0.99, or
+  that of PyTorch's own autocast less 0.01;
+- again: `tandem convert` writes the weights as an ONNX file, which ONNX Runtime computes as it does the first one.
+
+`--table FILE` writes the numbers as rows of Markdown.
 
     python tests/oracle/onnx_import.py --golden tests/golden/onnx
 
 writes a small network with many operators in three forms, an input, its logits, and weights after three steps.
 
-Needs torch, torchvision, onnx, onnxscript, safetensors and numpy.
+Needs torch, torchvision, timm, onnx, onnxruntime, onnxscript, safetensors and numpy.
 """
 import argparse
 import contextlib
@@ -27,14 +34,22 @@ import tempfile
 import warnings
 
 import onnx
+import onnxruntime
+import timm
 import torch
 import torchvision
 from safetensors.torch import load_file, save_file
 
 NETWORKS = ("resnet18", "wide_resnet50_2", "resnext50_32x4d", "vgg11_bn", "densenet121", "squeezenet1_1", "googlenet",
-            "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf",
-            "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16")
-LIMIT, STEP_LIMIT = 1e-4, 1e-2
+            "inception_v3", "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf",
+            "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16", "swin_t", "timm/resnet50d", "timm/resnetv2_50", "timm/repvgg_a0",
+            "timm/ghostnet_100", "timm/hrnet_w18_small", "timm/dla34", "timm/ese_vovnet19b_dw", "timm/res2net50_14w_8s",
+            "timm/cspresnet50", "timm/mixer_b32_224", "timm/efficientnet_lite0", "timm/deit_tiny_patch16_224",
+            "timm/tf_mobilenetv3_small_100", "timm/legacy_xception", "timm/rexnet_100", "timm/poolformer_s12",
+            "timm/selecsls42b", "timm/mobilevit_xxs", "timm/dpn68")
+SIZES = {"inception_v3": 96, "timm/mixer_b32_224": 224, "timm/legacy_xception": 96}  # others: 64
+SIZED = ("vit", "swin_t", "timm/deit")  # the size is an argument
+LIMIT, STEP_LIMIT, COSINE = 1e-4, 1e-2, 0.99
 LR, MOMENTUM = 1e-3, 0.9
 
 
@@ -62,6 +77,28 @@ class Small(torch.nn.Module):
         return self.fc(x.view(x.size(0), -1))
 
 
+class More(torch.nn.Module):
+    """Uneven windows, transposed convolutions, norms of groups and instances, all kinds of padding and resizing, extremes."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.row, self.column = nn.Conv2d(3, 8, (1, 7), padding=(0, 3)), nn.Conv2d(8, 8, (5, 1), (2, 1), (1, 0))
+        self.groups, self.instances = nn.GroupNorm(2, 8), nn.InstanceNorm2d(8, affine=True)
+        self.up = nn.ConvTranspose2d(8, 6, 3, 2, 1, 1, groups=2)
+        self.fc = nn.Linear(18, 10)
+
+    def forward(self, x):
+        F = torch.nn.functional
+        x = F.softplus(self.groups(self.column(F.pad(self.row(x), (2, 1, 0, 3), mode="reflect"))))
+        x = F.mish(self.instances(F.pad(x, (1, 0, 2, 1), mode="replicate")))
+        x = self.up(F.pad(x, (0, 2, 1, 0)))
+        x = F.interpolate(x, scale_factor=2, mode="bilinear") + F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+        x = F.interpolate(x, scale_factor=0.5, mode="bicubic")
+        x = torch.cat([x.amax((2, 3)), x.amin((2, 3)), F.adaptive_avg_pool2d(x, 1).flatten(1)], 1)
+        return F.log_softmax(self.fc(x), 1)
+
+
 def prepare(model, seed):
     """Weights as initialised; running statistics that are not 0 and 1; no dropout."""
     torch.manual_seed(seed)
@@ -77,12 +114,16 @@ def prepare(model, seed):
             m.dropout = 0.0
         if isinstance(m, torchvision.ops.StochasticDepth):
             m.p = 0.0
+        if isinstance(m, timm.layers.DropPath):
+            m.drop_prob = 0.0
+        if isinstance(getattr(m, "drop_rate", None), float):
+            m.drop_rate = 0.0
     if hasattr(model, "aux_logits"):
         model.aux_logits, model.aux1, model.aux2 = False, None, None
     return model.eval()
 
 
-def export(model, x, path, form):
+def export(model, x, path, form, **options):
     names = dict(input_names=["input"], output_names=["output"])
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -94,57 +135,88 @@ def export(model, x, path, form):
             keeps = form == "norms"
             torch.onnx.export(model, (x,), path, dynamo=False, dynamic_axes={"input": {0: "batch"}},
                               do_constant_folding=not keeps, **names,
-                              training=torch.onnx.TrainingMode.PRESERVE if keeps else torch.onnx.TrainingMode.EVAL)
+                              training=torch.onnx.TrainingMode.PRESERVE if keeps else torch.onnx.TrainingMode.EVAL, **options)
 
 
-def steps_of(model, x, labels, steps):
+def steps_of(model, x, labels, steps, momentum=MOMENTUM, cast=False):
     model.train()
-    sgd = torch.optim.SGD(model.parameters(), LR, MOMENTUM)
+    sgd = torch.optim.SGD(model.parameters(), LR, momentum)
     for _ in range(steps):
         sgd.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), labels).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            loss = torch.nn.functional.cross_entropy(model(x).to(x.dtype), labels)
+        loss.backward()
         sgd.step()
     return {k: v.detach().clone() for k, v in model.state_dict().items() if v.is_floating_point()}
 
 
+def runtime(path, x):
+    """The logits of ONNX Runtime, image by image if the file fixes its batch."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    found = session.get_inputs()[0]
+    n = found.shape[0] if isinstance(found.shape[0], int) else len(x)
+    return torch.cat([torch.from_numpy(session.run(None, {found.name: x[i:i + n].numpy()})[0]) for i in range(0, len(x), n)])
+
+
 class Judge:
     def __init__(self, tandem, folder):
-        self.tandem, self.folder, self.bad = tandem, folder, 0
+        self.tandem, self.folder, self.bad, self.rows = tandem, folder, 0, {}
 
-    def run(self, *args):
+    def run(self, name, *args):
         done = subprocess.run([self.tandem, *map(str, args)], capture_output=True, text=True, cwd=self.folder)
         if done.returncode:
-            print(f"tandem {' '.join(map(str, args))}: {done.stderr.strip()}")
+            lines = done.stderr.strip().splitlines()
+            print(f"{name:20} tandem {' '.join(map(str, args[:4]))}: {lines[-1] if lines else done.returncode}", flush=True)
+            self.bad += 1
         return done.returncode == 0
 
-    def say(self, name, what, found, limit):
-        verdict = "ok" if found < limit else "WRONG"
-        self.bad += verdict != "ok"
-        print(f"{name:20} {what:10} {found:.2e} {verdict}", flush=True)
+    def say(self, name, what, found, is_good, of=""):
+        self.bad += not is_good
+        self.rows.setdefault(name, {})[what] = f"{found:.4f}" if what == "bf16" else f"{found:.1e}"
+        print(f"{name:20} {what:10} {found:.2e} {'ok' if is_good else 'WRONG'}{of}", flush=True)
 
-    def logits(self, name, form, y):
-        if not self.run("evaluate", "in.safetensors", "--model", f"{form}.onnx", "--data-backend", "tensors", "-b", 2,
-                        "--logits", "out.safetensors", "--precision", "fp32"):
-            self.bad += 1
-            return
-        found = next(iter(load_file(self.folder / "out.safetensors").values()))
-        self.say(name, form, float((found - y).abs().max() / y.abs().max()), LIMIT)
+    def compare(self, name, what, found, y):
+        found = float((found - y).abs().max() / y.abs().max())
+        self.say(name, what, found, found < LIMIT)
+
+    def logits(self, name, form, x):
+        if self.run(name, "evaluate", "in.safetensors", "--model", f"{form}.onnx", "--data-backend", "tensors", "-b", 2,
+                    "--logits", "out.safetensors", "--precision", "fp32"):
+            self.compare(name, form, next(iter(load_file(self.folder / "out.safetensors").values())),
+                         runtime(self.folder / f"{form}.onnx", x))
+
+    def train(self, name, steps, momentum, precision):
+        if not self.run(name, "train", "in.safetensors", "--model", "norms.onnx", "--data-backend", "tensors", "-b", 4,
+                        "--run-iters", steps, "--lr", LR, "--momentum", momentum, "--weight-decay", 0, "--lr-schedule", "step",
+                        "--warmup", 0, "--training-only", "--no-checkpoints", "--workspace", "w",
+                        "--final-weights", "trained.safetensors", "--overwrite", "--precision", precision):
+            return None
+        return load_file(self.folder / "trained.safetensors")
 
     def training(self, name, before, after, truth, steps):
-        if not self.run("train", "in.safetensors", "--model", "norms.onnx", "--data-backend", "tensors", "-b", 4,
-                        "--run-iters", steps, "--lr", LR, "--momentum", MOMENTUM, "--weight-decay", 0, "--lr-schedule", "step",
-                        "--warmup", 0, "--training-only", "--no-checkpoints", "--workspace", "w",
-                        "--final-weights", "trained.safetensors", "--precision", "fp32"):
-            self.bad += 1
+        found = self.train(name, steps, MOMENTUM, "fp32")
+        if not found:
             return
-        found = load_file(self.folder / "trained.safetensors")
         missing = [k for k in after if k not in found]
         if missing:
             print(f"{name}: no {missing[:3]}")
             self.bad += 1
             return
         ours, theirs = way(truth, found, before), way(truth, after, before)
-        self.say(name, f"{steps} steps", ours, max(STEP_LIMIT, 3 * theirs))
+        self.say(name, f"{steps} steps", ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})")
+
+    def half(self, name, before, truth, theirs):
+        found = self.train(name, 1, 0, "bf16")
+        if found:
+            ours, theirs = cosine(found, truth, before), cosine(theirs, truth, before)
+            self.say(name, "bf16", ours, ours >= min(COSINE, theirs - 0.01), f" (PyTorch {theirs:.4f})")
+
+    def again(self, name, x):
+        if self.run(name, "convert", "norms.onnx", "weights.safetensors", "--overwrite") and \
+           self.run(name, "convert", "weights.safetensors", "again.onnx", "--overwrite", "--opset", 17, "--image-size", x.shape[-1]):
+            self.compare(name, "again", runtime(self.folder / "again.onnx", x), runtime(self.folder / "norms.onnx", x))
 
 
 def way(truth, found, before):
@@ -154,18 +226,41 @@ def way(truth, found, before):
     return length(found, truth) / length(truth, before)
 
 
+def cosine(a, b, before):
+    """Of the steps of all weights; running statistics are none."""
+    names = [k for k in b if "running_" not in k]
+    x, y = (torch.cat([(s[k].double() - before[k].double()).reshape(-1) for k in names]) for s in (a, b))
+    return float(torch.nn.functional.cosine_similarity(x, y, dim=0))
+
+
 def judge_network(judge, model, name, size, steps, forms):
     prepare(model, 1)
     x, labels = torch.randn(4, 3, size, size), torch.randint(0, 10, (4,))
     save_file({"images": x, "labels": labels}, judge.folder / "in.safetensors")
-    with torch.no_grad():
-        y = model(x)
     for form in forms:
-        export(model, x[:2], str(judge.folder / f"{form}.onnx"), form)
-        judge.logits(name, form, y)
+        try:
+            export(copy.deepcopy(model), x[:2], str(judge.folder / f"{form}.onnx"), form)
+        except Exception as e:  # the exporter's own limits
+            print(f"{name:20} {form:10} torch.onnx: {str(e).strip().splitlines()[0][:100]}", flush=True)
+            continue
+        judge.logits(name, form, x)
+    judge.again(name, x)
     before = {k: v.detach().clone() for k, v in model.state_dict().items()}
     wide = copy.deepcopy(model).double()
+    first = steps_of(copy.deepcopy(wide), x.double(), labels, 1, 0)
+    cast = steps_of(copy.deepcopy(model), x, labels, 1, 0, True)
+    judge.half(name, before, first, cast)
     judge.training(name, before, steps_of(model, x, labels, steps), steps_of(wide, x.double(), labels, steps), steps)
+
+
+def write_table(path, rows):
+    columns = {what for row in rows.values() for what in row}
+    steps = [what for what in columns if "steps" in what]
+    order = [what for what in ("folded", "dynamo", "norms", "again", *steps, "bf16") if what in columns]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("| network | " + " | ".join(order) + " |\n|" + "---|" * (len(order) + 1) + "\n")
+        for name, row in rows.items():
+            f.write(f"| {name} | " + " | ".join(row.get(c, "") for c in order) + " |\n")
 
 
 def write_golden(folder):
@@ -182,6 +277,14 @@ def write_golden(folder):
         y = model(x)
     save_file({"logits": y}, folder / "logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "trained.safetensors")
+    model = prepare(More(), 1)
+    x = torch.randn(4, 3, 24, 24)
+    save_file({"images": x, "labels": labels}, folder / "more_in.safetensors")
+    export(model, x[:2], str(folder / "more.onnx"), "norms")
+    export(model, x[:2], str(folder / "opset11.onnx"), "folded", opset_version=11)
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / "more_logits.safetensors")
+    save_file(steps_of(model, x, labels, 3), folder / "more_trained.safetensors")
 
 
 def main():
@@ -189,24 +292,35 @@ def main():
     p.add_argument("--tandem", default="build/release/tandem")
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--golden", type=pathlib.Path)
+    p.add_argument("--table", help="write the numbers as Markdown")
     p.add_argument("names", nargs="*")
     o = p.parse_args()
     if o.golden:
         return write_golden(o.golden)
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(os.path.abspath(o.tandem), pathlib.Path(folder))
-        for name in o.names or ("small", *NETWORKS):
+        for name in o.names or ("small", "more", *NETWORKS):
             torch.manual_seed(0)
+            for old in judge.folder.glob("*.onnx"):
+                old.unlink()
+            size = SIZES.get(name, 224 if name.startswith("vgg") else 64)
             if name == "small":
                 model, size = Small(), 34
+            elif name == "more":
+                model, size = More(), 24
+            elif name.startswith("timm/"):
+                model = timm.create_model(name[5:], exportable=True, **(dict(img_size=size) if name.startswith(SIZED) else {}))
             else:
-                size = 224 if name.startswith("vgg") else 64
                 options = dict(image_size=size) if name.startswith("vit") else {}
+                options |= dict(init_weights=False) if name in ("googlenet", "inception_v3") else {}
                 model = getattr(torchvision.models, name)(weights=None, **options)
             forms = ("folded", "dynamo", "norms")
             if name.startswith("convnext"):  # its last norm reads indices of a Range over the batch: not supported
                 forms = ("folded", "norms")
             judge_network(judge, model, name, size, o.steps, forms)
+    if o.table:
+        write_table(o.table, judge.rows)
+    print(f"{len(judge.rows)} networks, {judge.bad} failures")
     sys.exit(judge.bad > 0)
 
 

@@ -140,7 +140,7 @@ def activations(m):
             ("gelu_tanh", {}, lambda x: F.gelu(x, approximate="tanh"), -5, 5), ("tanh", {}, torch.tanh, -5, 5),
             ("exp", {}, torch.exp, -4, 4), ("log", {}, torch.log, 0.01, 9), ("sqrt", {}, torch.sqrt, 0.01, 9),
             ("reciprocal", {}, torch.reciprocal, -3, -0.2), ("pow", {"exponent": 3}, lambda x: x ** 3, -3, 3),
-            ("abs", {}, torch.abs, -3, 3), ("erf", {}, torch.erf, -4, 4))
+            ("softplus", {}, F.softplus, -9, 9), ("mish", {}, F.mish, -8, 8), ("abs", {}, torch.abs, -3, 3), ("erf", {}, torch.erf, -4, 4))
     for op, attrs, f, lo, hi in rows:
         m.add(op, op, attrs, f, {"x": m.draw(op, "x", (2, 3, 4, 5), lo, hi)})
     m.add("pow_half", "pow", {"exponent": 0.5}, lambda x: x ** 0.5, {"x": m.draw("pow_half", "x", (3, 7), 0.01, 9)})
@@ -196,6 +196,34 @@ def shapes(m):
               lambda x, s=scale: F.interpolate(x, scale_factor=s, mode="nearest"), {"x": m.draw(name, "x", (2, 3, 3, 4))})
     for op, f in (("sum", torch.sum), ("mean", torch.mean)):
         m.add(op, op, {}, f, {"x": m.draw(op, "x", (2, 3, 4, 5))})
+    for name, mode, size, corners in (("linear_up", "bilinear", (9, 10), False), ("linear_down", "bilinear", (3, 2), False),
+                                      ("linear_corners", "bilinear", (7, 9), True), ("cubic_up", "bicubic", (8, 7), False),
+                                      ("cubic_corners", "bicubic", (5, 11), True)):
+        m.add(name, "resize", {"height": size[0], "width": size[1], "mode": {"bilinear": "linear", "bicubic": "cubic"}[mode],
+                               "coordinates": "align_corners" if corners else "half_pixel"},
+              lambda x, s=size, k=mode, c=corners: F.interpolate(x, s, mode=k, align_corners=c), {"x": m.draw(name, "x", (2, 8, 4, 5))})
+    for name, axis, mode, before, after in (("pad_constant", 2, "constant", 2, 1), ("pad_reflect", 3, "reflect", 3, 2),
+                                            ("pad_edge", 3, "replicate", 4, 1), ("pad_wrap", 2, "circular", 3, 4)):
+        both = (before, after, 0, 0) if axis == 3 else (0, 0, before, after)
+        m.add(name, "pad", {"axis": axis, "before": before, "after": after, "mode": {"replicate": "edge", "circular": "wrap"}.get(mode, mode)},
+              lambda x, p=both, k=mode: F.pad(x, p, k), {"x": m.draw(name, "x", (2, 3, 4, 5))})
+
+
+def transposed(m):
+    for name, x, w, stride, pad, extra, dilation, groups in (
+            ("transposed", (2, 3, 4, 5), (3, 4, 3, 3), 1, 0, 0, 1, 1), ("transposed_2", (2, 8, 5, 4), (8, 6, 2, 2), 2, 0, 0, 1, 1),
+            ("transposed_odd", (2, 8, 4, 5), (8, 8, 3, 3), 2, 1, 1, 1, 1), ("transposed_groups", (1, 8, 3, 4), (8, 2, 4, 3), 2, 1, 0, 1, 4),
+            ("transposed_dilated", (1, 4, 5, 5), (4, 4, 3, 3), 1, 2, 0, 2, 1), ("transposed_depthwise", (2, 16, 4, 4), (16, 1, 3, 3), 2, 1, 0, 1, 16)):
+        m.add(name, "conv_transpose2d", {"stride": stride, "pad": pad, "output_pad": extra, "dilation": dilation, "groups": groups},
+              lambda a, b, s=stride, p=pad, e=extra, d=dilation, g=groups: F.conv_transpose2d(a, b, None, s, p, e, g, d),
+              {"x": m.draw(name, "x", x), "w": m.draw(name, "w", w)})
+
+
+def group_norm(m):
+    for name, shape, groups, eps in (("groups", (2, 6, 3, 4), 3, 1e-5), ("group_one", (3, 4, 5, 5), 1, 1e-3),
+                                     ("instances", (2, 5, 4, 3), 5, 1e-5), ("groups_rank3", (2, 8, 5), 2, 1e-5)):
+        m.add(name, "group_norm", {"groups": groups, "eps": eps}, lambda x, g, b, k=groups, e=eps: F.group_norm(x, k, g, b, e),
+              {"x": m.draw(name, "x", shape), "gamma": m.draw(name, "gamma", shape[1:2], 0.5, 1.5), "beta": m.draw(name, "beta", shape[1:2])})
 
 
 def losses(m):
@@ -222,7 +250,7 @@ def losses(m):
 
 def make():
     m = Maker()
-    for family in (conv2d, linear, batch_norm, activations, pools, arithmetic, shapes, losses):
+    for family in (conv2d, linear, batch_norm, activations, pools, arithmetic, shapes, transposed, group_norm, losses):
         family(m)
     header = {"made_by": "tests/oracle/ops.py", "python": platform.python_version(), "torch": torch.__version__,
               "numpy": np.__version__, "precision": "float64"}

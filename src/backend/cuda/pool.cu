@@ -1,5 +1,5 @@
 /*
- * pool.cu -- pooling and nearest resizing: a thread has one result, or eight neighbouring channels
+ * pool.cu -- pooling and resizing: a thread has one result, or eight neighbouring channels
  *
  * Gradients collect: a pixel adds the windows that contain it, in their order, so no two threads
  * write to one place.
@@ -211,6 +211,22 @@ __device__ inline void nearest(const td_gpu_pool &a, const place &to, float (&y)
     unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, h, w })), y);
 }
 
+template <typename T, int N>
+__device__ inline void interpolate(const td_gpu_pool &a, const place &to, float (&y)[N])
+{
+    const td_resize_taps v = td_resize_taps_of(&a.rows, to.row);
+    const td_resize_taps w = td_resize_taps_of(&a.columns, to.column);
+    for (int i = 0; i < v.n; i++)
+        for (int j = 0; j < w.n; j++) {
+            float x[N];
+            const auto by = static_cast<float>(v.weight[i] * w.weight[j]);
+            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, v.at[i], w.at[j] })), x);
+            TD_UNROLL
+            for (int k = 0; k < N; k++)
+                y[k] += by * x[k];
+        }
+}
+
 template <typename T, int N, td_gpu_window_function F> __global__ void forward(td_gpu_pool a)
 {
     const int64_t count = count_of(a.windows, N);
@@ -221,6 +237,8 @@ template <typename T, int N, td_gpu_window_function F> __global__ void forward(t
             max_of_window<T>(a, to, y);
         else if constexpr (F == TD_GPU_AVG_POOL)
             mean_of_window<T>(a, to, y);
+        else if constexpr (F == TD_GPU_INTERPOLATE)
+            interpolate<T>(a, to, y);
         else
             nearest<T>(a, to, y);
         write<T>(a.windows.data, offset(a.windows, to), y);
@@ -248,6 +266,33 @@ __device__ inline void add_window(const td_gpu_pool &a, const place &at, const p
     TD_UNROLL
     for (int k = 0; k < N; k++)
         dx[k] += where[k] != here ? 0 : F == TD_GPU_AVG_POOL_GRAD ? dy[k] / by : dy[k];
+}
+
+/* a pixel adds the results that it is a tap of */
+template <typename T, int N> __global__ void interpolate_back(td_gpu_pool a)
+{
+    const int64_t count = count_of(a.image, N);
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const place at = place_of<N>(a.image, i);
+        range rows, columns;
+        float dx[N] = {};
+        td_resize_readers(&a.rows, at.row, &rows.from, &rows.to);
+        td_resize_readers(&a.columns, at.column, &columns.from, &columns.to);
+        for (int64_t p = rows.from; p < rows.to; p++) {
+            const td_resize_taps v = td_resize_taps_of(&a.rows, p);
+            const double of_row = td_resize_weight(&v, at.row);
+            for (int64_t q = columns.from; q < columns.to; q++) {
+                const td_resize_taps w = td_resize_taps_of(&a.columns, q);
+                const auto by = static_cast<float>(of_row * td_resize_weight(&w, at.column));
+                float dy[N];
+                unpack(fetch<T, N>(a.windows.data, offset(a.windows, { at.n, at.c, p, q })), dy);
+                TD_UNROLL
+                for (int k = 0; k < N; k++)
+                    dx[k] += by * dy[k];
+            }
+        }
+        write<T>(a.image.data, offset(a.image, at), dx);
+    }
 }
 
 template <typename T, int N, td_gpu_window_function F> __global__ void backward(td_gpu_pool a)
@@ -299,6 +344,12 @@ template <typename T, int N> void start(const td_gpu_pool &a)
         break;
     case TD_GPU_RESIZE_GRAD:
         TD_LAUNCH((backward<T, N, TD_GPU_RESIZE_GRAD>), images, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_INTERPOLATE:
+        TD_LAUNCH((forward<T, N, TD_GPU_INTERPOLATE>), windows, THREADS, 0, queue(), a);
+        break;
+    case TD_GPU_INTERPOLATE_GRAD:
+        TD_LAUNCH((interpolate_back<T, N>), images, THREADS, 0, queue(), a);
     }
 }
 

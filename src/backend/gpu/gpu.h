@@ -96,6 +96,7 @@ void td_gpu_multi_release(void *state);
     K(batch_norm_add_relu_given) K(batch_norm_scale_relu_grad)                                     \
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(resize_nearest) K(resize_nearest_grad) K(join_heads) K(join_heads_grad)                      \
+    K(resize) K(resize_grad)                                                                       \
     K(sgd) K(rmsprop) K(adam) K(lamb) K(accumulate) K(all_finite) K(grad_norm) K(limit_grad)       \
     K(carry) K(ema) K(commit)                                                                      \
     K(softmax) K(softmax_grad) K(one_hot) K(mixup) K(cutmix) K(dropout) K(normalize)               \

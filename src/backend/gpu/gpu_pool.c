@@ -1,5 +1,5 @@
 /*
- * gpu_pool.c -- max and average pooling, nearest resizing
+ * gpu_pool.c -- max and average pooling, resizing
  */
 #include "backend/gpu/gpu.h"
 
@@ -80,6 +80,30 @@ static td_status run_resize_grad(const td_prepared *p, void *const *args)
                                  .image = td_gpu_tensor_at(p, 2, args) });
 }
 
+static td_gpu_pool interpolation_of(const td_prepared *p, td_gpu_window_function f,
+                                    const td_type *x)
+{
+    return (td_gpu_pool){ .f = f,
+                          .rows = td_resize_axis_of(p->node->attr, x, false),
+                          .columns = td_resize_axis_of(p->node->attr, x, true) };
+}
+
+static td_status run_interpolate(const td_prepared *p, void *const *args)
+{
+    td_gpu_pool a = interpolation_of(p, TD_GPU_INTERPOLATE, td_in_type(p->node, 0));
+    a.image = td_gpu_tensor_at(p, 0, args);
+    a.windows = td_gpu_tensor_at(p, 1, args);
+    return start(&a);
+}
+
+static td_status run_interpolate_grad(const td_prepared *p, void *const *args)
+{
+    td_gpu_pool a = interpolation_of(p, TD_GPU_INTERPOLATE_GRAD, td_in_type(p->node, 1));
+    a.windows = td_gpu_tensor_at(p, 0, args);
+    a.image = td_gpu_tensor_at(p, 2, args);
+    return start(&a);
+}
+
 #define KERNEL(op_, run_)                                                                          \
     const td_kernel td_gpu_##op_ = {                                                               \
         .name = "cuda_" #op_, .op = &td_op_##op_, .accepts = accepts, .run = run_                  \
@@ -89,5 +113,7 @@ KERNEL(max_pool2d, run_max)
 KERNEL(max_pool2d_grad, run_max_grad)
 KERNEL(avg_pool2d, run_avg)
 KERNEL(avg_pool2d_grad, run_avg_grad)
+KERNEL(resize, run_interpolate)
+KERNEL(resize_grad, run_interpolate_grad)
 KERNEL(resize_nearest, run_resize)
 KERNEL(resize_nearest_grad, run_resize_grad)

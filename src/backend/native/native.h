@@ -278,6 +278,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \
+    K(resize) K(resize_grad)                                                                       \
     TD_ACT_OTHERS(TD_ACT_BOTH, K) TD_BINARY_LIST(TD_NATIVE_TWO, K) K(scale)                        \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
     K(mul_rows) K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                  \
