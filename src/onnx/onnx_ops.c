@@ -212,6 +212,29 @@ static void put_reduce(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_int(e->m, "keepdims", 0);
 }
 
+/* the shape of operand 1 has 1 where dimensions are summed, and may lack the first ones */
+static void put_sum_to(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    const int missing = x->rank - y->rank;
+    int64_t axes[TD_RANK_MAX];
+    int count = 0;
+    td_onnx_value type = td_writer_shape(e, n->out[0]);
+    for (int d = 0; d < x->rank; d++)
+        if (d < missing || y->dim[d - missing] != x->dim[d])
+            axes[count++] = d;
+    if (missing > 0)
+        td_writer_stop(
+            e, td_error(TD_EUNSUPPORTED, "sum_to '%%%s' removes dimensions", n->out[0]->name));
+    const char *in = td_writer_operand(e, n, 0);
+    td_writer_result(
+        e, n,
+        count ? TD_WRITER_ADD(e, op, n, &type, in, td_writer_ints(e, n, "/axes", count, axes))
+              : TD_WRITER_ADD(e, "Identity", n, &type, in));
+    if (count)
+        td_onnx_attr_int(e->m, "keepdims", 1);
+}
+
 static void put_scale(td_onnx_writer *e, const td_node *n, const char *op)
 {
     td_onnx_value y = td_writer_shape(e, n->out[0]);
@@ -389,6 +412,7 @@ static const struct {
     { &td_op_cast,                      "Cast",               put_cast },
     { &td_op_resize_nearest,            "Resize",             put_resize },
     { &td_op_sum,                       "ReduceSum",          put_reduce },
+    { &td_op_sum_to,                    "ReduceSum",          put_sum_to },
     { &td_op_mean,                      "ReduceMean",         put_reduce },
     { &td_op_softmax,                   "Softmax",            put_softmax },
     { &td_op_quantize,                  "QuantizeLinear",     put_quantize },

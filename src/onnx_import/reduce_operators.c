@@ -127,10 +127,12 @@ td_status td_import_reduce(td_importer *im, td_value **y)
         TD_TRY(td_import_value_at(im, 0, &x));
         return reduce_axes(im, x, y);
     }
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
     TD_TRY(td_import_attr_int(im, "keepdims", 1, &keep));
-    if (keep)
-        return td_import_refuse(im, "keepdims is not supported");
+    if (keep) { /* sum_to, which the exporter writes with axes */
+        TD_TRY(td_import_value_at(im, 0, &x));
+        return reduce_axes(im, x, y);
+    }
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
     *y = strcmp(im->node->op, "ReduceSum") == 0 ? td_sum(im->b, x) : td_mean(im->b, x);
     return TD_OK;
 }
