@@ -118,7 +118,7 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
     td_text_add(out, "}\n");
 }
 
-/* Label smoothing of the validation loss: none with mixup or cutmix, as in the reference programs. */
+/* Label smoothing of the validation loss: none with mixup or cutmix, as in the references. */
 static double validation_smoothing(const td_train_opts *o)
 {
     return o->loss.mixup > 0 || o->loss.cutmix > 0 ? 0 : o->loss.label_smoothing;

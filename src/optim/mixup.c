@@ -1,5 +1,6 @@
 /*
- * mixup.c -- draws mixup's and cutmix' coefficients, boxes and partners, or reads mixup's from a file
+ * mixup.c -- draws coefficients, boxes and partners of mixup and cutmix, or reads those of mixup
+ *            from a file
  */
 #include "optim/mixup.h"
 

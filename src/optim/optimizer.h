@@ -90,9 +90,9 @@ typedef struct td_step_opts {
  * step, and inverse_scale, 1 / (loss scale * batches * ranks), which exists with several `ranks`,
  * too.  With `averages`: ema_keep, m, and ema_share, 1 - m, of this batch; with both, ema_before,
  * the product of m over the step's previous batches, and ema_rest, 1 - ema_before.  With `mixes`:
- * mixup_lambda f32[N], mixup_partner i64[N].  With `cuts`: mixup_partner, cutmix_box i64[N,4] and the
- * target's coefficient cutmix_share f32[N]; with both, of a batch that is mixed or cut, the other's
- * inputs change nothing.
+ * mixup_lambda f32[N], mixup_partner i64[N].  With `cuts`: mixup_partner, cutmix_box i64[N,4] and
+ * the target's coefficient cutmix_share f32[N].  With both, the inputs of the one that was not
+ * chosen for a batch change nothing.
  */
 #define TD_INPUT_UPDATE     "update"
 #define TD_INPUT_EMA_KEEP   "ema_keep"

@@ -208,12 +208,13 @@ static void batches_are_mixed_or_cut(void **state)
     for (int64_t k = 0; k < DRAWS; k++) {
         expect_ok(td_mixup_draw(&m, 2, k, 0));
         expect_ok(td_mixup_draw(&mix, 2, k, 0));
-        if (memcmp(m.lambda, mix.lambda, sizeof *m.lambda * N) != 0) {
+        /* a coefficient of mixup may round to 1, which a cut batch has */
+        if (memcmp(m.lambda, mix.lambda, N * sizeof *m.lambda) != 0 ||
+            memcmp(m.partner, mix.partner, N * sizeof *m.partner) != 0) {
             n_cut++;
             assert_true(m.lambda[0] == 1);
             continue;
         }
-        assert_memory_equal(m.partner, mix.partner, N * sizeof *m.partner);
         assert_memory_equal(m.share, mix.lambda, N * sizeof *m.share);
         for (int i = 0; i < 4 * N; i++)
             assert_int_equal(m.box[i], 0);
