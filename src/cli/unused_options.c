@@ -54,7 +54,8 @@ static const job_row jobs[] = {
     { "train", "evaluate", "train --evaluate",
       COMMON MODEL AMP RUN LAUNCH SOURCE BOXES REPORT
       " evaluate val_list batch_size eval_batch_size val_annotations resume pretrained_weights "
-      "topk label_smoothing mixup cutmix seed skip_passes dump_after require print_freq prof use_ema "
+      "topk label_smoothing mixup cutmix seed skip_passes dump_after require print_freq prof "
+      "use_ema "
       "workspace "
       "model_dir fp16 " },
     { "train", "predict", "train --mode predict",
