@@ -12,6 +12,8 @@ exporters as for inference, which folds norms into convolutions, and once with i
   own in float32 (dropout and stochastic depth are off);
 - bf16: the cosine of the first step's gradients of all weights, in bf16, and those in float64 has to be at least 0.99, or
   that of PyTorch's own autocast less 0.01;
+  Where PyTorch itself misses a limit the line says "no worse than PyTorch": small images, few of them and random weights
+  make a norm's gradient ill-conditioned, and such a line proves little.
 - again: `tandem convert` writes the weights as an ONNX file, which ONNX Runtime computes as it does the first one.
 
 `--table FILE` writes the numbers as rows of Markdown.
@@ -119,7 +121,10 @@ def prepare(model, seed):
         if isinstance(getattr(m, "drop_rate", None), float):
             m.drop_rate = 0.0
     if hasattr(model, "aux_logits"):
-        model.aux_logits, model.aux1, model.aux2 = False, None, None
+        model.aux_logits = False
+        for name in ("aux1", "aux2", "AuxLogits"):
+            if hasattr(model, name):
+                setattr(model, name, None)
     return model.eval()
 
 
@@ -163,6 +168,7 @@ def runtime(path, x):
 class Judge:
     def __init__(self, tandem, folder):
         self.tandem, self.folder, self.bad, self.rows = tandem, folder, 0, {}
+        self.unmet = 0
 
     def run(self, name, *args):
         done = subprocess.run([self.tandem, *map(str, args)], capture_output=True, text=True, cwd=self.folder)
@@ -172,10 +178,12 @@ class Judge:
             self.bad += 1
         return done.returncode == 0
 
-    def say(self, name, what, found, is_good, of=""):
+    def say(self, name, what, found, is_good, of="", is_met=True):
+        """is_met: the limit itself, not only PyTorch's own error, which leaves little to compare if it is as large."""
         self.bad += not is_good
+        self.unmet += is_good and not is_met
         self.rows.setdefault(name, {})[what] = f"{found:.4f}" if what == "bf16" else f"{found:.1e}"
-        print(f"{name:20} {what:10} {found:.2e} {'ok' if is_good else 'WRONG'}{of}", flush=True)
+        print(f"{name:20} {what:10} {found:.2e} {'WRONG' if not is_good else 'ok' if is_met else 'no worse than PyTorch'}{of}", flush=True)
 
     def compare(self, name, what, found, y):
         found = float((found - y).abs().max() / y.abs().max())
@@ -205,13 +213,13 @@ class Judge:
             self.bad += 1
             return
         ours, theirs = way(truth, found, before), way(truth, after, before)
-        self.say(name, f"{steps} steps", ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})")
+        self.say(name, f"{steps} steps", ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})", ours < STEP_LIMIT)
 
     def half(self, name, before, truth, theirs):
         found = self.train(name, 1, 0, "bf16")
         if found:
             ours, theirs = cosine(found, truth, before), cosine(theirs, truth, before)
-            self.say(name, "bf16", ours, ours >= min(COSINE, theirs - 0.01), f" (PyTorch {theirs:.4f})")
+            self.say(name, "bf16", ours, ours >= min(COSINE, theirs - 0.01), f" (PyTorch {theirs:.4f})", ours >= COSINE)
 
     def again(self, name, x):
         if self.run(name, "convert", "norms.onnx", "weights.safetensors", "--overwrite") and \
@@ -320,7 +328,7 @@ def main():
             judge_network(judge, model, name, size, o.steps, forms)
     if o.table:
         write_table(o.table, judge.rows)
-    print(f"{len(judge.rows)} networks, {judge.bad} failures")
+    print(f"{len(judge.rows)} networks, {judge.bad} failures, {judge.unmet} limits met only by PyTorch's measure")
     sys.exit(judge.bad > 0)
 
 

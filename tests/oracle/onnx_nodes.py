@@ -25,9 +25,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from safetensors.numpy import load_file, save_file
 
-OPERATORS = """Abs Add AveragePool BatchNormalization Clip Concat Conv Div Elu Erf Exp Expand Flatten Gather Gelu Gemm
-GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity LayerNormalization LeakyRelu Log MatMul Max MaxPool Mean Min Mul Neg PRelu Pow
-Reciprocal ReduceMean ReduceSum Relu Reshape Resize Sigmoid Slice Softmax Split Sqrt Squeeze Sub Sum Tanh Transpose Unsqueeze""".split()
+OPERATORS = """Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Elu Erf Exp Expand Flatten Gather Gelu Gemm
+GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Log
+LogSoftmax MatMul Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax
+ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize Selu Sigmoid Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum
+Tanh Transpose Unsqueeze""".split()
 OPSET = 21
 
 

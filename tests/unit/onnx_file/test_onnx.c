@@ -242,7 +242,7 @@ static void test_no_graph(void **state)
     expect_refused(overflow, TD_EFORMAT, "too many elements");
     expect_refused(bool_tensor, TD_EUNSUPPORTED, "has a tensor of");
     expect_refused(same_attr, TD_EFORMAT, "the attribute 'transB' twice");
-    expect_refused(old_opset, TD_EUNSUPPORTED, "opset 0, wanted 13 to 21");
+    expect_refused(old_opset, TD_EUNSUPPORTED, "opset 0, wanted 11 to 21");
     expect_refused(new_opset, TD_EUNSUPPORTED, "opset 999");
     expect_refused(no_op, TD_EFORMAT, "has no operator");
     expect_refused(no_result, TD_EFORMAT, "has no result");
