@@ -38,7 +38,7 @@ usage "'more'" help train more
 # options
 usage "'--bach-size' '--batch-size'" train --bach-size 8 data
 usage "'-z'" train -z data
-usage "'--opt' --optimizer" train --opt sgd data
+usage "'--optim' --optimizer" train --optim sgd data
 usage "batch-size 0 1" train -b 0 data
 usage "batch-size 'many'" train -b many data
 usage "lr" train --lr -1 data

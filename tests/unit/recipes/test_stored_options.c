@@ -151,7 +151,7 @@ static void texts_that_are_no_paths_are_known(void **unused)
         "gpu_affinity",  "trt",
         "fused_se",      "device",
         "skip_passes",   "multistep",
-        "evaluation",
+        "evaluation",    "jitter_strength",
     };
     td_train_opts o;
     td_field_group groups[7];
