@@ -25,7 +25,13 @@ typedef struct td_resize_axis {
     double cubic; /* the parameter of the cubic */
 } td_resize_axis;
 
-/* source pixels, those beyond the ends replaced by the last one, and their weights; 2 or 4 */
+/* a source pixel, the last one in place of those beyond the ends, and its weight */
+typedef struct {
+    int64_t at;
+    double weight;
+} td_resize_tap;
+
+/* all of a pixel: 2 or 4 */
 typedef struct {
     int n;
     int64_t at[TD_RESIZE_TAPS];
@@ -46,27 +52,44 @@ static inline TD_TAPS_HERE double td_resize_cubic(double t, double a)
     return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
+/* the number of taps of each pixel */
+static inline TD_TAPS_HERE int td_resize_count(const td_resize_axis *a)
+{
+    return a->is_cubic ? 4 : 2;
+}
+
+/* tap k of pixel i; kernels of a GPU ask for one at a time, as arrays would be in its memory */
+static inline TD_TAPS_HERE td_resize_tap td_resize_tap_of(const td_resize_axis *a, int64_t i, int k)
+{
+    const double x = a->slope * (double)i + a->offset;
+    const int64_t at = td_resize_floor(x) - (a->is_cubic ? 1 : 0) + k;
+    const double far = x > (double)at ? x - (double)at : (double)at - x;
+    td_resize_tap t;
+    t.at = at < 0 ? 0 : at < a->from ? at : a->from - 1;
+    t.weight = a->is_cubic ? td_resize_cubic(far, a->cubic) : 1 - far;
+    return t;
+}
+
 static inline TD_TAPS_HERE td_resize_taps td_resize_taps_of(const td_resize_axis *a, int64_t i)
 {
     td_resize_taps t;
-    const double x = a->slope * (double)i + a->offset;
-    const int64_t first = td_resize_floor(x) - (a->is_cubic ? 1 : 0);
-    t.n = a->is_cubic ? 4 : 2;
+    t.n = td_resize_count(a);
     for (int k = 0; k < t.n; k++) {
-        const int64_t at = first + k;
-        const double far = x > (double)at ? x - (double)at : (double)at - x;
-        t.at[k] = at < 0 ? 0 : at < a->from ? at : a->from - 1;
-        t.weight[k] = a->is_cubic ? td_resize_cubic(far, a->cubic) : 1 - far;
+        const td_resize_tap tap = td_resize_tap_of(a, i, k);
+        t.at[k] = tap.at;
+        t.weight[k] = tap.weight;
     }
     return t;
 }
 
-/* the sum of the weights of source pixel `at` */
-static inline TD_TAPS_HERE double td_resize_weight(const td_resize_taps *t, int64_t at)
+/* the sum of the weights of source pixel `at` in pixel i */
+static inline TD_TAPS_HERE double td_resize_weight(const td_resize_axis *a, int64_t i, int64_t at)
 {
     double sum = 0;
-    for (int k = 0; k < t->n; k++)
-        sum += t->at[k] == at ? t->weight[k] : 0;
+    for (int k = 0; k < td_resize_count(a); k++) {
+        const td_resize_tap t = td_resize_tap_of(a, i, k);
+        sum += t.at == at ? t.weight : 0;
+    }
     return sum;
 }
 

@@ -214,17 +214,18 @@ __device__ inline void nearest(const td_gpu_pool &a, const place &to, float (&y)
 template <typename T, int N>
 __device__ inline void interpolate(const td_gpu_pool &a, const place &to, float (&y)[N])
 {
-    const td_resize_taps v = td_resize_taps_of(&a.rows, to.row);
-    const td_resize_taps w = td_resize_taps_of(&a.columns, to.column);
-    for (int i = 0; i < v.n; i++)
-        for (int j = 0; j < w.n; j++) {
+    for (int i = 0; i < td_resize_count(&a.rows); i++) {
+        const td_resize_tap v = td_resize_tap_of(&a.rows, to.row, i);
+        for (int j = 0; j < td_resize_count(&a.columns); j++) {
+            const td_resize_tap w = td_resize_tap_of(&a.columns, to.column, j);
             float x[N];
-            const auto by = static_cast<float>(v.weight[i] * w.weight[j]);
-            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, v.at[i], w.at[j] })), x);
+            const auto by = static_cast<float>(v.weight * w.weight);
+            unpack(fetch<T, N>(a.image.data, offset(a.image, { to.n, to.c, v.at, w.at })), x);
             TD_UNROLL
             for (int k = 0; k < N; k++)
                 y[k] += by * x[k];
         }
+    }
 }
 
 template <typename T, int N, td_gpu_window_function F> __global__ void forward(td_gpu_pool a)
@@ -279,11 +280,10 @@ template <typename T, int N> __global__ void interpolate_back(td_gpu_pool a)
         td_resize_readers(&a.rows, at.row, &rows.from, &rows.to);
         td_resize_readers(&a.columns, at.column, &columns.from, &columns.to);
         for (int64_t p = rows.from; p < rows.to; p++) {
-            const td_resize_taps v = td_resize_taps_of(&a.rows, p);
-            const double of_row = td_resize_weight(&v, at.row);
+            const double of_row = td_resize_weight(&a.rows, p, at.row);
             for (int64_t q = columns.from; q < columns.to; q++) {
-                const td_resize_taps w = td_resize_taps_of(&a.columns, q);
-                const auto by = static_cast<float>(of_row * td_resize_weight(&w, at.column));
+                const auto by =
+                    static_cast<float>(of_row * td_resize_weight(&a.columns, q, at.column));
                 float dy[N];
                 unpack(fetch<T, N>(a.windows.data, offset(a.windows, { at.n, at.c, p, q })), dy);
                 TD_UNROLL
