@@ -125,11 +125,11 @@ typedef struct {
     td_decay_rule decay_rule;
     bool nesterov;
     double rmsprop_alpha, rmsprop_eps;
-    double adam_beta1, adam_beta2; /* of Adam, AdamW and LAMB */
-    double adam_eps;               /* of these; 0: 1e-8, LAMB 1e-6 */
+    double adam_beta1, adam_beta2; /* for Adam, AdamW and LAMB */
+    double adam_eps;               /* for these; 0: 1e-8, LAMB 1e-6 */
     double lamb_max_norm;          /* LAMB: limit of the gradient's norm; 0: none */
     double clip_norm, clip_value;  /* limits of the gradient's norm, of its values; 0: none */
-    double norm_decay, bias_decay, embedding_decay; /* of such weights; -1: as of others */
+    double norm_decay, bias_decay, embedding_decay; /* -1: as for other weights */
     double ema;         /* decay of averaged weights, which are validated and saved; -1: none */
     const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
     bool freezes_bn;    /* norms that `freeze` names keep and use their running statistics */

@@ -59,7 +59,7 @@ typedef struct {
     const td_dataset_opts *opts;
     td_dataset *ds;
     td_delimited rows;
-    const char *folder; /* of the list */
+    const char *folder; /* the one that contains the list */
     bool looks_for_files;
     int columns[N_COLUMNS]; /* -1: none */
     int n_columns;

@@ -297,7 +297,7 @@ typedef struct {
     bool count_include_pad;       /* of averages: divide by kernel * kernel */
     td_gpu_tensor image, windows; /* [1, N, C, H, W] and [1, N, C, P, Q] of f32, f16 or bf16 */
     td_gpu_tensor where;          /* u8, of max pooling only */
-    td_resize_axis rows, columns; /* of interpolation only */
+    td_resize_axis rows, columns; /* used by interpolation only */
 } td_gpu_pool;
 
 /* --- steps of an optimiser -------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ typedef struct {
     int64_t size; /* bytes of an element */
     td_dropout_mode mode;
     const td_native_act_simd *loops;
-    td_native_draws draws; /* of the row */
+    td_native_draws draws; /* for this row */
 } job;
 
 static void run_floats(const job *j, int64_t n, int64_t at, const float *x, float *y)
