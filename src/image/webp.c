@@ -16,8 +16,8 @@ static td_status check(VP8StatusCode code)
     switch (code) {
     case VP8_STATUS_OK:
         return TD_OK;
-    case VP8_STATUS_OUT_OF_MEMORY:
-        return td_error(TD_ENOMEM, "WebP: cannot allocate memory");
+    case VP8_STATUS_OUT_OF_MEMORY: /* also what libwebp 1.5 says of damaged alpha */
+        return td_error(TD_EFORMAT, "WebP: the file is damaged, or memory cannot be allocated");
     case VP8_STATUS_NOT_ENOUGH_DATA:
         return td_error(TD_EFORMAT, "WebP: the file is truncated");
     case VP8_STATUS_UNSUPPORTED_FEATURE:
