@@ -65,7 +65,21 @@ typedef enum {
     TD_LR_LINEAR,      /* to 0 */
     TD_LR_COSINE,      /* to `end` */
     TD_LR_EXPONENTIAL, /* by `decay` every `decay_epochs` epochs */
+    TD_LR_POLYNOMIAL,  /* to `end`, by a power of the share that is left */
+    TD_LR_ONE_CYCLE,   /* rises and falls once, step by step */
 } td_lr_schedule;
+
+/** The rates of a warm-up by epochs. */
+typedef enum {
+    TD_WARMUP_LINEAR,   /* rises to the peak */
+    TD_WARMUP_CONSTANT, /* stays at `warmup_start` */
+} td_warmup;
+
+/** The form of the two halves of one cycle. */
+typedef enum {
+    TD_ANNEAL_COS,
+    TD_ANNEAL_LINEAR,
+} td_anneal;
 
 /** The program whose rule is followed: a function of the epoch, or of the optimizer step. */
 typedef enum {
@@ -79,12 +93,20 @@ typedef struct {
     double peak, end;
     td_lr_schedule schedule;
     td_lr_rule rule;
-    int warmup;            /* epochs; with a detector's rule steps, -1: the recipe's share of all */
-    double warmup_start;   /* ssd320: rate where the warm-up begins; -1: 0.43332 of peak */
+    int warmup; /* epochs; with a detector's rule steps, -1: the recipe's share of all */
+    td_warmup warmup_form;
+    double warmup_start;   /* rate where the warm-up begins; -1: peak / warmup; with a detector's
+                              rule 0.43332 of peak (ssd320) */
     int64_t total_steps;   /* ssd320: steps that the curve spans; -1: the whole training */
-    const char *multistep; /* ssd300: "43,54", epochs from which on the rate is a tenth of before */
-    double decay;          /* exponential: factor of each fall; 0: 0.001 over the whole training */
+    const char *multistep; /* step: "43,54", epochs at which the rate falls; NULL: 30, 60, 80 */
+    double decay;          /* exponential: factor of each fall; 0: 0.001 over the whole training;
+                              step: likewise; 0: 0.1 */
     int decay_epochs;      /* exponential: epochs from one fall to the next */
+    double power;          /* polynomial */
+    double cycle_start;    /* one cycle: share of the steps in which the rate rises */
+    double cycle_div;      /* one cycle: the first rate is the peak divided by it */
+    double cycle_end_div;  /* one cycle: the last rate is the first one divided by it */
+    td_anneal cycle_form;
 } td_lr_opts;
 
 /** How many coefficients mixup and cutmix draw. */

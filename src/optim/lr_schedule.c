@@ -10,14 +10,19 @@
 
 static const double pi = 3.14159265358979323846;
 
+/* lr, multiplied by `factor` at each drop up to an epoch */
+static double dropped(const td_lr_drops *drops, double lr, double factor, int64_t epoch)
+{
+    for (int i = 0; i < drops->n; i++)
+        if (epoch >= drops->epochs[i])
+            lr *= factor;
+    return lr;
+}
+
 static double step(const td_lr_curve *o, int epoch)
 {
-    static const int boundaries[] = { 30, 60, 80 };
-    double lr = o->lr;
-    for (int i = 0; i < 3; i++)
-        if (epoch >= boundaries[i])
-            lr *= 0.1;
-    return lr;
+    static const td_lr_drops usual = { 3, { 30, 60, 80 } };
+    return dropped(o->drops ? o->drops : &usual, o->lr, o->decay > 0 ? o->decay : 0.1, epoch);
 }
 
 static double exponential(const td_lr_curve *o, int epoch)
@@ -30,10 +35,19 @@ static double exponential(const td_lr_curve *o, int epoch)
     return o->lr * pow(factor, (epoch - o->warmup) / every);
 }
 
+static double warming(const td_lr_curve *o, int epoch)
+{
+    if (!o->warms_from)
+        return o->lr * (epoch + 1) / o->warmup;
+    if (o->warmup_form == TD_WARMUP_CONSTANT)
+        return o->warmup_start;
+    return o->warmup_start + (o->lr - o->warmup_start) * epoch / o->warmup;
+}
+
 double td_lr_at(const td_lr_curve *o, int epoch)
 {
     if (epoch < o->warmup)
-        return o->lr * (epoch + 1) / o->warmup;
+        return warming(o, epoch);
     int length = o->epochs - o->warmup;
     double t = length > 0 ? (double)(epoch - o->warmup) / length : 0;
     switch (o->schedule) {
@@ -45,8 +59,28 @@ double td_lr_at(const td_lr_curve *o, int epoch)
         return o->end_lr + 0.5 * (1 + cos(pi * t)) * (o->lr - o->end_lr);
     case TD_LR_EXPONENTIAL:
         return exponential(o, epoch);
+    case TD_LR_POLYNOMIAL:
+        return o->end_lr + (o->lr - o->end_lr) * pow(1 - t, o->power);
+    case TD_LR_ONE_CYCLE:
+        break;
     }
     return o->lr;
+}
+
+static double anneal(td_anneal form, double from, double to, double t)
+{
+    if (form == TD_ANNEAL_LINEAR)
+        return from + (to - from) * t;
+    return to + 0.5 * (1 + cos(pi * t)) * (from - to);
+}
+
+double td_lr_one_cycle(const td_lr_cycle *o, int64_t t)
+{
+    const double first = o->lr / o->div, last = (double)(o->steps - 1);
+    const double peak = o->start * (double)o->steps - 1, at = (double)t;
+    if (at <= peak && peak > 0)
+        return anneal(o->form, first, o->lr, at / peak);
+    return anneal(o->form, o->lr, first / o->end_div, at < last ? (at - peak) / (last - peak) : 1);
 }
 
 double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, int64_t batch)
@@ -82,29 +116,25 @@ double td_lr_ssd320(const td_lr_steps *o, int64_t t)
 
 double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch)
 {
-    double lr = o->lr;
     if (t < o->warmup)
-        return lr * (double)t / (double)o->warmup;
-    for (int i = 0; i < o->n_drops; i++)
-        if (epoch >= o->drops[i])
-            lr *= 0.1;
-    return lr;
+        return o->lr * (double)t / (double)o->warmup;
+    return dropped(&o->drops, o->lr, 0.1, epoch);
 }
 
-td_status td_lr_drops_parse(const char *text, td_lr_steps *o)
+td_status td_lr_drops_parse(const char *text, td_lr_drops *o)
 {
     const char *s = text;
-    o->n_drops = 0;
+    o->n = 0;
     while (*s) {
         char *end;
         const size_t digits = strspn(s, "0123456789");
         const long long epoch = digits && digits < 10 ? strtoll(s, &end, 10) : -1;
-        const bool is_rising = o->n_drops == 0 || epoch > o->drops[o->n_drops - 1];
+        const bool is_rising = o->n == 0 || epoch > o->epochs[o->n - 1];
         if (epoch < 0 || !is_rising || (*end && (*end != ',' || !end[1])))
             return td_error(TD_EUSAGE, "'%s' is not a list of rising epochs like 43,54", text);
-        if (o->n_drops == TD_LR_DROPS_MAX)
+        if (o->n == TD_LR_DROPS_MAX)
             return td_error(TD_EUSAGE, "'%s' has more than %d epochs", text, TD_LR_DROPS_MAX);
-        o->drops[o->n_drops++] = epoch;
+        o->epochs[o->n++] = epoch;
         s = *end ? end + 1 : end;
     }
     return TD_OK;

@@ -19,7 +19,10 @@
 
 static const char *const shuffles[] = { "permutation", "buffer", NULL };
 static const char *const samplers[] = { "dealt", "padded", NULL };
-static const char *const schedules[] = { "step", "linear", "cosine", "exponential", NULL };
+static const char *const schedules[] = { "step",       "linear",    "cosine", "exponential",
+                                         "polynomial", "one_cycle", NULL };
+static const char *const warmups[] = { "linear", "constant", NULL };
+static const char *const anneals[] = { "cos", "linear", NULL };
 static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
@@ -52,18 +55,20 @@ static const td_field train_fields[] = {
                "stop after N epochs without a new best result; -1: never"),
     TD_REAL_AS(td_train_opts, lr.peak, "lr", "learning-rate", 0.1, 0, 1e6, NULL,
                "peak learning rate"),
-    TD_REAL_AS(td_train_opts, lr.end, "end_lr", NULL, 0, 0, 1e6, NULL,
-               "final learning rate of the cosine schedule"),
+    TD_REAL_AS(td_train_opts, lr.end, "end_lr", "lr-min", 0, 0, 1e6, NULL,
+               "cosine, polynomial: final learning rate"),
     TD_ENUM_AS(td_train_opts, lr.schedule, "lr_schedule", NULL, TD_LR_STEP, schedules,
                "learning rate schedule"),
     TD_ENUM_AS(td_train_opts, lr.rule, "lr_rule", NULL, TD_LR_RULE_PYTORCH, lr_rules,
                "when the learning rate changes and what --lr refers to: pytorch: every epoch; "
                "tf: every step, --lr is for 256 images; ssd320: every step; ssd300: every step, "
                "--lr is for 32 images"),
-    TD_REAL_AS(td_train_opts, lr.decay, "lr_decay", NULL, 0, 0, 1, NULL,
-               "exponential schedule: factor of each decay; 0: reach 0.001 of --lr at the end"),
-    TD_INT_AS (td_train_opts, lr.decay_epochs, "lr_decay_epochs", NULL, 1, 1, 1000000, NULL,
-               "exponential schedule: epochs between decays"),
+    TD_REAL_AS(td_train_opts, lr.decay, "lr_decay", "lr-gamma", 0, 0, 1, NULL,
+               "exponential: factor of each decay, 0: reach 0.001 of --lr at the end; step: "
+               "factor at each of its epochs, 0: 0.1"),
+    TD_INT_AS (td_train_opts, lr.decay_epochs, "lr_decay_epochs", "lr-step-size", 1, 1,
+               1000000, NULL,
+               "exponential: epochs between decays"),
     TD_INT_AS (td_train_opts, lr.warmup, "warmup", NULL, 0, -1, 100000000, NULL,
                "epochs of linear warm-up; with --lr-rule ssd320 or ssd300: steps, -1: the "
                "recipe's number"),
@@ -261,15 +266,31 @@ static const td_field train_fields[] = {
                "the log"),
     TD_TITLE("Outputs"),
     TD_LOG_ROW(td_train_opts),
+    TD_TITLE_SECONDARY("Learning rate schedules"),
+    TD_ENUM_AS(td_train_opts, lr.warmup_form, "warmup_method", "lr-warmup-method",
+               TD_WARMUP_LINEAR, warmups,
+               "linear: from --warmup-lr to --lr; constant: --warmup-lr until the warm-up ends"),
+    TD_REAL_AS(td_train_opts, lr.warmup_start, "warmup_lr", NULL, -1, -1, 1e6, NULL,
+               "initial learning rate of the warm-up; -1: --lr divided by --warmup, and with "
+               "--lr-rule ssd320 0.43332 of --lr"),
+    TD_TEXT_AS(td_train_opts, lr.multistep, "multistep", NULL, NULL, TD_META_NUMBERS,
+               "step: epochs at which the learning rate falls; without: 30,60,80, and with "
+               "--lr-rule ssd300 43,54"),
+    TD_REAL_AS(td_train_opts, lr.power, "lr_power", NULL, 1, 1e-6, 100, NULL,
+               "polynomial: power of the share of the training that is left"),
+    TD_REAL_AS(td_train_opts, lr.cycle_start, "pct_start", NULL, 0.3, 0, 1, NULL,
+               "one_cycle: share of the steps in which the learning rate rises"),
+    TD_REAL_AS(td_train_opts, lr.cycle_div, "div_factor", NULL, 25, 1, 1e12, NULL,
+               "one_cycle: the first learning rate is --lr divided by this"),
+    TD_REAL_AS(td_train_opts, lr.cycle_end_div, "final_div_factor", NULL, 1e4, 1e-6, 1e12, NULL,
+               "one_cycle: the last learning rate is the first one divided by this"),
+    TD_ENUM_AS(td_train_opts, lr.cycle_form, "anneal_strategy", NULL, TD_ANNEAL_COS, anneals,
+               "one_cycle: form of the rise and of the fall"),
     TD_TITLE_SECONDARY("Detectors"),
     TD_LONG_AS(td_train_opts, length.num_steps, "num_train_steps", NULL, -1, -1, TD_MANY, NULL,
                "total number of optimizer steps, replaces --epochs; -1: use --epochs"),
     TD_LONG_AS(td_train_opts, lr.total_steps, "lr_total_steps", NULL, -1, -1, TD_MANY, NULL,
                "length of the ssd320 learning rate schedule in steps; -1: the whole training"),
-    TD_REAL_AS(td_train_opts, lr.warmup_start, "warmup_lr", NULL, -1, -1, 1e6, NULL,
-               "initial learning rate of the ssd320 warm-up; -1: 0.43332 of --lr"),
-    TD_TEXT_AS(td_train_opts, lr.multistep, "multistep", NULL, NULL, TD_META_NUMBERS,
-               "epochs at which the ssd300 learning rate is divided by 10"),
     TD_INT_AS (td_train_opts, validation.count, "eval_count", NULL, 0, 0, 1000000, NULL,
                "number of validations, spread evenly over the training; 0: one after every epoch"),
     TD_TEXT_AS(td_train_opts, validation.epochs, "evaluation", NULL, NULL, TD_META_NUMBERS,
@@ -382,6 +403,19 @@ static td_status check_betas(const td_optimizer_opts *o)
     return TD_OK;
 }
 
+static td_status check_warmup_form(const td_lr_opts *o)
+{
+    if (o->warmup_start < 0 && o->warmup_start != -1)
+        return td_error(TD_EUSAGE, "--warmup-lr: '%g' is out of range, wanted 0 to 1e+06, or -1",
+                        o->warmup_start);
+    if (o->warmup_form == TD_WARMUP_CONSTANT && o->warmup_start < 0)
+        return td_error(TD_EUSAGE, "--warmup-method constant requires --warmup-lr");
+    if (o->schedule == TD_LR_ONE_CYCLE && o->warmup > 0)
+        return td_error(TD_EUSAGE, "--lr-schedule one_cycle and --warmup exclude each other: "
+                                   "--pct-start sets how long the learning rate rises");
+    return TD_OK;
+}
+
 static td_status check_recipe(const td_train_opts *o)
 {
     if (o->optimizer.ema < 0 && o->optimizer.ema != -1)
@@ -395,8 +429,8 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->loss.mixup_file && o->loss.cutmix > 0)
         return td_error(TD_EUSAGE, "--mixup-file and --cutmix exclude each other: the file has no "
                                    "boxes");
-    if (o->lr.rule == TD_LR_RULE_TF &&
-        (o->lr.schedule == TD_LR_LINEAR || o->lr.schedule == TD_LR_EXPONENTIAL))
+    if (o->lr.rule == TD_LR_RULE_TF && o->lr.schedule != TD_LR_STEP &&
+        o->lr.schedule != TD_LR_COSINE)
         return td_error(TD_EUSAGE, "--lr-rule tf requires --lr-schedule step or cosine, found %s",
                         schedules[o->lr.schedule]);
     if (o->lr.rule == TD_LR_RULE_TF && o->lr.end > 0)
@@ -410,6 +444,7 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->lr.rule == TD_LR_RULE_SSD300 && o->lr.schedule != TD_LR_STEP)
         return td_error(TD_EUSAGE, "--lr-rule ssd300 requires --lr-schedule step, found %s",
                         schedules[o->lr.schedule]);
+    TD_TRY(check_warmup_form(&o->lr));
     if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
         return td_error(TD_EUSAGE, "--lr-rule %s and --end-lr exclude each other",
                         lr_rules[o->lr.rule]);

@@ -57,16 +57,19 @@ static td_status plan_rate(job *j, int64_t steps)
     const td_train_opts *o = &j->o;
     td_lr_steps *p = &j->plan.by_step;
     const bool is_ssd320 = o->lr.rule == TD_LR_RULE_SSD320;
-    if (!is_ssd320 && o->lr.rule != TD_LR_RULE_SSD300)
-        return TD_OK;
     *p = (td_lr_steps){ .lr = o->lr.peak, .steps = steps, .warmup = o->lr.warmup };
+    if (!is_ssd320 && o->lr.rule != TD_LR_RULE_SSD300) {
+        if (o->lr.multistep)
+            TD_TRY_MSG(td_lr_drops_parse(o->lr.multistep, &p->drops), "--multistep");
+        return TD_OK;
+    }
     if (is_ssd320)
         return plan_ssd320(j, steps);
     if (o->lr.warmup < 0)
         p->warmup = 0;
     p->lr =
         o->lr.peak * (double)(o->batch.size * j->plan.batches_per_step * j->ranks.n) / SSD300_BATCH;
-    TD_TRY_MSG(td_lr_drops_parse(o->lr.multistep ? o->lr.multistep : SSD300_DROPS, p),
+    TD_TRY_MSG(td_lr_drops_parse(o->lr.multistep ? o->lr.multistep : SSD300_DROPS, &p->drops),
                "--multistep");
     return TD_OK;
 }
@@ -75,7 +78,7 @@ td_status td_train_plan(td_train_job *j)
 {
     td_train_opts *o = &j->o;
     const int64_t batches = td_loader_batches(j->data.train_loader);
-    td_lr_steps epochs;
+    td_lr_drops epochs;
     if (o->validation.epochs)
         TD_TRY_MSG(td_lr_drops_parse(o->validation.epochs, &epochs), "--evaluation");
     j->plan.planned_steps = o->length.num_steps > 0 ? o->length.num_steps : 0;
@@ -144,7 +147,7 @@ bool td_train_is_validation_due(const td_train_job *j)
 {
     const td_train_opts *o = &j->o;
     const int64_t epoch = j->s.epoch, n = o->length.epochs;
-    td_lr_steps at = { 0 };
+    td_lr_drops at = { 0 };
     if (!j->data.val_loader)
         return false;
     if (epoch + 1 >= n || (!o->validation.epochs && !o->validation.count))
@@ -153,28 +156,46 @@ bool td_train_is_validation_due(const td_train_job *j)
         return (epoch + 1) * o->validation.count / n > epoch * o->validation.count / n;
     if (td_lr_drops_parse(o->validation.epochs, &at) != TD_OK) /* td_train_plan parsed it */
         td_error_clear();
-    for (int i = 0; i < at.n_drops; i++)
-        if (at.drops[i] == epoch)
+    for (int i = 0; i < at.n; i++)
+        if (at.epochs[i] == epoch)
             return true;
     return false;
 }
 
 /* --- learning rate ---------------------------------------------------------------------------- */
 
-static td_lr_curve by_epoch(const td_train_opts *o)
+static td_lr_curve by_epoch(const job *j)
 {
-    return (td_lr_curve){ .schedule = o->lr.schedule,
-                          .lr = o->lr.peak,
-                          .end_lr = o->lr.end,
-                          .warmup = o->lr.warmup,
-                          .epochs = o->length.epochs,
-                          .decay = o->lr.decay,
-                          .decay_epochs = o->lr.decay_epochs };
+    const td_lr_opts *lr = &j->o.lr;
+    return (td_lr_curve){ .schedule = lr->schedule,
+                          .lr = lr->peak,
+                          .end_lr = lr->end,
+                          .warmup = lr->warmup,
+                          .warmup_form = lr->warmup_form,
+                          .warms_from = lr->warmup_start >= 0,
+                          .warmup_start = lr->warmup_start,
+                          .epochs = j->o.length.epochs,
+                          .drops = lr->multistep ? &j->plan.by_step.drops : NULL,
+                          .decay = lr->decay,
+                          .decay_epochs = lr->decay_epochs,
+                          .power = lr->power };
+}
+
+static double in_cycle(const job *j, int64_t step)
+{
+    const td_lr_opts *lr = &j->o.lr;
+    return td_lr_one_cycle(&(td_lr_cycle){ .lr = lr->peak,
+                                           .start = lr->cycle_start,
+                                           .div = lr->cycle_div,
+                                           .end_div = lr->cycle_end_div,
+                                           .form = lr->cycle_form,
+                                           .steps = j->plan.by_step.steps },
+                           step);
 }
 
 static double rate(const job *j)
 {
-    const td_lr_curve lr = by_epoch(&j->o);
+    const td_lr_curve lr = by_epoch(j);
     const int64_t batches = td_loader_batches(j->data.train_loader);
     const int64_t step = step_now(j);
     switch (j->o.lr.rule) {
@@ -188,7 +209,7 @@ static double rate(const job *j)
     case TD_LR_RULE_PYTORCH:
         break;
     }
-    return td_lr_at(&lr, (int)j->s.epoch);
+    return lr.schedule == TD_LR_ONE_CYCLE ? in_cycle(j, step) : td_lr_at(&lr, (int)j->s.epoch);
 }
 
 void td_train_set_rate(td_train_job *j)

@@ -64,7 +64,7 @@ static void log_groups(const job *j)
 /* The reference uses the share (e + 1) / warmup of the learning rate in epoch e. */
 static void log_warmup(const job *j)
 {
-    if (j->o.lr.warmup == 1 && j->o.lr.rule == TD_LR_RULE_PYTORCH)
+    if (j->o.lr.warmup == 1 && j->o.lr.rule == TD_LR_RULE_PYTORCH && j->o.lr.warmup_start < 0)
         td_log(TD_LOG_INFO, "train",
                "--warmup 1 has no effect: epoch e of W warm-up epochs uses (e + 1) / W of the "
                "learning rate, so use --warmup 2 or more");

@@ -55,7 +55,7 @@ if command -v bash >/dev/null 2>&1; then
     offers 'train' tandem tr
     offers 'cosine' tandem train --lr-schedule c
     offers 'cosine' tandem train --lr-schedule = c
-    offers 'cosine exponential linear step' tandem train --lr-schedule =
+    offers 'cosine exponential linear one_cycle polynomial step' tandem train --lr-schedule =
     offers '--label-smoothing' tandem train --label-s
     offers 'resnet101 resnet152 resnet18' tandem init --arch resnet1
     offers 'resnet50/T4/AMP resnet50/T4/FP32' tandem train --preset resnet50/T

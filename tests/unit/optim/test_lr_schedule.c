@@ -66,7 +66,7 @@ static void ssd300_warms_up_from_zero_and_falls_with_the_epoch(void **state)
 {
     (void)state;
     td_lr_steps o = { .lr = 2.6e-3, .warmup = 300 };
-    expect_ok(td_lr_drops_parse("43,54", &o));
+    expect_ok(td_lr_drops_parse("43,54", &o.drops));
     assert_true(td_lr_ssd300(&o, 0, 0) == 0);
     assert_true(fabs(td_lr_ssd300(&o, 150, 0) - 1.3e-3) < 1e-15);
     assert_true(td_lr_ssd300(&o, 300, 0) == 2.6e-3);
@@ -92,12 +92,12 @@ static void falls_are_rising_epochs(void **state)
     (void)state;
     static const char *const bad[] = { ",",  "43,", "43,43", "54,43",
                                        "-1", "4x",  "1 2",   "99999999999" };
-    td_lr_steps o;
+    td_lr_drops o;
     expect_ok(td_lr_drops_parse("", &o));
-    assert_int_equal(o.n_drops, 0);
+    assert_int_equal(o.n, 0);
     expect_ok(td_lr_drops_parse("0,7,100", &o));
-    assert_int_equal(o.n_drops, 3);
-    assert_int_equal(o.drops[2], 100);
+    assert_int_equal(o.n, 3);
+    assert_int_equal(o.epochs[2], 100);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(td_lr_drops_parse(bad[i], &o), TD_EUSAGE);
     td_error_clear();
