@@ -1,5 +1,5 @@
 /*
- * tandem/dataset_tools.h -- check, draw and pack whole data sets
+ * tandem/dataset_tools.h -- check, draw, measure and pack whole data sets
  */
 #ifndef TD_DATASET_TOOLS_H
 #define TD_DATASET_TOOLS_H
@@ -59,6 +59,26 @@ typedef struct {
 TD_API TD_CHECKED td_status td_dataset_check(const td_dataset *ds, const td_check_opts *opts,
                                              td_dataset_report **out);
 TD_API void td_dataset_report_free(td_dataset_report *r);
+
+typedef struct {
+    int threads;    /* 0 means one per CPU */
+    int image_size; /* of the center crop, as in evaluation; 0: whole images, so that large ones
+                       count more */
+    td_interpolation interpolation;
+    bool stored_orientation;
+} td_stats_opts;
+
+typedef struct {
+    double mean[3], std[3];            /* of red, green and blue; pixels from 0 to 1 */
+    int64_t n_images, n_bad, n_pixels; /* n_bad: unreadable images, which do not count */
+} td_pixel_stats;
+
+/**
+ * The mean and deviation of all pixels of a data set of image files; the same for any number of
+ * threads.  TD_EFORMAT: no image can be read.
+ */
+TD_API TD_CHECKED td_status td_dataset_pixel_stats(const td_dataset *ds, const td_stats_opts *opts,
+                                                   td_pixel_stats *out);
 
 /** A data set to draw; all zero means 8 classes, 1600 + 400 images of 64 x 64. */
 typedef struct {

@@ -80,6 +80,7 @@ typedef struct {
     td_crop_rules crop;
     bool antialias, point_sampled; /* neither: as the rules have it; TensorFlow's have their own */
     td_normalization normalization;
+    td_norm norm;                 /* mean and deviation instead of these; std[0] 0: none */
     bool autoaugment;             /* training: AutoAugment's 25 policies, after the flip */
     td_auto_augment auto_augment; /* training: torchvision's, at the same place */
     int ra_ops, ra_magnitude;     /* RandAugment; ra_ops 0 means 2 */

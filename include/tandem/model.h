@@ -15,6 +15,7 @@
 
 #include "tandem/graph.h"
 #include "tandem/options.h"
+#include "tandem/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,6 +63,9 @@ typedef struct {
     td_variant variant;         /* AUTO: the weight file's, or PyTorch's */
     td_variant weights_variant; /* of the weight file; another one is an error */
     td_dtype dtype;             /* 0: float32; TD_DT_F64 on the reference device only */
+    const char *mean, *std;     /* "0.485,0.456,0.406": of the images' pixels, 0 .. 1; NULL: the
+                                   weight file's, or ImageNet's */
+    td_norm norm;               /* what they come to (td_model_resolve); std[0] 0: not set */
 } td_model_opts;
 
 TD_API const struct td_field *td_model_fields(void);
@@ -100,6 +104,12 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
  */
 TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
+
+/**
+ * Set `norm` from `mean` and `std`, where they are given. td_model_resolve does so, too. TD_EUSAGE:
+ * they are no three numbers in range, or the network is a detector, whose values are fixed.
+ */
+TD_API TD_CHECKED td_status td_model_resolve_norm(td_model_opts *opts);
 
 /** The network that opts->arch names does not read this option ("conv_init"), as others do. */
 TD_API bool td_model_lacks(const td_model_opts *opts, const char *option);

@@ -128,6 +128,7 @@ static td_status open_weights(bench *b)
     TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
     td_weight_metadata_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
     TD_TRY(td_weight_metadata_check(b->weights, b->o.weights, &b->o.model));
+    TD_TRY(td_weight_norm_apply(b->weights, b->o.weights, true, &b->o.model));
     if (b->o.mode == TD_BENCHMARK_TRAINING || !td_tensors_meta(b->weights, TD_QUANTIZATION_META))
         return TD_OK;
     return td_quantization_apply(b->weights, b->o.weights, &b->o.amp, &b->quantization);

@@ -15,10 +15,14 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/weights.h"
+#include "image/image.h"
+#include "image/norm_text.h"
 #include "model/arch.h"
 #include "model/own_graph.h"
 
 #define VERSION "1"
+#define MEAN    "tandem.image_mean"
+#define STD     "tandem.image_std"
 
 enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest image size that a file may set */
 
@@ -62,6 +66,18 @@ static td_status set_categories(td_tensors *t, const td_weight_metadata *f)
     return st;
 }
 
+td_status td_weight_norm_store(td_tensors *t, const td_model_opts *model)
+{
+    char mean[TD_NORM_TEXT], std[TD_NORM_TEXT];
+    const td_norm *n = &model->norm;
+    if (!(n->std[0] > 0) || memcmp(n, &td_norm_torch, sizeof *n) == 0)
+        return TD_OK;
+    td_norm_print(n->mean, mean);
+    td_norm_print(n->std, std);
+    TD_TRY(td_tensors_set_meta(t, MEAN, mean));
+    return td_tensors_set_meta(t, STD, std);
+}
+
 td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_weight_metadata *f)
 {
     td_status st = TD_OK;
@@ -79,6 +95,7 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
+    TD_OUT(td_weight_norm_store(t, f->model));
     if (td_model_detector(f->model))
         TD_OUT(td_tensors_set_meta(t, "tandem.backbone", f->model->backbone));
     if (f->n_names) {
@@ -397,6 +414,52 @@ static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
         td_log(TD_LOG_WARN, "weights",
                "image size %d: the weight file does not name one (--image-size sets it)",
                arch->image_size);
+}
+
+/* The file's; ImageNet's if it names none.  False: unknown, a file of another program. */
+static td_status meta_norm(const td_tensors *t, td_norm *out, bool *is_known)
+{
+    const char *mean = td_tensors_meta(t, MEAN), *std = td_tensors_meta(t, STD);
+    *out = td_norm_torch;
+    *is_known = mean || std || td_tensors_meta(t, "tandem.kind");
+    td_status st = mean ? td_norm_parse_mean(mean, MEAN, out->mean) : TD_OK;
+    if (st == TD_OK && std)
+        st = td_norm_parse_std(std, STD, out->std);
+    return st == TD_OK ? st : td_error_set(TD_EFORMAT, td_error_message());
+}
+
+static td_status compare_norm(const char *path, bool is_same, const char *option,
+                              const float file[3], const float given[3])
+{
+    char has[TD_NORM_TEXT], wanted[TD_NORM_TEXT];
+    if (memcmp(file, given, 3 * sizeof *file) == 0)
+        return TD_OK;
+    td_norm_print(file, has);
+    td_norm_print(given, wanted);
+    if (is_same)
+        return td_error(TD_EUSAGE, "'%s' was trained with --%s %s, but --%s is %s", path, option,
+                        has, option, wanted);
+    td_log(TD_LOG_WARN, "weights", "'%s' was trained with --%s %s, now --%s is %s", path, option,
+           has, option, wanted);
+    return TD_OK;
+}
+
+td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_same,
+                               td_model_opts *model)
+{
+    td_norm file;
+    bool is_known;
+    TD_TRY_MSG(meta_norm(t, &file, &is_known), "'%s'", path);
+    if (td_model_detector(model)) /* its values are fixed */
+        return td_model_resolve_norm(model);
+    if (td_tensors_meta(t, MEAN) || td_tensors_meta(t, STD))
+        model->norm = file;
+    TD_TRY(td_model_resolve_norm(model));
+    if (is_known && model->mean)
+        TD_TRY(compare_norm(path, is_same, "mean", file.mean, model->norm.mean));
+    if (is_known && model->std)
+        TD_TRY(compare_norm(path, is_same, "std", file.std, model->norm.std));
+    return TD_OK;
 }
 
 void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model)

@@ -8,6 +8,7 @@
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
  *                tandem.variant
+ *                tandem.image_mean, tandem.image_std  "0.5,0.5,0.5", unless they are ImageNet's
  *                tandem.classes  JSON array of class names
  *                tandem.backbone, tandem.categories  of a detector: backbone; JSON array of
  *                                                    category ids
@@ -102,6 +103,16 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
  * Apply the architecture or the file's graph, and se_form.  False: the file has neither.
  */
 bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model);
+
+/**
+ * Apply the mean and deviation of the images with which the file's network was trained, and those
+ * of the options.  TD_EUSAGE: `is_same` and they differ; TD_EFORMAT: the file's are malformed.
+ */
+td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_same,
+                               td_model_opts *model) TD_CHECKED;
+
+/** Store them, unless they are ImageNet's. */
+td_status td_weight_norm_store(td_tensors *t, const td_model_opts *model) TD_CHECKED;
 
 /** The side of the images with which a file's network was trained; 0: unknown, or above 2048. */
 int td_weight_image_size(const td_tensors *t);

@@ -24,6 +24,16 @@ static td_status copy_network(td_tensors *to, const td_onnx_graph *g)
     return st;
 }
 
+/* Of a file that td_onnx_export has written. */
+static td_status copy_norm(td_tensors *to, const td_onnx *m)
+{
+    static const char *const keys[] = { "tandem.image_mean", "tandem.image_std" };
+    for (int i = 0; i < 2; i++)
+        if (td_onnx_meta_find(m, keys[i]))
+            TD_TRY(td_tensors_set_meta(to, keys[i], td_onnx_meta_find(m, keys[i])));
+    return TD_OK;
+}
+
 td_status td_onnx_weights_read(const char *path, td_tensors **out)
 {
     td_onnx *m;
@@ -36,6 +46,7 @@ td_status td_onnx_weights_read(const char *path, td_tensors **out)
     TD_OUT(st);
     TD_OUT(td_tensors_new(&t));
     TD_OUT(copy_network(t, &g));
+    TD_OUT(copy_norm(t, m));
     *out = t;
     t = NULL;
 out:

@@ -1,5 +1,5 @@
 /*
- * cmd_dataset.c -- tandem dataset draw FOLDER, check FOLDER, pack FOLDER OUT.pack
+ * cmd_dataset.c -- tandem dataset draw, check and stats FOLDER, pack FOLDER OUT.pack
  */
 #include <string.h>
 
@@ -37,7 +37,8 @@ static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
             "write the preprocessed evaluation inputs to a .safetensors file"),
     TD_INT (td_check_opts, image_size, 0, 0, 8192,
-               "image size of --dump-tensors in pixels; 0: 224, or 320 with annotations"),
+               "image size of --dump-tensors in pixels; 0: 224, or 320 with annotations; stats: "
+               "size of the center crop, 0: whole images"),
     TD_ENUM(td_check_opts, interpolation, 0, interpolations,
                "interpolation of the resize, with antialiasing"),
     TD_BOOL_AS(td_check_opts, stored_orientation, "ignore_orientation", NULL, false,
@@ -55,15 +56,16 @@ static const td_field pack_fields[] = {
 
 static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
-            "check, pack: only FOLDER/NAME; default: train and val, or FOLDER itself"),
+            "check, stats, pack: only FOLDER/NAME; default: train and val (stats: train), or "
+            "FOLDER itself"),
     TD_TEXT(options, annotations, NULL, "FILE",
             "check, pack: COCO annotation file; default: "
             "annotations/instances_SPLIT.json or a similar name in FOLDER"),
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_BOOL(options, list_outside, false,
-            "check: allow a list to name files outside of its folder"),
+            "check, stats: allow a list to name files outside of its folder"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
-            "check: exit with code 1 if a larger fraction of the images is unreadable"),
+            "check, stats: exit with code 1 if a larger fraction of the images is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "draw, pack: JPEG quality of drawn and shrunk images"),
     TD_INT (options, threads, 0, 0, 4096, "number of threads; 0: one per processor"),
     TD_END,
@@ -304,6 +306,59 @@ static td_status pack(const td_call *call)
     return TD_OK;
 }
 
+/* --- stats ------------------------------------------------------------------------------------ */
+
+static void stats_json(const td_dataset *ds, const td_pixel_stats *r, td_text *out)
+{
+    td_text_add(out, "{");
+    td_json_add_text(out, "path", td_dataset_root(ds));
+    td_json_add(out, "images", (double)r->n_images);
+    td_json_add(out, "unreadable", (double)r->n_bad);
+    td_json_add(out, "pixels", (double)r->n_pixels);
+    td_text_add(out, ", \"mean\": [%.9g, %.9g, %.9g], \"std\": [%.9g, %.9g, %.9g]}\n", r->mean[0],
+                r->mean[1], r->mean[2], r->std[0], r->std[1], r->std[2]);
+}
+
+/* What the options take, and nothing else: $(tandem dataset stats FOLDER). */
+static void stats_text(const td_pixel_stats *r, td_text *out)
+{
+    td_text_add(out, "--mean %.6f,%.6f,%.6f --std %.6f,%.6f,%.6f\n", r->mean[0], r->mean[1],
+                r->mean[2], r->std[0], r->std[1], r->std[2]);
+}
+
+static td_status measure(const td_call *call, const td_dataset *ds)
+{
+    const options *o = call->opts;
+    const td_stats_opts so = { .threads = o->threads,
+                               .image_size = o->check.image_size,
+                               .interpolation = o->check.interpolation,
+                               .stored_orientation = o->check.stored_orientation };
+    td_pixel_stats r;
+    TD_TRY(td_dataset_pixel_stats(ds, &so, &r));
+    if (call->json)
+        stats_json(ds, &r, call->out);
+    else
+        stats_text(&r, call->out);
+    if ((double)r.n_bad <= o->max_bad * (double)r.n_images)
+        return TD_OK;
+    return td_error(TD_EFORMAT,
+                    "'%s': %lld of %lld images cannot be read, more than --max-bad %g allows",
+                    td_dataset_root(ds), (long long)r.n_bad, (long long)r.n_images, o->max_bad);
+}
+
+/* The training images: FOLDER/train, or FOLDER itself. */
+static td_status stats(const td_call *call)
+{
+    const options *o = call->opts;
+    td_dataset *ds = NULL;
+    td_dataset_opts source = source_of(call, o->split ? o->split : "train");
+    source.allow_root = !o->split;
+    TD_TRY(td_dataset_open(&source, &ds));
+    const td_status st = measure(call, ds);
+    td_dataset_free(ds);
+    return st;
+}
+
 /* --- which ------------------------------------------------------------------------------------ */
 
 static td_status run(const td_call *call)
@@ -315,6 +370,7 @@ static td_status run(const td_call *call)
     } tasks[] = {
         { "draw", "FOLDER", 2, draw },
         { "check", "FOLDER", 2, check },
+        { "stats", "FOLDER", 2, stats },
         { "pack", "FOLDER OUT.pack", 3, pack },
     };
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
@@ -327,7 +383,7 @@ static td_status run(const td_call *call)
                             tasks[i].name, call->args[tasks[i].n_args], tasks[i].arguments);
         return tasks[i].run(call);
     }
-    return td_error(TD_EUSAGE, "unknown command '%s' of dataset, wanted draw, check or pack",
+    return td_error(TD_EUSAGE, "unknown command '%s' of dataset, wanted draw, check, stats or pack",
                     call->args[0]);
 }
 
@@ -338,8 +394,8 @@ static const char *job(const td_call *call)
 
 const td_verb td_verb_dataset = {
     .name = "dataset",
-    .arguments = "draw|check FOLDER | pack FOLDER OUT.pack",
-    .summary = "draw a labeled data set, check one, or pack it into one file",
+    .arguments = "draw|check|stats FOLDER | pack FOLDER OUT.pack",
+    .summary = "draw a labeled data set, check or measure one, or pack it into one file",
     .about =
         "draw writes FOLDER/train and FOLDER/val with images of shapes, textures and letters,\n"
         "one class per kind: an easy task that shows whether training works.\n"
@@ -351,6 +407,10 @@ const td_verb td_verb_dataset = {
         "train --training-only, and one without train is for evaluation; neither is an error.\n"
         "The exit code is 1 if FOLDER cannot be used for either, if train and val have\n"
         "different classes, or if more images than --max-bad are unreadable in a split.\n\n"
+        "stats prints mean and standard deviation of the training images (FOLDER/train, or\n"
+        "FOLDER itself) as the options --mean and --std take them. Every pixel of every image\n"
+        "counts the same; with --image-size the pixels of the center crop that evaluation\n"
+        "takes of that size.\n\n"
         "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
         "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
         "used in place of FOLDER, here and in train, evaluate and benchmark.",
@@ -360,6 +420,7 @@ const td_verb td_verb_dataset = {
                 "tandem dataset check coco --split val --annotations "
                 "coco/annotations/instances_val2017.json\n"
                 "tandem dataset check flowers --split val --dump-tensors val.safetensors\n"
+                "tandem train flowers $(tandem dataset stats flowers)\n"
                 "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90",
     .n_args_min = 1,
     .n_args_max = 3,

@@ -31,7 +31,7 @@ typedef struct {
     const char *verb, *job, *what, *reads;
 } job_row;
 
-#define MODEL " arch model num_classes image_size se_form variant backbone "
+#define MODEL " arch model num_classes image_size mean std se_form variant backbone "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
     "amp_infer_remove amp_deny_add amp_deny_remove amp_clear_add amp_clear_remove amp_log_path "
@@ -72,7 +72,8 @@ static const job_row jobs[] = {
       COMMON " annotations detections box_areas per_class require log logits confusion raport_file "
              "draw draw_limit draw_min_score use-ema prof sample_1_of_n_eval_examples " },
     { "benchmark", "data", "benchmark --mode data",
-      COMMON SOURCE " arch model image_size num_classes " CHANGES "decode exact_decode mode "
+      COMMON SOURCE " arch model image_size mean std num_classes " CHANGES
+                    "decode exact_decode mode "
                     "batch_size iters threads iter_unit log " },
     { "benchmark", "op", "benchmark --mode op",
       COMMON
@@ -95,6 +96,10 @@ static const job_row jobs[] = {
     { "dataset", "check", "dataset check",
       COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
              "list_outside max_bad threads " },
+    { "dataset", "stats", "dataset stats",
+      COMMON
+      " image_size interpolation ignore_orientation split annotations strict list_outside max_bad "
+      "threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
     { "convert", "weights", "convert to weights",
@@ -124,6 +129,7 @@ static const struct {
     { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
+    { "inspect", " mean std ", "no images are read" },
 };
 
 /*
@@ -174,7 +180,7 @@ static const need_row needs[] = {
     { "raport_warmup", "raport_names", "tf", NULL },
     { "data", "data_backend", FOLDERS "|tensors", NULL },
     { IMAGES, "data_backend", FOLDERS, NULL },
-    { IMAGES "|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
+    { IMAGES "|mean|std|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
     { "seed", "data_backend", "synthetic", "evaluate" },
     { "percentile", "method", "percentile", "quantize" },
     { "eval_count|evaluation|eval_batch_size|topk|val_annotations|val_list", "training_only",

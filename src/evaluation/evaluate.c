@@ -65,6 +65,7 @@ static td_status open_weights(evaluation *e)
     TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
     td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     TD_TRY(td_weight_metadata_check(e->weights, e->o.weights, &e->o.model));
+    TD_TRY(td_weight_norm_apply(e->weights, e->o.weights, true, &e->o.model));
     return td_quantization_apply(e->weights, e->o.weights, &e->o.amp, &e->quantization);
 }
 

@@ -72,6 +72,7 @@ static td_status open_loader(classifier *c, int batch)
     td_loader_opts lo = { .batch_size = batch,
                           .image_size = td_network_about(c->net)->image_size,
                           .interpolation = c->o->interpolation,
+                          .norm = td_network_transform(c->net)->norm,
                           .stored_orientation = c->o->stored_orientation,
                           .workers = n == 1 ? 1 : c->o->workers,
                           .prefetch = n <= batch ? 1 : 2,

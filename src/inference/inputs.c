@@ -54,6 +54,7 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
                              .antialias = in->antialias,
                              .point_sampled = in->point_sampled,
                              .normalization = in->normalization,
+                             .norm = model->norm,
                              .autoaugment = in->augmentation == TD_AUGMENTATION_AUTOAUGMENT,
                              .auto_augment = in->auto_augment,
                              .ra_ops = in->ra_ops,
@@ -87,7 +88,9 @@ td_status td_input_norm(const td_device *dev, const td_input_opts *in, const td_
     TD_TRY(td_input_as_bytes(dev, &t.as_bytes));
     if (!t.detector)
         TD_TRY(td_transform_choose(&t, &lo));
-    *out = t.as_bytes && td_transform_gives_bytes(&t) ? td_transform_norm(&t) : NULL;
+    *out = !t.as_bytes || !td_transform_gives_bytes(&t) ? NULL
+           : t.norm.std[0] > 0                          ? &model->norm
+                                                        : td_transform_norm(&t);
     return TD_OK;
 }
 

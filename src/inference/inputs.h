@@ -24,7 +24,7 @@ td_status td_input_as_bytes(const td_device *dev, bool *out) TD_CHECKED;
 
 /**
  * The same for images that no loader makes: what would normalize a loader's pixels, or NULL where
- * they would be floats.  Errors of td_input_as_bytes and td_transform_choose.
+ * they would be floats; lent by `model`.  Errors of td_input_as_bytes and td_transform_choose.
  */
 td_status td_input_norm(const td_device *dev, const td_input_opts *in, const td_model_opts *model,
                         const td_norm **out) TD_CHECKED;

@@ -76,8 +76,9 @@ static td_status set_up_classifier(td_predictor *p)
     p->transform = (td_transform){ .size = p->o.model.image_size,
                                    .padding = 32,
                                    .stored_orientation = p->o.stored_orientation };
-    return td_transform_choose(&p->transform,
-                               &(td_loader_opts){ .interpolation = p->o.interpolation });
+    return td_transform_choose(
+        &p->transform,
+        &(td_loader_opts){ .interpolation = p->o.interpolation, .norm = p->o.model.norm });
 }
 
 static td_status set_up_detector(td_predictor *p)
@@ -144,6 +145,7 @@ static td_status set_up(td_predictor *p)
     TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
     td_weight_metadata_apply(p->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
+    TD_TRY(td_weight_norm_apply(p->weights, p->o.weights, true, m));
     TD_TRY(td_quantization_apply(p->weights, p->o.weights, &p->o.amp, &p->quantization));
     TD_TRY(td_model_image_size(m, &m->image_size));
     p->detector = td_model_detector(m);

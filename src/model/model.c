@@ -7,6 +7,8 @@
 
 #include "base/file_io.h"
 #include "base/text.h"
+#include "image/image.h"
+#include "image/norm_text.h"
 #include "model/head.h"
 #include "model/own_graph.h"
 #include "model/resnet.h"
@@ -49,6 +51,13 @@ static const td_field fields[] = {
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
                "side of the square input image in pixels; 0: that of the weight file, or "
                "the network's default"),
+    TD_TEXT(td_model_opts, mean, NULL, "R,G,B",
+               "mean of the images' red, green and blue, pixels counted from 0 to 1, as "
+               "'tandem dataset stats' prints it; default: that of the weight file, or ImageNet's "
+               "0.485,0.456,0.406"),
+    TD_TEXT(td_model_opts, std, NULL, "R,G,B",
+               "standard deviation, as --mean; default: that of the weight file, or ImageNet's "
+               "0.229,0.224,0.225"),
     TD_ENUM(td_model_opts, se_form, TD_SE_FORM_CONST, se_forms,
                "hidden units of squeeze-and-excitation blocks; const: 16 in every block; "
                "ratio: a 16th of the block's channels"),
@@ -300,8 +309,25 @@ static td_status check_lacking(const td_model_opts *opts, const td_arch *arch)
     return TD_OK;
 }
 
+td_status td_model_resolve_norm(td_model_opts *opts)
+{
+    td_norm n = opts->norm.std[0] > 0 ? opts->norm : td_norm_torch;
+    if (!opts->mean && !opts->std)
+        return TD_OK;
+    if (td_model_detector(opts))
+        return td_error(TD_EUSAGE, "--%s requires a classifier: '%s' has fixed values",
+                        opts->mean ? "mean" : "std", opts->arch);
+    if (opts->mean)
+        TD_TRY(td_norm_parse_mean(opts->mean, "--mean", n.mean));
+    if (opts->std)
+        TD_TRY(td_norm_parse_std(opts->std, "--std", n.std));
+    opts->norm = n;
+    return TD_OK;
+}
+
 td_status td_model_resolve(td_model_opts *opts)
 {
+    TD_TRY(td_model_resolve_norm(opts));
     if (!is_own_graph(opts)) {
         const td_arch *arch;
         TD_TRY(check_variant(opts));

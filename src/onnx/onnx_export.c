@@ -27,6 +27,8 @@ static const char *per_channel(td_onnx_writer *e, const td_node *n, const char *
 
 const td_norm *td_onnx_norm(const td_model_opts *model)
 {
+    if (model->norm.std[0] > 0)
+        return &model->norm;
     return td_model_detector(model) == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
 }
 

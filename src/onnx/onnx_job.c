@@ -24,6 +24,7 @@
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
 #include "image/image.h"
+#include "image/norm_text.h"
 #include "inference/detect_data.h"
 #include "inference/detector.h"
 #include "inference/inputs.h"
@@ -197,6 +198,7 @@ static td_status open_network(job *j, const char *weights)
     /* from a PyTorch file only the averages were read; our files have both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_metadata_apply(j->weights, td_model_is_default(model), model);
+    TD_TRY(td_weight_norm_apply(j->weights, weights, true, model));
     TD_TRY(td_model_image_size(model, &model->image_size));
     td_model_name(model, j->r->arch, sizeof j->r->arch);
     TD_TRY(open_detector(j));
@@ -227,7 +229,7 @@ static void add_channels(td_onnx *m, const char *key, const float values[3])
 
 static void add_metadata(job *j)
 {
-    char text[32];
+    char text[TD_NORM_TEXT];
     td_onnx *m = j->model;
     static const char *const kept[] = {
         "tandem.classes", "tandem.categories", "tandem.num_classes",
@@ -244,6 +246,12 @@ static void add_metadata(job *j)
     td_onnx_set_meta(m, "tandem.input", input_names[j->o.input]);
     add_channels(m, "tandem.mean", norm->mean);
     add_channels(m, "tandem.std", norm->std);
+    if (norm == &j->o.model.norm) {
+        td_norm_print(norm->mean, text);
+        td_onnx_set_meta(m, "tandem.image_mean", text);
+        td_norm_print(norm->std, text);
+        td_onnx_set_meta(m, "tandem.image_std", text);
+    }
     for (size_t i = 0; i < sizeof kept / sizeof *kept - !j->qdq.graph; i++)
         if (td_tensors_meta(j->weights, kept[i]))
             td_onnx_set_meta(m, kept[i], td_tensors_meta(j->weights, kept[i]));

@@ -35,6 +35,8 @@ static const struct {
     { "image_size", A_NUMBER },
     { "se_form", A_NUMBER },
     { "variant", A_TEXT },
+    { "image_mean", A_TEXT },
+    { "image_std", A_TEXT },
     { "backbone", A_TEXT },
     { "classes", A_LIST_OF_TEXTS },
     { "categories", A_LIST_OF_NUMBERS },

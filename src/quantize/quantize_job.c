@@ -58,6 +58,7 @@ static td_status open_weights(job *j)
         return td_error(TD_EUSAGE, "'%s' is quantized already: quantize the float32 weights", path);
     td_weight_metadata_apply(j->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(j->weights, path, m));
+    TD_TRY(td_weight_norm_apply(j->weights, path, true, m));
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(
             m, td_model_detector(m) ? 0 : td_weights_classes(j->weights, m));

@@ -198,6 +198,7 @@ static td_status read_checkpoint(job *j, const char *path)
     saved_batches saved;
     td_weight_metadata_apply(j->start.tensors, td_model_is_default(&o->model), &o->model);
     TD_TRY(td_weight_metadata_check(j->start.tensors, path, &o->model));
+    TD_TRY(td_weight_norm_apply(j->start.tensors, path, true, &o->model));
     TD_TRY(check_network(j, path));
     TD_TRY(keep_graph_text(j));
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
@@ -227,6 +228,7 @@ static td_status read_weights(job *j, const char *path)
             o->model.image_size = td_weight_image_size(j->start.tensors);
     }
     TD_TRY(check_pretrained(j, path));
+    TD_TRY(td_weight_norm_apply(j->start.tensors, path, false, &o->model));
     td_weight_backbone_apply(j->start.tensors, &o->model);
     if (!td_model_detector(&o->model)) /* only the values of a backbone are used */
         td_weight_variant_apply(j->start.tensors, &o->model);

@@ -122,6 +122,19 @@ static td_status choose_changes(td_transform *t, const td_loader_opts *o)
     return TD_OK;
 }
 
+static td_status check_norm(const td_loader_opts *o)
+{
+    for (int c = 0; c < 3 && o->norm.std[0] != 0; c++)
+        if (!(o->norm.std[c] > 0 && o->norm.std[c] <= 255 && o->norm.mean[c] >= 0 &&
+              o->norm.mean[c] <= 255))
+            return td_error(TD_EARG, "normalization by mean %g and deviation %g",
+                            (double)o->norm.mean[c], (double)o->norm.std[c]);
+    if (o->norm.std[0] != 0 && o->normalization != TD_NORMALIZE_TORCH)
+        return td_error(TD_EUSAGE, "--normalization tf and a mean and deviation, given or of the "
+                                   "weight file, exclude each other");
+    return TD_OK;
+}
+
 td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
 {
     bool is_triangular = o->interpolation == TD_INTERPOLATE_TRIANGULAR;
@@ -129,6 +142,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     if ((unsigned)o->crop > TD_RULES_TF || (unsigned)o->normalization > TD_NORMALIZE_TF)
         return td_error(TD_EARG, "crop rules %d or normalization %d are unknown", (int)o->crop,
                         (int)o->normalization);
+    TD_TRY(check_norm(o));
     if (o->antialias && o->point_sampled)
         return td_error(TD_EUSAGE, "--antialias and --no-antialias exclude each other");
     if (is_triangular && o->point_sampled)
@@ -147,6 +161,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     t->rules = o->crop == TD_RULES_AUTO ? TD_RULES_TORCHVISION : o->crop;
     t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;
+    t->norm = o->norm;
     t->is_autoaugmented = o->autoaugment && o->is_training;
     return TD_OK;
 }
@@ -193,6 +208,8 @@ const td_norm *td_transform_norm(const td_transform *t)
 {
     if (t->detector)
         return t->detector == TD_DETECTOR_SSD300 ? &td_norm_torch : &td_norm_vgg;
+    if (t->norm.std[0] > 0)
+        return &t->norm;
     return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;
 }
 

@@ -29,6 +29,7 @@ typedef struct {
     td_crop_rules rules;
     bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
     bool is_tf_norm;
+    td_norm norm; /* a data set's own; std[0] 0: none */
     bool is_autoaugmented;
     bool stored_orientation;
     int64_t max_pixels; /* as in td_decode_opts, like the next two: limits for untrusted files */

@@ -102,6 +102,7 @@ static void of_classes(void **state)
         { .is_training = true, .crop = TD_RULES_DALI },
         { .is_training = true, .interpolation = TD_INTERPOLATE_BICUBIC, .fast_decode = true },
         { .is_training = true, .normalization = TD_NORMALIZE_TF, .point_sampled = true },
+        { .norm = { { 10, 20, 30 }, { 40.5F, 50, 60 } } },
         { .is_training = true, .image_sizes = "0:16,1:24,2:8" },
         { .eval_padding = 4 }, /* the bad image is left out */
         { .crop = TD_RULES_DALI, .normalization = TD_NORMALIZE_TF },
