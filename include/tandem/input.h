@@ -28,6 +28,8 @@ typedef struct {
     const char *data; /* folder or .safetensors file */
     td_data_backend data_backend;
     const char *val_list; /* list for the validation during training; NULL: rows of `data` */
+    double val_split;     /* fraction of each class held out of the training images for validation;
+                             0: the data have validation images */
     bool list_outside;    /* lists may name files outside of their folder */
     td_interpolation interpolation;
     td_crop_rules crop;

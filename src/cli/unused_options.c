@@ -53,7 +53,8 @@ typedef struct {
 static const job_row jobs[] = {
     { "train", "evaluate", "train --evaluate",
       COMMON MODEL AMP RUN LAUNCH SOURCE BOXES REPORT
-      " evaluate val_list batch_size eval_batch_size val_annotations resume pretrained_weights "
+      " evaluate val_list val_split batch_size eval_batch_size val_annotations resume "
+      "pretrained_weights "
       "topk label_smoothing mixup cutmix seed skip_passes dump_after require print_freq prof "
       "use_ema "
       "workspace "
@@ -122,7 +123,8 @@ static const struct {
     { "quantize", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "quantize", " val_annotations ", "--annotations names the boxes to be found" },
     { "quantize", " val_list ", "DATA names the list" },
-    { "benchmark", " val_list ", "no validation is run" },
+    { "quantize", " val_split ", "--calibrate-on-val names the images" },
+    { "benchmark", " val_list val_split ", "no validation is run" },
     { "evaluate", " val_list ", "DATA names the list" },
     { "quantize", " winograd ", "activations are observed in direct convolutions" },
     { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
@@ -134,7 +136,7 @@ static const struct {
 
 /*
  * `options` have an effect only if `other` has one of `values` (separated by '|'; "*": any but the
- * default).
+ * default).  In a list "*" is for options that are real numbers.
  */
 typedef struct {
     const char *options, *other, *values, *verb; /* verb NULL: any verb */
@@ -181,7 +183,7 @@ static const need_row needs[] = {
     { "data", "data_backend", FOLDERS "|tensors", NULL },
     { IMAGES, "data_backend", FOLDERS, NULL },
     { IMAGES "|mean|std|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
-    { "seed", "data_backend", "synthetic", "evaluate" },
+    { "seed", "data_backend|val_split", "synthetic|*", "evaluate" },
     { "percentile", "method", "percentile", "quantize" },
     { "eval_count|evaluation|eval_batch_size|topk|val_annotations|val_list", "training_only",
       "false", NULL },
@@ -230,7 +232,8 @@ static bool has_value(const td_field *f, const void *base, const char *values)
     if (strcmp(values, "*") == 0)
         return !td_field_is_default(f, base);
     td_field_get(f, base, &now);
-    const bool is = is_listed(values, td_text_get(&now));
+    const bool is_any = f->kind == TD_KIND_REAL && is_listed(values, "*");
+    const bool is = is_any ? !td_field_is_default(f, base) : is_listed(values, td_text_get(&now));
     td_text_release(&now);
     return is;
 }

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/map.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/objects.h"
 
@@ -65,6 +66,17 @@ void td_sample_read_ahead(const td_dataset *ds, int64_t sample)
         td_pack_read_ahead(ds->pack, place_in_pack(ds, sample));
     else
         read_file_ahead(ds->samples[sample].path);
+}
+
+const char *td_sample_name(const td_dataset *ds, int64_t sample)
+{
+    const char *path = td_dataset_path(ds, sample), *root = ds->root;
+    const size_t n = strlen(root), folder = (size_t)(td_path_base(root) - root);
+    if (!path)
+        return "";
+    if (strncmp(path, root, n) == 0)
+        return path + n;
+    return strncmp(path, root, folder) == 0 ? path + folder : path;
 }
 
 /* --- questions ------------------------------------------------------------------------------- */

@@ -57,6 +57,12 @@ TD_CHECKED td_status td_sample_read(const td_dataset *ds, int64_t sample, td_tra
                                     const void **bytes, size_t *n_bytes);
 
 /**
+ * The part of a sample's path below the data set's root, or below the folder of a list; "" without
+ * a path.
+ */
+const char *td_sample_name(const td_dataset *ds, int64_t sample);
+
+/**
  * Ask the system to prefetch a sample's image.  A hint: cannot fail, and ignores a sample past the
  * last one.
  */

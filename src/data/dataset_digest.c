@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/paths.h"
 #include "comm/fingerprint.h"
 #include "io/digest.h"
 
@@ -71,26 +70,15 @@ static uint64_t digest_boxes(const td_dataset *ds)
     return td_digest_value(&d);
 }
 
-/* The part of a path below the data set's root, or below the folder of a list. */
-static const char *below(const char *path, const char *root)
-{
-    const size_t n = strlen(root), folder = (size_t)(td_path_base(root) - root);
-    if (strncmp(path, root, n) == 0)
-        return path + n;
-    return strncmp(path, root, folder) == 0 ? path + folder : path;
-}
-
 static void add_list(const char *what, const td_dataset *ds, td_text *out)
 {
     td_digest d;
     td_digest_init(&d);
-    const char *root = td_dataset_root(ds);
     for (int64_t i = 0; i < td_dataset_count(ds); i++) {
-        const char *path = td_dataset_path(ds, i);
+        const char *name = td_sample_name(ds, i);
         const int64_t label = td_dataset_label(ds, i);
         td_digest_add(&d, &label, sizeof label);
-        if (path)
-            td_digest_add(&d, below(path, root), strlen(below(path, root)));
+        td_digest_add(&d, name, strlen(name));
     }
     td_text_add(out, "%s: %" PRId64 " samples %d classes list %016" PRIx64 "\n", what,
                 td_dataset_count(ds), td_dataset_classes(ds), td_digest_value(&d));

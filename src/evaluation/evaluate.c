@@ -91,7 +91,10 @@ static td_status match_labels(evaluation *e)
 static td_status open_data(evaluation *e)
 {
     td_log_backend(&e->o.input);
-    TD_TRY(td_open_split(&e->o.input, td_evaluation_split(e), &e->o.model, 0, &e->ds));
+    if (e->o.input.val_split > 0 && e->o.seed < 0)
+        return td_error(TD_EUSAGE, "--val-split requires --seed, that of the training");
+    TD_TRY(td_open_part(&e->o.input, td_evaluation_split(e), &e->o.model, 0,
+                        e->o.seed < 0 ? 0 : (uint64_t)e->o.seed, &e->ds));
     TD_TRY(td_resolve_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
     lo.rank = td_comm_rank(e->comm);

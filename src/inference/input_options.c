@@ -27,6 +27,9 @@ static const td_field input_fields[] = {
     TD_TEXT   (td_input_opts, val_list, NULL, "FILE",
                "list of images and labels for the validation during training; default: the rows "
                "of DATA whose split is val"),
+    TD_REAL   (td_input_opts, val_split, 0, 0, 0.99,
+               "data without validation images: fraction of the training images of each class "
+               "that is used for validation instead, chosen by --seed"),
     TD_BOOL   (td_input_opts, list_outside, false,
                "allow lists to name files outside of their folder"),
     TD_ENUM   (td_input_opts, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names,

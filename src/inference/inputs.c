@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "data/hold_out.h"
 #include "runtime/device.h"
 #include "transforms/augment.h"
 
@@ -16,10 +17,62 @@ bool td_model_is_default(const td_model_opts *model)
     return !model->model && !td_options_chosen(td_model_fields(), model, "arch");
 }
 
+static bool is_of_files(const td_input_opts *in)
+{
+    return in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
+}
+
+/* --val-split: there must be no other validation images. */
+static td_status check_part(const td_input_opts *in)
+{
+    td_dataset *val = NULL;
+    if (!is_of_files(in))
+        return td_error(TD_EUSAGE, "--val-split requires a folder, pack or list of images");
+    if (in->val_list)
+        return td_error(TD_EUSAGE, "--val-split and --val-list '%s' exclude each other",
+                        in->val_list);
+    const td_dataset_opts o = { .path = in->data,
+                                .backend = in->data_backend,
+                                .allow_outside = in->list_outside,
+                                .split = "val" };
+    const td_status st = td_dataset_open(&o, &val);
+    td_dataset_free(val);
+    if (st == TD_OK)
+        return td_error(TD_EUSAGE,
+                        "--val-split requires data without validation images, but '%s' "
+                        "has some: leave it out",
+                        in->data);
+    if (st != TD_ENOTFOUND)
+        return st;
+    td_error_clear();
+    return TD_OK;
+}
+
+td_status td_open_part(const td_input_opts *in, const char *split, const td_model_opts *model,
+                       int64_t n_images, uint64_t seed, td_dataset **out)
+{
+    *out = NULL;
+    if (!(in->val_split > 0))
+        return td_open_split(in, split, model, n_images, out);
+    TD_TRY(check_part(in));
+    const td_dataset_opts o = { .path = in->data,
+                                .backend = in->data_backend,
+                                .allow_outside = in->list_outside,
+                                .split = "train",
+                                .allow_root = true };
+    TD_TRY(td_dataset_open(&o, out));
+    const td_status st = td_dataset_hold_out(*out, in->val_split, seed, strcmp(split, "val") == 0);
+    if (st == TD_OK)
+        return st;
+    td_dataset_free(*out);
+    *out = NULL;
+    return td_error_context(st, "--val-split");
+}
+
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out)
 {
-    bool is_folder = in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
+    bool is_folder = is_of_files(in);
     td_dataset_opts o = { .path = in->data,
                           .backend = in->data_backend,
                           .allow_outside = in->list_outside,

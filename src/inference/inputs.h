@@ -14,6 +14,13 @@
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out) TD_CHECKED;
 
+/**
+ * The same with in->val_split: the part of the training images that `seed` chooses for "train" or
+ * "val".  TD_EUSAGE: the data have validation images, or no classes to choose from.
+ */
+td_status td_open_part(const td_input_opts *in, const char *split, const td_model_opts *model,
+                       int64_t n_images, uint64_t seed, td_dataset **out) TD_CHECKED;
+
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
 
 /**

@@ -43,13 +43,13 @@ static td_status open_validation(job *j)
     if (in.val_list) {
         in.data = in.val_list;
         in.data_backend = TD_DATA_LIST;
-    } else if (j->data.train_set->is_unsplit) {
+    } else if (j->data.train_set->is_unsplit && !(in.val_split > 0)) {
         return td_train_validation_absent(
             td_error(TD_ENOTFOUND, "'%s' has no column of splits, and no --val-list is given",
                      td_dataset_root(j->data.train_set)));
     }
-    TD_TRY(td_train_validation_absent(
-        td_open_split(&in, "val", &o->model, td_train_synthetic_images(j), &j->data.val_set)));
+    TD_TRY(td_train_validation_absent(td_open_part(
+        &in, "val", &o->model, td_train_synthetic_images(j), j->s.seed, &j->data.val_set)));
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                           j->data.class_names, false),
@@ -89,8 +89,8 @@ static td_status open_train_set(job *j)
     const td_data_backend backend = o->input.data_backend;
     if (backend == TD_DATA_SYNTHETIC || backend == TD_DATA_TENSORS)
         TD_TRY(choose_classes(j));
-    TD_TRY(td_open_split(&o->input, "train", &o->model, td_train_synthetic_images(j),
-                         &j->data.train_set));
+    TD_TRY(td_open_part(&o->input, "train", &o->model, td_train_synthetic_images(j), j->s.seed,
+                        &j->data.train_set));
     return choose_classes(j);
 }
 

@@ -39,7 +39,10 @@ td_status td_train_validation_absent(td_status st)
     char *message = td_copy_text(td_error_message());
     if (!message)
         return TD_ENOMEM;
-    st = td_error(st, "%s; --training-only trains without validation", message);
+    st = td_error(st,
+                  "%s; --val-split 0.1 holds out a tenth of the training images, --training-only "
+                  "trains without validation",
+                  message);
     td_free(message);
     return st;
 }

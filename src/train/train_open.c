@@ -73,6 +73,11 @@ static void choose_seed(job *j)
 static td_status open_seed(job *j)
 {
     choose_seed(j);
+    if (j->o.input.val_split > 0 && j->start.has_seed && j->s.seed != j->start.resumed_seed)
+        return td_error(TD_EUSAGE,
+                        "--seed %llu would choose other images for --val-split than the "
+                        "checkpoint's %llu: leave it out",
+                        (unsigned long long)j->s.seed, (unsigned long long)j->start.resumed_seed);
     return td_train_share_seed(j);
 }
 

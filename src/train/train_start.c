@@ -61,6 +61,26 @@ static td_status read_int(const td_json *doc, const char *key, int64_t min, int6
     return TD_OK;
 }
 
+/* Another fraction would validate with images that were trained. */
+static td_status check_val_split(const job *j, const char *path)
+{
+    const char *config = td_tensors_meta(j->start.tensors, "tandem.config");
+    double before = 0;
+    td_json *doc;
+    if (!config)
+        return TD_OK;
+    TD_TRY_MSG(td_json_parse(config, strlen(config), "tandem.config", &doc), "'%s'", path);
+    const td_status st =
+        td_json_get(doc, "val_split") ? td_json_number(doc, "val_split", &before) : TD_OK;
+    td_json_free(doc);
+    if (st != TD_OK)
+        return td_error_context(st, "'%s': tandem.config", path);
+    if (before == j->o.input.val_split)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "'%s' was trained with --val-split %g, which %g cannot continue",
+                    path, before, j->o.input.val_split);
+}
+
 static bool is_inside_epoch(const job *j)
 {
     return j->s.iteration > 0 || j->s.step.done > 0;
@@ -200,6 +220,7 @@ static td_status read_checkpoint(job *j, const char *path)
     TD_TRY(td_weight_metadata_check(j->start.tensors, path, &o->model));
     TD_TRY(td_weight_norm_apply(j->start.tensors, path, true, &o->model));
     TD_TRY(check_network(j, path));
+    TD_TRY(check_val_split(j, path));
     TD_TRY(keep_graph_text(j));
     TD_TRY(td_checkpoint_state(j->start.tensors, path, &j->s));
     TD_TRY(td_stored_paths_warn(j->start.tensors, path, o));
