@@ -27,7 +27,7 @@ typedef enum { TD_ONNX_SE_CONV, TD_ONNX_SE_LINEAR } td_onnx_se;
 /** Options of the ONNX export; call td_onnx_defaults first. */
 typedef struct {
     td_model_opts model; /* settings that the weight file does not have */
-    int opset;           /* 13 .. 21 */
+    int opset;           /* 13 .. 21; 0: the lowest that has the network's operators */
     int batch_size;      /* images a run; 0: left open, "N" */
     td_onnx_input input;
     td_onnx_se se_layers;
@@ -48,7 +48,7 @@ TD_API void td_onnx_defaults(td_onnx_opts *opts);
 typedef struct {
     char output[512]; /* the file written */
     char arch[64];
-    int n_nodes;
+    int opset, n_nodes;
     int64_t bytes;
     int64_t parameters; /* trained parameters */
     int64_t macs;       /* multiply-accumulates for one image */

@@ -78,7 +78,7 @@ static void print_onnx_json(const td_call *call, const td_onnx_result *r)
     td_json_add_text(call->out, "input", o->in);
     td_json_add_text(call->out, "output", r->output);
     td_json_add_text(call->out, "arch", r->arch);
-    td_json_add(call->out, "opset", o->onnx.opset);
+    td_json_add(call->out, "opset", r->opset);
     td_json_add(call->out, "nodes", r->n_nodes);
     td_json_add(call->out, "bytes", (double)r->bytes);
     td_json_add(call->out, "parameters", (double)r->parameters);

@@ -89,9 +89,9 @@ void td_writer_layer_norm(td_onnx_writer *e, const td_node *n, const char *op)
     const td_type *x = td_in_type(n, 0), *gamma = td_in_type(n, 1);
     if (n->out[1]->n_uses || n->out[2]->n_uses)
         td_writer_stop(e, td_error(TD_EUNSUPPORTED, "the statistics of %s are used", n->op->name));
-    if (e->m->opset < 17)
-        td_writer_stop(e, td_error(TD_EUNSUPPORTED, "%s ('%%%s') requires --opset 17 or later",
-                                   n->op->name, n->out[0]->name));
+    if (e->m->opset < TD_ONNX_OPSET_LAYER_NORM)
+        td_writer_stop(e, td_error(TD_EUNSUPPORTED, "%s ('%%%s') requires --opset %d or later",
+                                   n->op->name, n->out[0]->name, TD_ONNX_OPSET_LAYER_NORM));
     td_writer_same(e, n, op);
     td_onnx_attr_int(e->m, "axis", x->rank - gamma->rank);
     td_onnx_attr_float(e->m, "epsilon", (float)((const td_layer_norm_attr *)n->attr)->eps);

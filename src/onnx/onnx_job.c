@@ -48,8 +48,8 @@ static const char *const se_names[] = { "conv", "linear", NULL };
 
 /* clang-format off */
 static const td_field fields[] = {
-    TD_INT    (td_onnx_opts, opset, 13, TD_ONNX_OPSET_MIN, TD_ONNX_OPSET_MAX,
-               "ONNX opset version"),
+    TD_INT    (td_onnx_opts, opset, 0, 0, TD_ONNX_OPSET_MAX,
+               "ONNX opset version, 13 or later; 0: 13, or 17 for a network with layer norms"),
     TD_INT_AS (td_onnx_opts, batch_size, "batch-size", "b", 0, 0, 65536, NULL,
                "fixed batch size of the model; 0: dynamic"),
     TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, TD_ONNX_IN_NORMALISED,
@@ -267,6 +267,19 @@ static td_program *program_of(const job *j)
     return j->qdq.graph ? j->qdq.program : j->program;
 }
 
+/* the opset of the options, or the first one that has the network's operators */
+static td_status choose_opset(job *j)
+{
+    if (j->o.opset && j->o.opset < TD_ONNX_OPSET_MIN)
+        return td_error(TD_EUSAGE, "--opset is %d, wanted %d to %d", j->o.opset, TD_ONNX_OPSET_MIN,
+                        TD_ONNX_OPSET_MAX);
+    j->r->opset = j->o.opset ? j->o.opset : TD_ONNX_OPSET_MIN;
+    for (int i = 0; i < j->graph->n_nodes && !j->o.opset; i++)
+        if (j->graph->nodes[i]->op == &td_op_layer_norm)
+            j->r->opset = TD_ONNX_OPSET_LAYER_NORM;
+    return TD_OK;
+}
+
 /* replaces the graph by its QDQ form */
 static td_status make_quantized(const td_activation_ranges *ranges, td_graph **g)
 {
@@ -281,9 +294,10 @@ static td_status make_model(job *j)
 {
     td_status st = TD_OK;
     td_graph *other = NULL;
+    TD_TRY(choose_opset(j));
     TD_TRY(td_onnx_new(&j->model));
-    j->model->opset = j->o.opset;
-    j->model->ir_version = td_onnx_ir_version(j->o.opset);
+    j->model->opset = j->r->opset;
+    j->model->ir_version = td_onnx_ir_version(j->r->opset);
     j->model->producer = td_onnx_text(j->model, "tandem");
     j->model->producer_version = td_onnx_text(j->model, td_version());
     j->model->graph_name = td_onnx_text(j->model, j->r->arch);

@@ -29,6 +29,8 @@
 #define TD_ONNX_OPSET_MAX      21
 #define TD_ONNX_RANK_MAX       TD_TENSOR_RANK_MAX
 
+#define TD_ONNX_OPSET_LAYER_NORM 17 /* the first with LayerNormalization */
+
 /* a protobuf message has less than 2 GiB */
 #define TD_ONNX_BYTES_MAX ((int64_t)INT32_MAX)
 

@@ -97,6 +97,23 @@ says "text.safetensors"
 [ "$(cat kept.onnx)" = old ] || complain "the old file is gone after a full disk"
 tidy .
 
+# layer norms: opset 17 unless another one is given
+cat >norm.td <<'END'
+%images:f32[1,3,8,8] = input
+%gamma:f32[3] = param {init=ones}
+%beta:f32[3] = param
+%1 = global_avg_pool %images
+%y, %mean, %scale = layer_norm %1, %gamma, %beta
+output logits = %y
+END
+expect 0 init --model norm.td -o norm.safetensors
+expect 0 convert norm.safetensors norm.onnx --json
+prints '"opset": 17,'
+expect 0 convert norm.safetensors norm.onnx --overwrite --opset 18 --json
+prints '"opset": 18,'
+expect 1 convert norm.safetensors norm.onnx --overwrite --opset 16
+error_names layer_norm "requires --opset 17"
+
 # an op that ONNX has no counterpart of
 cat >odd.td <<'END'
 %images:f32[1,3,8,8] = input
