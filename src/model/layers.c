@@ -54,7 +54,7 @@ td_value *td_net_param(td_net *m, const char *layer, const char *part, int rank,
 {
     char name[128];
     td_type type = td_type_of(m->dtype, rank, dim);
-    snprintf(name, sizeof name, "%s%s.%s", m->prefix, layer, part);
+    snprintf(name, sizeof name, "%s%s%s%s", m->prefix, layer, *layer ? "." : "", part);
     return td_emit_leaf(m->b, &td_op_param, &attr, name, &type);
 }
 
@@ -165,6 +165,23 @@ td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, i
 {
     td_value *w = td_net_filter(m, name, td_net_channels(x) / groups, n_out, side, groups);
     return td_net_conv_with(m, x, w, stride, groups);
+}
+
+td_value *td_net_patches(td_net *m, td_value *x, const char *name, int64_t n_out, int side)
+{
+    const td_conv_attr tiles = { .stride = side, .dilation = 1, .groups = 1 };
+    td_value *w = td_net_filter(m, name, td_net_channels(x), n_out, side, 1);
+    td_value *y = td_emit(m->b, &td_op_conv2d, &tiles, x, w);
+    return td_net_bias(m, y, name, td_net_begins(TD_INIT_ZEROS, 1));
+}
+
+td_value *td_net_layer_norm(td_net *m, td_value *x, const char *name)
+{
+    const int64_t n = x->type.dim[x->type.rank - 1];
+    const td_layer_norm_attr attr = { m->eps };
+    td_value *gamma = td_net_vector(m, name, "weight", n, td_net_begins(TD_INIT_ONES, 1));
+    td_value *beta = td_net_vector(m, name, "bias", n, td_net_begins(TD_INIT_ZEROS, 1));
+    return td_emit(m->b, &td_op_layer_norm, &attr, x, gamma, beta);
 }
 
 td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_end)

@@ -57,6 +57,7 @@ static inline int64_t td_net_channels(const td_value *v)
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
+/** The parameter prefix + layer + "." + part; layer "": prefix + part. */
 td_value *td_net_param(td_net *m, const char *layer, const char *part, int rank, const int64_t *dim,
                        td_param_attr attr);
 td_value *td_net_vector(td_net *m, const char *layer, const char *part, int64_t n,
@@ -88,8 +89,14 @@ td_value *td_net_conv_with(td_net *m, td_value *x, td_value *w, int stride, int 
 td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, int side, int stride,
                       int groups);
 
+/** Convolution with bias 0 at first, of the windows of side x side that tile x without padding. */
+td_value *td_net_patches(td_net *m, td_value *x, const char *name, int64_t n_out, int side);
+
 /** Batch norm; is_branch_end: its gamma is initialized to 0 if the options request it. */
 td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_end);
+
+/** Layer norm of the rows of x [.., C]. */
+td_value *td_net_layer_norm(td_net *m, td_value *x, const char *name);
 
 /** relu or relu6. */
 td_value *td_net_act(td_net *m, td_value *x);

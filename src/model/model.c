@@ -39,7 +39,9 @@ static const td_field fields[] = {
                "vgg11, vgg13, vgg16, vgg19, vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn, "
                "densenet121, densenet169, densenet201, squeezenet1_1, regnet_y_400mf, "
                "regnet_y_8gf, shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, "
-               "shufflenet_v2_x2_0; "
+               "shufflenet_v2_x2_0, "
+               "convnext_tiny, convnext_small, convnext_base, convnext_large, "
+               "vit_b_16, vit_b_32, vit_l_16, vit_l_32; "
                "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "

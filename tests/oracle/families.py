@@ -6,13 +6,15 @@
     families.py --tandem build/tandem --names               only the exchange of weight files
 
 Both sides start from the same float32 numbers: PyTorch's initial values, random running statistics.  The other side
-computes in float64; PyTorch's own float32 is judged by the same measure and printed beside (`torch`).  Dropout is off
-on both sides.  ReLU inputs lie within rounding of zero in any ordinary network, where a gradient is another one, so all
-but logits and statistics are judged as one vector (L2).  One line a check; exit status 1 if any fails.
+computes in float64; PyTorch's own float32 is judged by the same measure and printed beside (`torch`).  Dropout and
+stochastic depth are off on both sides.  ReLU inputs lie within rounding of zero in any ordinary network, where a
+gradient is another one, so all but logits and statistics are judged as one vector (L2); gradients of networks without
+ReLU are judged tensor by tensor.  One line a check; exit status 1 if any fails.
 """
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 
@@ -38,10 +40,13 @@ ARCHS = {
     "squeezenet1_1": 64,
     **{f"regnet_y_{n}": 64 for n in ("400mf", "8gf")},
     **{f"shufflenet_v2_{n}": 64 for n in ("x0_5", "x1_0", "x1_5", "x2_0")},
+    **{f"convnext_{n}": 64 for n in ("tiny", "small", "base", "large")},
+    **{f"vit_{n}": 64 for n in ("b_16", "b_32", "l_16", "l_32")},
 }
 TIMM = ("resnet50d",)
+SMOOTH = ("convnext", "vit")  # no ReLU: gradients are judged tensor by tensor
 HUGE = 32 << 20  # parameters; of larger networks only one in a family is trained, see TRAINED
-TRAINED = ("vgg11", "vgg16_bn")
+TRAINED = ("vgg11", "vgg16_bn", "vit_b_16")
 
 
 def build(arch, classes):
@@ -50,7 +55,20 @@ def build(arch, classes):
         import timm
 
         return timm.create_model(arch, num_classes=classes)
-    return getattr(torchvision.models, arch)(weights=None, num_classes=classes)
+    sides = {"image_size": ARCHS[arch]} if arch.startswith("vit") else {}
+    return getattr(torchvision.models, arch)(weights=None, num_classes=classes, **sides)
+
+
+def smooth_start(net, generator):
+    """PyTorch's initial values, but none of them all equal, and layer scales near 1: a scale of 1e-6 would hide its block,
+    a head of zeros all that is before it."""
+    for name, x in net.named_parameters():
+        noise = torch.randn(x.shape, generator=generator)
+        if "layer_scale" in name:
+            x.data.copy_(0.5 + 0.1 * noise)
+        elif x.data.std() == 0:
+            x.data.add_((0.05 if x.dim() > 1 else 0.1) * noise)
+    return {n: t.clone() for n, t in net.state_dict().items()}
 
 
 def start(arch):
@@ -59,6 +77,8 @@ def start(arch):
     is near 0.  A network without norms gets layers whose results are like that."""
     net = build(arch, CLASSES).eval()
     generator = torch.Generator().manual_seed(2)
+    if arch.startswith(SMOOTH):
+        return smooth_start(net, generator)
     norms = [m for m in net.modules() if isinstance(m, torch.nn.BatchNorm2d)]
 
     def offsets(n):
@@ -99,7 +119,7 @@ def network(arch, state, dtype):
     net = build(arch, CLASSES)
     net.load_state_dict(state)
     for module in net.modules():
-        if isinstance(module, torch.nn.Dropout):
+        if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
     return net.to(dtype)
 
@@ -141,11 +161,22 @@ def compare(judge, case, got, want, peer, stage):
     for what in want:
         if not isinstance(want[what], np.ndarray) and not want[what]:
             continue  # a network without norms has no statistics
-        measure = l2 if what in ("gradients", "weights", "momentum") else worst
+        is_vector = what == "weights" or what in ("gradients", "momentum") and not case.startswith(SMOOTH)
+        measure = l2 if is_vector else worst
         if what.startswith("logits"):
             measure = lambda a, b: (off(a, b), "")
         error, where = measure(got[what], want[what])
         judge.say(case, f"{what} {stage}", error, where, LIMITS[what], measure(peer[what], want[what])[0])
+
+
+def without_dropout(tandem, arch, side):
+    """Options that name the network: as a graph file whose dropout nodes do nothing, if it has any."""
+    text = tandem.run("inspect", "graph", "--arch", arch, "--image-size", str(side), "--num-classes", str(CLASSES))
+    if " dropout " not in text:
+        return ["--arch", arch]
+    with open(tandem.file("net.td"), "w", encoding="utf-8") as f:
+        f.write(re.sub(r"(= dropout %[^ ]+).*", r"\1 {p=0}", text))
+    return ["--model", tandem.file("net.td")]
 
 
 def check_steps(judge, tandem, arch, options):
@@ -153,8 +184,8 @@ def check_steps(judge, tandem, arch, options):
     case = f"{arch}-s{side}"
     names = [n for n, _ in build(arch, CLASSES).named_parameters()]
     save_file({n: np.ascontiguousarray(t.numpy()) for n, t in state.items()}, tandem.file("start.safetensors"))
-    common = ["--data-backend", "tensors", "--arch", arch, "--num-classes", str(CLASSES), "--image-size", str(side),
-              "-b", str(BATCH)]
+    common = ["--data-backend", "tensors", *without_dropout(tandem, arch, side), "--num-classes", str(CLASSES),
+              "--image-size", str(side), "-b", str(BATCH)]
     weights = ["--pretrained-weights", tandem.file("start.safetensors")]
 
     images, labels = fill.images("one.", ROWS, side), fill.labels("one.", ROWS, CLASSES)
@@ -183,8 +214,8 @@ def check_steps(judge, tandem, arch, options):
 def check_names(judge, tandem, arch):
     """`init` files load strictly there, and a .pth of theirs gives the same logits here; initial values by layer."""
     case, classes = f"{arch} names", 1000
-    tandem.run("init", "--overwrite", "--arch", arch, "--seed", "1", "--num-classes", str(classes), "-o",
-               tandem.file("init.safetensors"))
+    tandem.run("init", "--overwrite", "--arch", arch, "--seed", "1", "--num-classes", str(classes),
+               "--image-size", str(ARCHS[arch]), "-o", tandem.file("init.safetensors"))
     made, net = tandem.out("init.safetensors"), build(arch, classes)
     theirs = {n: t.numpy() for n, t in net.state_dict().items()}
     try:

@@ -57,6 +57,14 @@ static const row sizes[] = {
     { "shufflenet_v2_x1_0", 0, 2278604, 0.145, 56, 56, 170, 338 },
     { "shufflenet_v2_x1_5", 0, 3503624, 0.296, 56, 56, 170, 338 },
     { "shufflenet_v2_x2_0", 0, 7393996, 0.583, 56, 56, 170, 338 },
+    { "convnext_tiny", 0, 28589128, 4.456, 22, 0, 182, 182 },
+    { "convnext_small", 0, 50223688, 8.684, 40, 0, 344, 344 },
+    { "convnext_base", 0, 88591464, 15.355, 40, 0, 344, 344 },
+    { "convnext_large", 0, 197767336, 34.361, 40, 0, 344, 344 },
+    { "vit_b_16", 0, 86567656, 17.564, 1, 0, 152, 152 },
+    { "vit_b_32", 0, 88224232, 4.409, 1, 0, 152, 152 },
+    { "vit_l_16", 0, 304326632, 61.555, 1, 0, 296, 296 },
+    { "vit_l_32", 0, 306535400, 15.378, 1, 0, 296, 296 },
 };
 #define N_SIZES ((int)(sizeof sizes / sizeof *sizes))
 
@@ -365,6 +373,86 @@ static void parameters_come_in_pytorch_s_order(void **state)
     td_graph_free(g);
 }
 
+static void check_names(const char *arch, int side, const char *const *first, int n,
+                        const char *last)
+{
+    td_model_opts o = opts_of(arch, 10);
+    o.image_size = side;
+    td_graph *g = graph_of(&o, 2, true);
+    for (int i = 0; i < n; i++)
+        assert_string_equal(td_graph_param_name(g, i), first[i]);
+    assert_string_equal(td_graph_param_name(g, td_graph_param_count(g) - 1), last);
+    td_graph_free(g);
+}
+
+static void convnext_and_vit_have_torchvision_s_order(void **state)
+{
+    (void)state;
+    static const char *const convnext[] = {
+        "features.0.0.weight",         "features.0.0.bias",           "features.0.1.weight",
+        "features.0.1.bias",           "features.1.0.layer_scale",    "features.1.0.block.0.weight",
+        "features.1.0.block.0.bias",   "features.1.0.block.2.weight", "features.1.0.block.2.bias",
+        "features.1.0.block.3.weight", "features.1.0.block.3.bias",   "features.1.0.block.5.weight",
+        "features.1.0.block.5.bias",   "features.1.1.layer_scale",
+    };
+    static const char *const vit[] = {
+        "class_token",
+        "conv_proj.weight",
+        "conv_proj.bias",
+        "encoder.pos_embedding",
+        "encoder.layers.encoder_layer_0.ln_1.weight",
+        "encoder.layers.encoder_layer_0.ln_1.bias",
+        "encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
+        "encoder.layers.encoder_layer_0.self_attention.in_proj_bias",
+        "encoder.layers.encoder_layer_0.self_attention.out_proj.weight",
+        "encoder.layers.encoder_layer_0.self_attention.out_proj.bias",
+        "encoder.layers.encoder_layer_0.ln_2.weight",
+        "encoder.layers.encoder_layer_0.ln_2.bias",
+        "encoder.layers.encoder_layer_0.mlp.0.weight",
+        "encoder.layers.encoder_layer_0.mlp.0.bias",
+        "encoder.layers.encoder_layer_0.mlp.3.weight",
+        "encoder.layers.encoder_layer_0.mlp.3.bias",
+        "encoder.layers.encoder_layer_1.ln_1.weight",
+    };
+    check_names("convnext_tiny", 32, convnext, sizeof convnext / sizeof *convnext,
+                "classifier.2.bias");
+    check_names("vit_b_16", 32, vit, sizeof vit / sizeof *vit, "heads.head.bias");
+}
+
+/* the samples of later blocks are dropped more often: 0 in the first block, 0.1 in the last */
+static void convnext_has_stochastic_depth(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("convnext_tiny", 10);
+    o.image_size = 32;
+    td_graph *g = graph_of(&o, 2, true);
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_dropout_attr *a = g->nodes[i]->attr;
+        if (strcmp(g->nodes[i]->op->name, "dropout") != 0)
+            continue;
+        assert_int_equal(a->mode, TD_DROPOUT_ROW);
+        assert_true(fabs(a->p - 0.1 * ++n / 17) < 1e-15);
+    }
+    assert_int_equal(n, 17);
+    td_graph_free(g);
+}
+
+/* a token for each patch and the class's: the embedding has the size of the images */
+static void vit_has_patches_of_one_size(void **state)
+{
+    (void)state;
+    td_graph *g;
+    td_model_opts o = opts_of("vit_b_16", 10);
+    o.image_size = 48;
+    g = graph_of(&o, 2, false);
+    assert_int_equal(td_graph_find(g, "encoder.pos_embedding")->type.dim[1], 10);
+    td_graph_free(g);
+    o.image_size = 56;
+    expect_error(td_model_graph(&o, 1, true, &g), TD_ESHAPE,
+                 "image size 56, wanted a multiple of 16");
+}
+
 static void check_init(const td_graph *g, const char *name, int role, int init, double scale)
 {
     const td_param_attr *a = attr_of(g, name);
@@ -399,6 +487,40 @@ static void parameters_say_how_they_begin(void **state)
     check_init(g, "layer1.0.bn3.weight", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
     check_init(g, "layer1.0.bn2.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
     check_init(g, "layer1.0.downsample.1.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
+    td_graph_free(g);
+}
+
+static void later_families_say_how_they_begin(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("convnext_small", 10);
+    o.image_size = 32;
+    td_graph *g = graph_of(&o, 1, false);
+    const char *scale = "features.7.2.layer_scale";
+    check_init(g, scale, TD_ROLE_WEIGHT, TD_INIT_CONSTANT, 0);
+    assert_true(attr_of(g, scale)->scale == 1e-6);
+    check_init(g, "features.0.0.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, 0.02);
+    check_init(g, "features.5.26.block.0.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, 0.02);
+    check_init(g, "features.5.26.block.3.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, 0.02);
+    check_init(g, "features.5.26.block.3.bias", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
+    check_init(g, "features.5.26.block.2.weight", TD_ROLE_WEIGHT, TD_INIT_ONES, 0);
+    check_init(g, "classifier.2.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, 0.02);
+    td_graph_free(g);
+
+    o = opts_of("vit_l_32", 10);
+    o.image_size = 64;
+    g = graph_of(&o, 1, false);
+#define IN_BLOCK(name) "encoder.layers.encoder_layer_23." name
+    check_init(g, "class_token", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
+    check_init(g, "encoder.pos_embedding", TD_ROLE_WEIGHT, TD_INIT_NORMAL, 0.02);
+    check_init(g, "conv_proj.weight", TD_ROLE_WEIGHT, TD_INIT_NORMAL, sqrt(1.0 / (3 * 32 * 32)));
+    check_init(g, IN_BLOCK("self_attention.in_proj_weight"), TD_ROLE_WEIGHT, TD_INIT_UNIFORM,
+               sqrt(6.0 / 4096));
+    check_init(g, IN_BLOCK("self_attention.out_proj.weight"), TD_ROLE_WEIGHT, TD_INIT_UNIFORM,
+               1.0 / 32);
+    check_init(g, IN_BLOCK("mlp.0.weight"), TD_ROLE_WEIGHT, TD_INIT_UNIFORM, sqrt(6.0 / 5120));
+    check_init(g, IN_BLOCK("mlp.3.bias"), TD_ROLE_WEIGHT, TD_INIT_NORMAL, 1e-6);
+    check_init(g, "heads.head.weight", TD_ROLE_WEIGHT, TD_INIT_ZEROS, 0);
     td_graph_free(g);
 }
 
@@ -659,7 +781,11 @@ int main(void)
         cmocka_unit_test(bottlenecks_stride_in_the_3x3),
         cmocka_unit_test(both_forms_of_squeeze_and_excitation),
         cmocka_unit_test(parameters_come_in_pytorch_s_order),
+        cmocka_unit_test(convnext_and_vit_have_torchvision_s_order),
+        cmocka_unit_test(convnext_has_stochastic_depth),
+        cmocka_unit_test(vit_has_patches_of_one_size),
         cmocka_unit_test(parameters_say_how_they_begin),
+        cmocka_unit_test(later_families_say_how_they_begin),
         cmocka_unit_test(double_precision_is_double_throughout),
         cmocka_unit_test(names_are_found_and_suggested),
         cmocka_unit_test(help_names_every_architecture),
