@@ -32,6 +32,7 @@ typedef struct {
 } job_row;
 
 #define MODEL " arch model num_classes image_size mean std se_form variant backbone "
+#define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
     "amp_infer_remove amp_deny_add amp_deny_remove amp_clear_add amp_clear_remove amp_log_path "
@@ -64,7 +65,7 @@ static const job_row jobs[] = {
                                   "ignore_orientation workers fp16 " },
     { "train", "benchmark", "a benchmark mode of train",
       COMMON MODEL AMP RUN LAUNCH SOURCE REPORT
-      " bn_decay last_bn_0_init conv_init " CHANGES "decode exact_decode annotations label_ids "
+      " bn_decay last_bn_0_init conv_init dropout stochastic_depth " CHANGES "decode exact_decode annotations label_ids "
       "strict batch_size num_iter iter_unit warmup_steps benchmark_iterations prof "
       "skip_passes fp16 workspace model_dir resume pretrained_weights eval_batch_size "
       "print_freq memory_limit trace training_only no-checkpoints " },
@@ -114,12 +115,12 @@ static const job_row jobs[] = {
 static const struct {
     const char *verb, *options, *why;
 } unread[] = {
-    { "evaluate", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "classify", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "detect", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "serve", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "convert", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
-    { "quantize", " last_bn_0_init conv_init bn_decay ", "weights come from a file" },
+    { "evaluate", TRAINED, "weights come from a file" },
+    { "classify", TRAINED, "weights come from a file" },
+    { "detect", TRAINED, "weights come from a file" },
+    { "serve", TRAINED, "weights come from a file" },
+    { "convert", TRAINED, "weights come from a file" },
+    { "quantize", TRAINED, "weights come from a file" },
     { "quantize", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "quantize", " val_annotations ", "--annotations names the boxes to be found" },
     { "quantize", " val_list ", "DATA names the list" },
@@ -132,6 +133,7 @@ static const struct {
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
     { "inspect", " mean std ", "no images are read" },
+    { "init", " dropout stochastic_depth ", "initial weights do not depend on it" },
 };
 
 /*
@@ -327,7 +329,10 @@ static bool add_lacking(report *r, const td_field *f, const char *subject)
     if (is_refused || !td_model_lacks(o, f->name))
         return false;
     td_text with = { 0 };
-    td_text_add(&with, "--arch %s", o->arch);
+    if (o->model)
+        td_text_add(&with, "--model");
+    else
+        td_text_add(&with, "--arch %s", o->arch);
     add_line(r, subject, td_text_get(&with), true);
     td_text_release(&with);
     return true;

@@ -60,6 +60,9 @@ struct td_family {
 /* the options of the reference's residual networks, which other families lack */
 #define TD_ARCH_LACKS_RESIDUAL "variant,se_form,conv_init,last_bn_0_init"
 
+/* the options of networks that drop activations or residual blocks in training */
+#define TD_ARCH_LACKS_DROPOUT "dropout,stochastic_depth"
+
 #define FAMILY(name) extern const td_family td_family_##name;
 #include "model/families.def"
 #undef FAMILY

@@ -71,8 +71,10 @@ static td_value *norm(td_net *m, td_value *x, const char *name)
     return map_of(m, td_net_layer_norm(m, rows_of(m, x), name), x);
 }
 
-static td_value *block(td_net *m, td_value *x, double stochastic_depth)
+/* block i of n */
+static td_value *block(td_net *m, td_value *x, int i, int n)
 {
+    const numbers *net = m->arch->numbers;
     const int64_t c = td_net_channels(x);
     td_value *scale = td_net_param(m, "", "layer_scale", 3, (int64_t[]){ c, 1, 1 },
                                    td_net_begins(TD_INIT_CONSTANT, LAYER_SCALE));
@@ -81,7 +83,7 @@ static td_value *block(td_net *m, td_value *x, double stochastic_depth)
     y = td_net_layer_norm(m, rows_of(m, y), "block.2");
     y = td_emit(m->b, &td_op_gelu, NULL, linear(m, y, "block.3", 4 * c));
     y = td_mul(m->b, map_of(m, linear(m, y, "block.5", c), x), scale);
-    y = td_dropout_emit(m->b, &m->dropout, y, stochastic_depth, TD_DROPOUT_ROW, m->is_training);
+    y = td_net_stochastic_depth(m, y, net->stochastic_depth, i, n - 1, TD_DROPOUT_ROW);
     return td_add(m->b, y, x);
 }
 
@@ -103,7 +105,7 @@ static td_value *build(td_net *m, td_value *images)
         }
         for (int k = 0; k < net->depths[s]; k++, i++) {
             td_net_prefix(m, "features.%d.%d.", at - 1, k);
-            x = block(m, x, net->stochastic_depth * i / (n_blocks - 1));
+            x = block(m, x, i, n_blocks);
         }
     }
     td_net_prefix(m, "classifier.");
@@ -118,5 +120,5 @@ const td_family td_family_convnext = {
     .build = build,
     .head = "classifier.2",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",dropout",
 };

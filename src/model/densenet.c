@@ -85,5 +85,5 @@ const td_family td_family_densenet = {
     .build = build,
     .head = "classifier",
     .side_min = 29, /* smaller images have no pixel left for the third transition */
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT,
 };

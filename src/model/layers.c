@@ -204,6 +204,21 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
     return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
 }
 
+td_value *td_net_conv_norm(td_net *m, td_value *x, const char *name, int64_t n_out, int side,
+                           int stride, int groups)
+{
+    char conv[32], norm[32];
+    snprintf(conv, sizeof conv, "%s.0", name);
+    snprintf(norm, sizeof norm, "%s.1", name);
+    return td_net_norm(m, td_net_conv(m, x, conv, n_out, side, stride, groups), norm, false);
+}
+
+td_value *td_net_conv_norm_act(td_net *m, td_value *x, const char *name, int64_t n_out, int side,
+                               int stride, int groups)
+{
+    return td_net_act(m, td_net_conv_norm(m, x, name, n_out, side, stride, groups));
+}
+
 /* pixels that the last window lacks, if a window begins inside the image there */
 static int missing(int64_t side, int kernel, int stride)
 {
@@ -259,6 +274,20 @@ td_value *td_net_linear(td_net *m, td_value *x, const char *name, int64_t n_out,
     return td_linear(m->b, x, w, td_net_vector(m, name, "bias", n_out, bias));
 }
 
+td_value *td_net_squeeze_excite(td_net *m, td_value *x, const td_net_gates *g)
+{
+    const int64_t c = td_net_channels(x), n = g->units;
+    const td_param_attr zeros = td_net_begins(TD_INIT_ZEROS, 1);
+    td_value *in[5] = { x };
+    in[1] = td_net_filter(m, g->squeeze, c, n, 1, 1);
+    in[2] = td_net_vector(m, g->squeeze, "bias", n,
+                          g->has_zero_biases ? zeros : td_net_uniform(1, c, n, 1));
+    in[3] = td_net_filter(m, g->excite, n, c, 1, 1);
+    in[4] = td_net_vector(m, g->excite, "bias", c,
+                          g->has_zero_biases ? zeros : td_net_uniform(1, n, c, 1));
+    return td_emit(m->b, &td_op_squeeze_excite, &g->attr, in[0], in[1], in[2], in[3], in[4]);
+}
+
 td_value *td_net_flatten(td_net *m, td_value *x)
 {
     int64_t n = 1;
@@ -269,12 +298,21 @@ td_value *td_net_flatten(td_net *m, td_value *x)
 
 td_value *td_net_dropout(td_net *m, td_value *x, double p)
 {
-    return td_dropout_emit(m->b, &m->dropout, x, p, TD_DROPOUT_ELEMENT, m->is_training);
+    const double chosen = m->opts->dropout;
+    return td_dropout_emit(m->b, &m->dropout, x, chosen < 0 ? p : chosen, TD_DROPOUT_ELEMENT,
+                           m->is_training);
+}
+
+td_value *td_net_stochastic_depth(td_net *m, td_value *x, double p, int i, int n,
+                                  td_dropout_mode mode)
+{
+    const double last = m->opts->stochastic_depth < 0 ? p : m->opts->stochastic_depth;
+    return td_dropout_emit(m->b, &m->dropout, x, last * i / n, mode, m->is_training);
 }
 
 td_value *td_net_act(td_net *m, td_value *x)
 {
-    return m->has_relu6 ? td_relu6(m->b, x) : td_relu(m->b, x);
+    return td_emit(m->b, m->activation ? m->activation : &td_op_relu, NULL, x);
 }
 
 td_value *td_net_max_pool(td_net *m, td_value *x, int kernel, int stride)

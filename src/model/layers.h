@@ -29,7 +29,7 @@ struct td_net {
     bool has_features; /* results of stages become outputs */
 
     bool is_same_padded;       /* padding SAME: gives ceil(side / stride) windows */
-    bool has_relu6;            /* in the stem and within blocks; a block's result has relu */
+    const td_op *activation;   /* of td_net_act; NULL: relu */
     double eps, momentum;      /* constants of the norms */
     const td_param_attr *init; /* of convolutions; NULL: as `begin_filters` */
     td_net_begin_filters begin_filters; /* NULL: depends on variant and options */
@@ -98,7 +98,15 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
 /** Layer norm of the rows of x [.., C]. */
 td_value *td_net_layer_norm(td_net *m, td_value *x, const char *name);
 
-/** relu or relu6. */
+/** Convolution and norm, "`name`.0" and "`name`.1" as in torchvision's Conv2dNormActivation. */
+td_value *td_net_conv_norm(td_net *m, td_value *x, const char *name, int64_t n_out, int side,
+                           int stride, int groups);
+
+/** The same and td_net_act. */
+td_value *td_net_conv_norm_act(td_net *m, td_value *x, const char *name, int64_t n_out, int side,
+                               int stride, int groups);
+
+/** The activation: m->activation, or relu. */
 td_value *td_net_act(td_net *m, td_value *x);
 
 /** Max pooling with `kernel` x `kernel` windows, padded like convolutions. */
@@ -117,11 +125,29 @@ td_value *td_net_bias(td_net *m, td_value *x, const char *name, td_param_attr be
 td_value *td_net_linear(td_net *m, td_value *x, const char *name, int64_t n_out,
                         td_param_attr weight, td_param_attr bias);
 
+/** Squeeze-and-excitation: names of its two layers, and what they compute. */
+typedef struct {
+    const char *squeeze, *excite;
+    int64_t units;
+    td_squeeze_excite_attr attr;
+    bool has_zero_biases; /* initially; otherwise as td_net_uniform */
+} td_net_gates;
+
+td_value *td_net_squeeze_excite(td_net *m, td_value *x, const td_net_gates *g);
+
 /** [N, C, H, W] -> [N, C H W] */
 td_value *td_net_flatten(td_net *m, td_value *x);
 
-/** In training: zero a fraction p of the elements, and divide the others by 1 - p. */
+/** In training: zero a fraction of the elements, and divide the others by 1 - p; the fraction is
+    that of the options, or p. */
 td_value *td_net_dropout(td_net *m, td_value *x, double p);
+
+/**
+ * The same for samples (or, with `mode`, the batch): the result of residual block `i`, with the
+ * fraction last * i / n; `last` is that of the options, or `p`.
+ */
+td_value *td_net_stochastic_depth(td_net *m, td_value *x, double p, int i, int n,
+                                  td_dropout_mode mode);
 
 /**
  * Means over side x side windows, for any H and W as PyTorch's AdaptiveAvgPool2d: windows overlap

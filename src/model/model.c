@@ -41,7 +41,8 @@ static const td_field fields[] = {
                "regnet_y_8gf, shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, "
                "shufflenet_v2_x2_0, "
                "convnext_tiny, convnext_small, convnext_base, convnext_large, "
-               "vit_b_16, vit_b_32, vit_l_16, vit_l_32; "
+               "vit_b_16, vit_b_32, vit_l_16, vit_l_32, "
+               "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small; "
                "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
@@ -72,6 +73,13 @@ static const td_field fields[] = {
     TD_ENUM(td_model_opts, variant, TD_VARIANT_AUTO, variants,
                "variant of the network (padding, initialization, outputs); auto: the variant "
                "stored in the weights, or pytorch"),
+    TD_REAL(td_model_opts, dropout, -1, -1, 1,
+               "probability of dropout, less than 1, for networks that have it; -1: the network's "
+               "own"),
+    TD_REAL(td_model_opts, stochastic_depth, -1, -1, 1,
+               "probability, less than 1, that training leaves out the last residual block of a "
+               "sample, for networks with stochastic depth; earlier blocks have proportionally "
+               "less; -1: the network's own"),
     TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
                "detectors: backbone network: resnet18, resnet34, resnet50, resnet101, resnet152"),
     TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
@@ -112,7 +120,9 @@ static bool is_own_graph(const td_model_opts *opts)
 
 bool td_model_lacks(const td_model_opts *opts, const char *option)
 {
-    const td_arch *arch = is_own_graph(opts) ? NULL : td_arch_known(opts->arch);
+    const td_arch *arch = td_arch_known(opts->arch);
+    if (is_own_graph(opts))
+        return td_text_in_list(TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT, option);
     return arch && td_text_in_list(arch->family->lacks, option);
 }
 
@@ -302,13 +312,23 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
     return TD_OK;
 }
 
-/* checks an option that changes the results of a network that has it */
-static td_status check_lacking(const td_model_opts *opts, const td_arch *arch)
+/* is it -1 (the network's own) or a probability of [0, 1)? */
+static td_status check_probability(const char *option, double p)
+{
+    if (p == -1 || (p >= 0 && p < 1))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--%s is %g, wanted 0 to less than 1, or -1 for the network's own",
+                    option, p);
+}
+
+/* checks options that change the results of networks that have them */
+static td_status check_options(const td_model_opts *opts, const td_arch *arch)
 {
     if (opts->variant == TD_VARIANT_TENSORFLOW && td_text_in_list(arch->family->lacks, "variant"))
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
-    return TD_OK;
+    TD_TRY(check_probability("dropout", opts->dropout));
+    return check_probability("stochastic-depth", opts->stochastic_depth);
 }
 
 td_status td_model_resolve_norm(td_model_opts *opts)
@@ -336,7 +356,7 @@ td_status td_model_resolve(td_model_opts *opts)
         TD_TRY(td_arch_row(opts->arch, &arch));
         if (arch->detector)
             TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
-        TD_TRY(check_lacking(opts, arch));
+        TD_TRY(check_options(opts, arch));
         opts->arch = arch->name; /* a static string, unlike a name from a file */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
@@ -369,7 +389,7 @@ static td_value *forward(td_builder *b, const td_model_opts *opts, td_value *ima
     if (st == TD_OK && arch->detector)
         st = td_error(TD_EUNSUPPORTED, "'%s' is a detector, wanted a classifier", arch->name);
     if (st == TD_OK)
-        st = check_lacking(opts, arch);
+        st = check_options(opts, arch);
     if (st == TD_OK && features && !arch->family->has_stages)
         st = td_error(TD_EUNSUPPORTED, "'%s' has no stages layer1 to layer4", arch->name);
     if (st != TD_OK) {

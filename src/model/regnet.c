@@ -15,8 +15,6 @@
  * Source: Radosavovic et al. 2020; widths and depths are those that its rule of quantization gives;
  * agrees with torchvision 0.29.
  */
-#include <stdio.h>
-
 #include "model/layers.h"
 
 #define STAGES 4
@@ -36,35 +34,16 @@ static const td_arch rows[] = {
 };
 /* clang-format on */
 
-/* convolution and norm, "f.a.0" and "f.a.1" of the block */
-static td_value *conv_norm(td_net *m, td_value *x, const char *name, int64_t n_out, int side,
-                           int stride, int groups)
-{
-    char conv[16], norm[16];
-    snprintf(conv, sizeof conv, "%s.0", name);
-    snprintf(norm, sizeof norm, "%s.1", name);
-    return td_net_norm(m, td_net_conv(m, x, conv, n_out, side, stride, groups), norm, false);
-}
-
-static td_value *squeeze_excite(td_net *m, td_value *x, int64_t units)
-{
-    const int64_t c = td_net_channels(x);
-    td_value *w1 = td_net_filter(m, "f.se.fc1", c, units, 1, 1);
-    td_value *b1 = td_net_vector(m, "f.se.fc1", "bias", units, td_net_uniform(1, c, units, 1));
-    td_value *w2 = td_net_filter(m, "f.se.fc2", units, c, 1, 1);
-    td_value *b2 = td_net_vector(m, "f.se.fc2", "bias", c, td_net_uniform(1, units, c, 1));
-    return td_squeeze_excite(m->b, x, w1, b1, w2, b2);
-}
-
 static td_value *block(td_net *m, td_value *x, int width, int group, int stride)
 {
     const int64_t n_in = td_net_channels(x);
     td_value *shortcut = x;
     if (n_in != width || stride != 1)
-        shortcut = conv_norm(m, x, "proj", width, 1, stride, 1);
-    td_value *y = td_net_act(m, conv_norm(m, x, "f.a", width, 1, 1, 1));
-    y = td_net_act(m, conv_norm(m, y, "f.b", width, 3, stride, width / group));
-    y = conv_norm(m, squeeze_excite(m, y, n_in / 4), "f.c", width, 1, 1, 1);
+        shortcut = td_net_conv_norm(m, x, "proj", width, 1, stride, 1);
+    td_value *y = td_net_conv_norm_act(m, x, "f.a", width, 1, 1, 1);
+    y = td_net_conv_norm_act(m, y, "f.b", width, 3, stride, width / group);
+    const td_net_gates se = { .squeeze = "f.se.fc1", .excite = "f.se.fc2", .units = n_in / 4 };
+    y = td_net_conv_norm(m, td_net_squeeze_excite(m, y, &se), "f.c", width, 1, 1, 1);
     return td_net_act(m, td_add(m->b, y, shortcut));
 }
 
@@ -73,7 +52,7 @@ static td_value *build(td_net *m, td_value *images)
     const numbers *net = m->arch->numbers;
     m->begin_filters = td_net_normal_fan_out;
     td_net_prefix(m, "%s", "");
-    td_value *x = td_net_act(m, conv_norm(m, images, "stem", STEM, 3, 2, 1));
+    td_value *x = td_net_conv_norm_act(m, images, "stem", STEM, 3, 2, 1);
     for (int i = 0; i < STAGES; i++)
         for (int k = 0; k < net->depths[i]; k++) {
             td_net_prefix(m, "trunk_output.block%d.block%d-%d.", i + 1, i + 1, k);
@@ -91,5 +70,5 @@ const td_family td_family_regnet = {
     .build = build,
     .head = "fc",
     .side_min = 8,
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT,
 };

@@ -225,4 +225,5 @@ const td_family td_family_resnet = {
     .head = "fc",
     .side_min = 8, /* smaller images are one pixel after the stem */
     .has_stages = true,
+    .lacks = TD_ARCH_LACKS_DROPOUT,
 };

@@ -113,5 +113,5 @@ const td_family td_family_shufflenet = {
     .build = build,
     .head = "fc",
     .side_min = 8,
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT,
 };

@@ -54,7 +54,7 @@ static double rate(const td_net *m, double own)
 static void backbone(td_net *m, td_value *images, td_value **c)
 {
     m->root = "backbone.";
-    m->has_relu6 = true;
+    m->activation = &td_op_relu6; /* in the stem and within blocks; their results have relu */
     m->momentum = rate(m, 0.003);
     m->is_same_padded = false;
     td_value *x = td_resnet_stem_conv(m, images);
@@ -178,4 +178,5 @@ const td_family td_family_ssd320 = {
     .detect = detect,
     .describe = td_resnet_describe,
     .side_min = 8,
+    .lacks = TD_ARCH_LACKS_DROPOUT,
 };

@@ -114,4 +114,5 @@ const td_family td_family_ssd300 = {
     .detect = detect,
     .describe = td_resnet_describe,
     .side_min = 8,
+    .lacks = TD_ARCH_LACKS_DROPOUT,
 };

@@ -93,5 +93,5 @@ const td_family td_family_vgg = {
     .build = build,
     .head = "classifier.6",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth",
 };

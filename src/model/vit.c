@@ -160,5 +160,5 @@ const td_family td_family_vit = {
     .build = build,
     .head = "heads.head",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL,
+    .lacks = TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT,
 };

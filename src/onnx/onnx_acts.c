@@ -17,6 +17,7 @@ typedef struct {
     td_onnx_writer *e;
     const td_node *n;
     td_onnx_value type; /* of the result, and of all intermediate ones */
+    const td_act_attr *attr;
 } act;
 
 static const char *one(act *p, const char *op, const char *x)
@@ -34,11 +35,6 @@ static const char *number(act *p, const char *what, double x)
     return td_writer_scalar(p->e, p->n, what, td_in_type(p->n, 0)->dtype, x);
 }
 
-static const td_act_attr *attr_of(const act *p)
-{
-    return p->n->attr;
-}
-
 static const char *put_silu(act *p, const char *x)
 {
     return two(p, "Mul", x, one(p, "Sigmoid", x));
@@ -54,7 +50,7 @@ static const char *hard_sigmoid(act *p, const char *x, double alpha, double beta
 
 static const char *put_hardsigmoid(act *p, const char *x)
 {
-    return hard_sigmoid(p, x, attr_of(p)->a, attr_of(p)->b);
+    return hard_sigmoid(p, x, p->attr->a, p->attr->b);
 }
 
 static const char *put_hardswish(act *p, const char *x)
@@ -93,20 +89,20 @@ static const char *put_gelu_tanh(act *p, const char *x)
 
 static const char *put_clip(act *p, const char *x)
 {
-    return TD_WRITER_ADD(p->e, "Clip", p->n, &p->type, x, number(p, "/min", attr_of(p)->a),
-                         number(p, "/max", attr_of(p)->b));
+    return TD_WRITER_ADD(p->e, "Clip", p->n, &p->type, x, number(p, "/min", p->attr->a),
+                         number(p, "/max", p->attr->b));
 }
 
 static const char *put_pow(act *p, const char *x)
 {
-    return two(p, "Pow", x, number(p, "/exponent", attr_of(p)->a));
+    return two(p, "Pow", x, number(p, "/exponent", p->attr->a));
 }
 
 /* LeakyRelu, Elu: the attribute alpha */
 static const char *put_alpha(act *p, const char *op, const char *x)
 {
     const char *y = one(p, op, x);
-    td_onnx_attr_float(p->e->m, "alpha", (float)attr_of(p)->a);
+    td_onnx_attr_float(p->e->m, "alpha", (float)p->attr->a);
     return y;
 }
 
@@ -162,11 +158,26 @@ bool td_writer_is_act(const td_op *op)
     return row_of(op) >= 0;
 }
 
-const char *td_writer_act(td_onnx_writer *e, const td_node *n, const td_op *op, const char *x)
+static const char *put(const td_op *op, act *p, const char *x)
 {
-    act p = { .e = e, .n = n, .type = td_writer_shape(e, n->out[0]) };
     const int i = row_of(op);
     if (i < 0)
         return NULL;
-    return rows[i].put ? rows[i].put(&p, x) : one(&p, rows[i].onnx, x);
+    return rows[i].put ? rows[i].put(p, x) : one(p, rows[i].onnx, x);
+}
+
+const char *td_writer_act(td_onnx_writer *e, const td_node *n, const td_op *op, const char *x)
+{
+    act p = { .e = e, .n = n, .type = td_writer_shape(e, n->out[0]), .attr = n->attr };
+    return put(op, &p, x);
+}
+
+const char *td_writer_act_of(td_onnx_writer *e, const td_node *n, const td_op *op,
+                             const td_onnx_value *type, const char *x)
+{
+    td_act_attr own = { 0 };
+    act p = { .e = e, .n = n, .type = *type, .attr = &own };
+    if (op->fields)
+        td_fields_default(op->fields, &own);
+    return put(op, &p, x);
 }

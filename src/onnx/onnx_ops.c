@@ -7,7 +7,7 @@
  *     resize_nearest     Resize if sides grow by whole factors, otherwise Gather of rows and
  *                        columns: indices are exact, unlike float32 scales
  *     squeeze_excite     GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul; or Gemm between Flatten
- *                        and Reshape
+ *                        and Reshape; other activations as onnx_acts.c
  *     activations        onnx_acts.c
  *     bias_add           the third operand of its Conv, or Add
  *     join_heads         Transpose and Reshape of each head; Concat
@@ -333,7 +333,7 @@ static void put_resize(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_text(e->m, "nearest_mode", "floor");
 }
 
-/* x * sigmoid(fc2(relu(fc1(means)))) */
+/* x * gate(fc2(hidden(fc1(means)))) */
 static void put_squeeze_excite(td_onnx_writer *e, const td_node *n, const char *op)
 {
     bool is_conv = e->o->se_layers == TD_ONNX_SE_CONV;
@@ -349,12 +349,12 @@ static void put_squeeze_excite(td_onnx_writer *e, const td_node *n, const char *
                       td_writer_operand(e, n, 2));
     if (!is_conv)
         td_onnx_attr_int(e->m, "transB", 1);
-    v = TD_WRITER_ADD(e, "Relu", n, &hidden, v);
+    v = td_writer_act_of(e, n, td_squeeze_excite_hidden(n), &hidden, v);
     v = TD_WRITER_ADD(e, layer, n, &gate, v, td_writer_weight(e, n, 3, rank),
                       td_writer_operand(e, n, 4));
     if (!is_conv)
         td_onnx_attr_int(e->m, "transB", 1);
-    v = TD_WRITER_ADD(e, "Sigmoid", n, &gate, v);
+    v = td_writer_act_of(e, n, td_squeeze_excite_gate(n), &gate, v);
     if (!is_conv) {
         const char *shape =
             td_writer_ints(e, n, "/gate", 4, (int64_t[]){ e->other ? 0 : x.dim[0].value, c, 1, 1 });

@@ -88,6 +88,10 @@ void td_writer_group_norm(td_onnx_writer *e, const td_node *n, const char *op);
     of onnx_acts.c. */
 const char *td_writer_act(td_onnx_writer *e, const td_node *n, const td_op *op, const char *x);
 
+/** The same for a value of another type, a part of the composite n; the op's default attributes. */
+const char *td_writer_act_of(td_onnx_writer *e, const td_node *n, const td_op *op,
+                             const td_onnx_value *type, const char *x);
+
 /** Is it an activation that td_writer_act converts? */
 bool td_writer_is_act(const td_op *op);
 

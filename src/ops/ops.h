@@ -285,6 +285,18 @@ typedef struct {
     double smoothing;
 } td_one_hot_attr;
 
+/* squeeze_excite: activation of the hidden units, function of the gates */
+typedef enum { TD_SE_RELU, TD_SE_SILU } td_se_hidden;
+typedef enum { TD_SE_SIGMOID, TD_SE_HARDSIGMOID } td_se_gate;
+
+typedef struct {
+    int hidden, gate; /* td_se_hidden, td_se_gate */
+} td_squeeze_excite_attr;
+
+/** The ops of a node's attributes. */
+const td_op *td_squeeze_excite_hidden(const td_node *n);
+const td_op *td_squeeze_excite_gate(const td_node *n);
+
 /* dropout: ops/dropout.c */
 typedef enum { TD_DROPOUT_ELEMENT, TD_DROPOUT_ROW, TD_DROPOUT_BATCH } td_dropout_mode;
 

@@ -7,12 +7,37 @@
  *   b1  [D]
  *   w2  [C, D]        same        excite
  *   b2  [C]
- *   y   [N, C, H, W]  x[n, c, h, w] * sigmoid(w2 relu(w1 mean_hw(x) + b1) + b2)[n, c]
+ *   y   [N, C, H, W]  x[n, c, h, w] * gate(w2 hidden(w1 mean_hw(x) + b1) + b2)[n, c]
  *
- * Composite: the decompose pass expands it.  Source: Hu et al. 2018, section 3.
+ * `hidden` is relu or silu, `gate` sigmoid or hardsigmoid.  Composite: the decompose pass expands
+ * it.  Source: Hu et al. 2018, section 3; hardsigmoid: Howard et al. 2019; silu: Tan and Le 2019.
  */
 #include "ir/build.h"
 #include "ops/ops.h"
+
+static const char *const hidden_names[] = { "relu", "silu", NULL };
+static const char *const gate_names[] = { "sigmoid", "hardsigmoid", NULL };
+
+/* clang-format off */
+static const td_field se_fields[] = {
+    TD_ENUM(td_squeeze_excite_attr, hidden, TD_SE_RELU, hidden_names,
+            "activation of the hidden units"),
+    TD_ENUM(td_squeeze_excite_attr, gate, TD_SE_SIGMOID, gate_names, "function of the gates"),
+    TD_END,
+};
+/* clang-format on */
+
+const td_op *td_squeeze_excite_hidden(const td_node *n)
+{
+    const td_squeeze_excite_attr *a = n->attr;
+    return a->hidden == TD_SE_SILU ? &td_op_silu : &td_op_relu;
+}
+
+const td_op *td_squeeze_excite_gate(const td_node *n)
+{
+    const td_squeeze_excite_attr *a = n->attr;
+    return a->gate == TD_SE_HARDSIGMOID ? &td_op_hardsigmoid : &td_op_sigmoid;
+}
 
 /* rows and columns of an [A, B] or [A, B, 1, 1] weight; false for other shapes */
 static bool matrix_of(const td_type *w, int64_t *rows, int64_t *cols)
@@ -54,10 +79,11 @@ static td_value *as_matrix(td_builder *b, td_value *w)
 
 static void se_decompose(td_builder *b, const td_node *n, td_value *const *in, td_value **out)
 {
-    (void)n;
     td_value *s = td_global_avg_pool(b, in[0]);
-    s = td_relu(b, td_linear(b, s, as_matrix(b, in[1]), in[2]));
-    s = td_sigmoid(b, td_linear(b, s, as_matrix(b, in[3]), in[4]));
+    s = td_linear(b, s, as_matrix(b, in[1]), in[2]);
+    s = td_emit(b, td_squeeze_excite_hidden(n), NULL, s);
+    s = td_linear(b, s, as_matrix(b, in[3]), in[4]);
+    s = td_emit(b, td_squeeze_excite_gate(n), NULL, s);
     int64_t gate[4] = { s->type.dim[0], in[0]->type.dim[1], 1, 1 };
     out[0] = td_mul(b, in[0], td_reshape(b, s, 4, gate));
 }
@@ -68,6 +94,8 @@ const td_op td_op_squeeze_excite = {
     .n_in = 5,
     .n_out = 1,
     .in_rank = { 4, 0, 1, 0, 1 },
+    .fields = se_fields,
+    .attr_bytes = sizeof(td_squeeze_excite_attr),
     .layout = TD_LAYOUT_PLAIN,
     .is_composite = true,
     .infer = se_infer,

@@ -106,10 +106,9 @@ static const td_field fields[] = {
     TD_REFUSED("quant_delay", NO_QUANT),
     TD_REFUSED("use_qdq", NO_QUANT),
     TD_REFUSED("symmetric", NO_QUANT),
-    TD_REFUSED("survival_prob", "Tandem has no EfficientNet"),
-    TD_REFUSED("dropout", "Tandem has no EfficientNet"),
-    TD_REFUSED("bn_momentum", "all networks use 0.1"),
-    TD_REFUSED("bn_epsilon", "all networks use 1e-5"),
+    TD_REFUSED("survival_prob", "use --stochastic-depth with 1 minus this value"),
+    TD_REFUSED("bn_momentum", "every network has its own"),
+    TD_REFUSED("bn_epsilon", "every network has its own"),
     TD_END,
 };
 /* clang-format on */
