@@ -26,6 +26,7 @@ typedef struct {
     const char *platform;   /* "DGXA100" */
     const char *mode;       /* "convergence", ..., or one of TensorFlow's main */
     double lr_init;         /* learning rate for 256 images; -1: not set */
+    double survival_prob;   /* 1 - stochastic_depth; -1: not set */
     int num_iter, run_iter; /* epochs or batches in total and for this run; -1: not set */
     td_iter_unit iter_unit;
     int warmup_steps;         /* iterations that a benchmark leaves out */

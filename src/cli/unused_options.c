@@ -322,11 +322,12 @@ static bool add_lacking(report *r, const td_field *f, const char *subject)
     const td_field *arch = find(r->groups, "arch", 4, &base), *model = td_model_fields();
     while (model != f && model->kind != TD_KIND_END)
         model++;
-    if (!arch || model != f)
+    const bool is_survival = strcmp(f->name, "survival_prob") == 0;
+    if (!arch || (model != f && !is_survival))
         return false;
     const td_model_opts *o = base;
     const bool is_refused = strcmp(f->name, "variant") == 0;
-    if (is_refused || !td_model_lacks(o, f->name))
+    if (is_refused || !td_model_lacks(o, is_survival ? "stochastic_depth" : f->name))
         return false;
     td_text with = { 0 };
     if (o->model)

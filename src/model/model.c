@@ -42,7 +42,9 @@ static const td_field fields[] = {
                "shufflenet_v2_x2_0, "
                "convnext_tiny, convnext_small, convnext_base, convnext_large, "
                "vit_b_16, vit_b_32, vit_l_16, vit_l_32, "
-               "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small; "
+               "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small, "
+               "efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3, "
+               "efficientnet_b4, efficientnet-widese-b0 and efficientnet-widese-b4 (NVIDIA's); "
                "detectors: ssd320, ssd300"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "

@@ -96,6 +96,22 @@ static void resolve_scaler(td_train_opts *o)
         o->loss_scaling.scale = 1;
 }
 
+/* NVIDIA's EfficientNets name the probability that a block stays. */
+static td_status resolve_survival(td_train_opts *o)
+{
+    const double stays = o->launch.survival_prob;
+    if (stays == -1)
+        return TD_OK;
+    if (!(stays > 0))
+        return td_error(TD_EUSAGE, "--survival-prob is %g, wanted more than 0 and at most 1", stays);
+    if (td_options_given_on_line(td_model_fields(), &o->model, "stochastic_depth"))
+        return td_error(TD_EUSAGE, "--survival-prob and --stochastic-depth exclude each other: the "
+                                   "first is 1 minus the second");
+    o->model.stochastic_depth = 1 - stays;
+    td_options_mark(td_model_fields(), &o->model, "stochastic_depth");
+    return TD_OK;
+}
+
 /* TensorFlow's programs have separate folders for results and checkpoints; our runs have one. */
 static td_status resolve_workspace(td_train_opts *o)
 {
@@ -151,6 +167,7 @@ td_status td_train_resolve(td_train_opts *o)
     TD_TRY(resolve_iterations(o));
     resolve_detector(o, batch);
     resolve_scaler(o);
+    TD_TRY(resolve_survival(o));
     if (l->lr_init >= 0)
         o->lr.peak = l->lr_init * batch / 256;
     if (l->cosine_lr)

@@ -52,6 +52,30 @@ expect 0 inspect kernels --arch vgg11_bn --image-size 32 --training -b 2
 expect 0 inspect kernels --arch vgg11_bn --image-size 32
 grep -q dropout out && complain "inference of vgg11_bn has dropout"
 
+
+# probabilities of built-in networks: an option of the network, kept by checkpoints
+count_dropouts() {
+    expect 0 inspect kernels --image-size 32 --training -b 2 "$@"
+    grep -c native_dropout out
+}
+[ "$(count_dropouts --arch vgg11_bn --dropout 0)" = 0 ] || complain "--dropout 0 leaves dropouts"
+[ "$(count_dropouts --arch efficientnet_b0)" = 20 ] || complain "efficientnet_b0: not ten dropouts and their gradients"
+[ "$(count_dropouts --arch efficientnet_b0 --stochastic-depth 0)" = 2 ] || complain "--stochastic-depth 0 leaves some"
+[ "$(count_dropouts --arch efficientnet-widese-b0)" = 2 ] || complain "efficientnet-widese-b0 drops blocks by itself"
+net="--arch efficientnet_b0 --image-size 32 --dropout 0.4 --stochastic-depth 0.3"
+expect 0 train set $net $fixed --epochs 1 --seed 7 -b 16 --run-iters 4 --no-checkpoints --final-weights one.safetensors
+expect 0 train set $net $fixed --epochs 1 --seed 7 -b 16 --workspace net --run-iters 2
+expect 0 train set --resume net/checkpoint.safetensors --workspace net $fixed --run-iters 2 --final-weights other.safetensors
+same one.safetensors other.safetensors
+expect 2 train set --arch vgg11 --dropout 1
+says "dropout is 1, wanted 0 to less than 1"
+expect 2 benchmark --arch vgg11 --dropout -0.5
+says "dropout is -0.5, wanted 0 to less than 1"
+expect 2 train set --arch efficientnet_b0 --survival-prob 0
+says "survival-prob is 0, wanted more than 0"
+expect 2 train set --arch efficientnet_b0 --survival-prob 0.9 --stochastic-depth 0.1
+says "survival-prob and --stochastic-depth exclude"
+
 # PyTorch's export in training mode: two Dropouts, with masks that nothing reads
 expect 0 inspect graph --model "$TANDEM_SOURCE/tests/fuzz/corpus/onnx/dropout.onnx"
 grep -c '= dropout .* {p=0.[23]0' out | grep -qx 2 || complain "not two dropouts"

@@ -21,6 +21,17 @@ for option in --conv-init=fan_in --last-bn-0-init --se-form=ratio; do
     says "${option%%=*} has no effect.*vgg11"
 done
 
+for option in --stochastic-depth=0.1 --survival-prob=0.9; do
+    tries train absent "$option" --arch mobilenet_v2
+    says "${option%%=*} has no effect.*mobilenet_v2"
+done
+tries train absent --dropout=0.1
+says "dropout has no effect.*resnet50"
+tries train absent --dropout=0.1 --model absent.td
+says "dropout has no effect.*--model"
+has_no_effect convert --dropout=0.1 --to onnx
+has_no_effect convert --stochastic-depth=0.1 --to onnx
+
 # --- options that count beside another only: "OPTIONS : why"
 while IFS= read -r line; do
     tries train absent ${line%% : *}

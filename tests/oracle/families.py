@@ -44,6 +44,8 @@ ARCHS = {
     **{f"vit_{n}": 64 for n in ("b_16", "b_32", "l_16", "l_32")},
     "mobilenet_v2": 64,
     **{f"mobilenet_v3_{n}": 64 for n in ("large", "small")},
+    **{f"efficientnet_b{n}": 64 for n in range(5)},
+    **{f"efficientnet-widese-b{n}": 64 for n in (0, 4)},
 }
 TIMM = ("resnet50d",)
 SMOOTH = ("convnext", "vit")  # no ReLU: gradients are judged tensor by tensor
@@ -57,6 +59,8 @@ def build(arch, classes):
         import timm
 
         return timm.create_model(arch, num_classes=classes)
+    if "widese" in arch:
+        return widese(arch, classes)
     sides = {"image_size": ARCHS[arch]} if arch.startswith("vit") else {}
     return getattr(torchvision.models, arch)(weights=None, num_classes=classes, **sides)
 
@@ -71,6 +75,55 @@ def smooth_start(net, generator):
         elif x.data.std() == 0:
             x.data.add_((0.05 if x.dim() > 1 else 0.1) * noise)
     return {n: t.clone() for n, t in net.state_dict().items()}
+
+
+class Widese(torchvision.models.EfficientNet):
+    """NVIDIA's edition, built from torchvision's blocks: wider gates, other norms, names and initial values."""
+
+    PARTS = {1: ("depsep", "se", "proj"), 6: ("expand", "depsep", "se", "proj")}
+
+    def renamed(self, name):
+        top, i, *rest = name.split(".")
+        if top == "classifier":
+            return ".".join(["classifier", "fc", *rest])
+        layer = {"0": "conv", "1": "bn"}
+        if int(i) in (0, 8):
+            return ".".join([{"0": "stem", "8": "features"}[i], layer[rest[0]], *rest[1:]])
+        k, _, part, sub, *last = rest
+        part = self.PARTS[1 if i == "1" else 6][int(part)]
+        sub = {"fc1": "squeeze", "fc2": "expand"}[sub] if part == "se" else layer[sub]
+        return ".".join(["layers", str(int(i) - 1), f"block{k}", part, sub, *last])
+
+    def state_dict(self, *args, **kwargs):
+        return {self.renamed(n): t for n, t in super().state_dict(*args, **kwargs).items()}
+
+    def load_state_dict(self, state, strict=True):
+        own = {self.renamed(n): n for n in super().state_dict()}
+        return super().load_state_dict({own.get(n, n): t for n, t in state.items()}, strict)
+
+    def named_parameters(self, *args, **kwargs):
+        return ((self.renamed(n), p) for n, p in super().named_parameters(*args, **kwargs))
+
+    def named_buffers(self, *args, **kwargs):
+        return ((self.renamed(n), b) for n, b in super().named_buffers(*args, **kwargs))
+
+
+def widese(arch, classes):
+    from functools import partial
+
+    wide, deep, dropout = {"b0": (1.0, 1.0, 0.2), "b4": (1.4, 1.8, 0.4)}[arch[-2:]]
+    shapes, _ = torchvision.models.efficientnet._efficientnet_conf("efficientnet_b0", width_mult=wide, depth_mult=deep)
+    net = Widese(shapes, dropout, num_classes=classes, norm_layer=partial(torch.nn.BatchNorm2d, eps=1e-3, momentum=0.01))
+    for module in net.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.kaiming_normal_(module.weight, mode="fan_in")
+        if isinstance(module, torch.nn.Linear):
+            module.reset_parameters()
+        if isinstance(module, torchvision.ops.SqueezeExcitation):
+            hidden = module.fc1.in_channels
+            module.fc1 = torch.nn.Conv2d(hidden, hidden // 4, 1)
+            module.fc2 = torch.nn.Conv2d(hidden // 4, hidden, 1)
+    return net
 
 
 def start(arch):

@@ -22,7 +22,7 @@ typedef struct {
     int convs, norms, trainable, entries;
 } row;
 
-/* 1000 classes, 224 x 224; `entries` of a PyTorch state_dict counts BN's batch counters too */
+/* 1000 classes, the network's own image size; `entries` of a PyTorch state_dict counts BN's batch counters too */
 static const row sizes[] = {
     { "resnet18", 0, 11689512, 1.814, 20, 20, 62, 122 },
     { "resnet34", 0, 21797672, 3.664, 36, 36, 110, 218 },
@@ -65,6 +65,16 @@ static const row sizes[] = {
     { "vit_b_32", 0, 88224232, 4.409, 1, 0, 152, 152 },
     { "vit_l_16", 0, 304326632, 61.555, 1, 0, 296, 296 },
     { "vit_l_32", 0, 306535400, 15.378, 1, 0, 296, 296 },
+    { "mobilenet_v2", 0, 3504872, 0.301, 52, 52, 158, 314 },
+    { "mobilenet_v3_large", 0, 5483032, 0.217, 46, 46, 174, 312 },
+    { "mobilenet_v3_small", 0, 2542856, 0.057, 34, 34, 142, 244 },
+    { "efficientnet_b0", 0, 5288548, 0.386, 49, 49, 213, 360 },
+    { "efficientnet_b1", 0, 7794184, 0.687, 69, 69, 301, 508 },
+    { "efficientnet_b2", 0, 9109994, 0.994, 69, 69, 301, 508 },
+    { "efficientnet_b3", 0, 12233232, 1.827, 78, 78, 340, 574 },
+    { "efficientnet_b4", 0, 19341616, 4.394, 96, 96, 418, 706 },
+    { "efficientnet-widese-b0", 0, 8423848, 0.389, 49, 49, 213, 360 },
+    { "efficientnet-widese-b4", 0, 34927246, 4.409, 96, 96, 418, 706 },
 };
 #define N_SIZES ((int)(sizeof sizes / sizeof *sizes))
 
@@ -153,6 +163,119 @@ static int count_ops(const td_graph *g, const char *op)
     for (int i = 0; i < g->n_nodes; i++)
         n += strcmp(g->nodes[i]->op->name, op) == 0;
     return n;
+}
+
+static const td_dropout_attr *dropout_at(const td_graph *g, int i)
+{
+    for (int k = 0; k < g->n_nodes; k++)
+        if (strcmp(g->nodes[k]->op->name, "dropout") == 0 && i-- == 0)
+            return g->nodes[k]->attr;
+    fail_msg("no dropout of that number");
+    return NULL;
+}
+
+static td_graph *small_graph(const char *arch, double dropout, double stochastic_depth)
+{
+    td_model_opts o = opts_of(arch, 10);
+    o.image_size = 32;
+    o.dropout = dropout;
+    o.stochastic_depth = stochastic_depth;
+    return graph_of(&o, 2, true);
+}
+
+/* the network's own probabilities, those of the options, and none; blocks linear in their number */
+static void probabilities_are_the_network_s_or_the_options(void **state)
+{
+    (void)state;
+    td_graph *g = small_graph("efficientnet_b0", -1, -1);
+    assert_int_equal(count_ops(g, "dropout"), 10); /* 9 blocks with residuals, the head */
+    assert_int_equal(dropout_at(g, 0)->mode, TD_DROPOUT_ROW);
+    assert_true(fabs(dropout_at(g, 0)->p - 0.2 * 2 / 16) < 1e-15);
+    assert_true(fabs(dropout_at(g, 8)->p - 0.2 * 14 / 16) < 1e-15);
+    assert_true(dropout_at(g, 9)->p == 0.2);
+    assert_int_equal(dropout_at(g, 9)->mode, TD_DROPOUT_ELEMENT);
+    td_graph_free(g);
+    g = small_graph("efficientnet_b0", 0.75, 0.5);
+    assert_true(fabs(dropout_at(g, 8)->p - 0.5 * 14 / 16) < 1e-15);
+    assert_true(dropout_at(g, 9)->p == 0.75);
+    td_graph_free(g);
+    g = small_graph("efficientnet_b0", 0, 0);
+    assert_int_equal(count_ops(g, "dropout"), 0);
+    td_graph_free(g);
+    g = small_graph("efficientnet-widese-b0", -1, -1); /* survival 1 */
+    assert_int_equal(count_ops(g, "dropout"), 1);
+    td_graph_free(g);
+    g = small_graph("efficientnet-widese-b4", -1, -1);
+    assert_int_equal(count_ops(g, "dropout"), 26);
+    assert_int_equal(dropout_at(g, 0)->mode, TD_DROPOUT_BATCH);
+    assert_true(fabs(dropout_at(g, 24)->p - 0.2 * 31 / 32) < 1e-15);
+    assert_true(dropout_at(g, 25)->p == 0.4);
+    td_graph_free(g);
+    g = small_graph("vgg11", 0.25, 0.5);
+    assert_int_equal(count_ops(g, "dropout"), 2);
+    assert_true(dropout_at(g, 1)->p == 0.25);
+    td_graph_free(g);
+
+    td_model_opts o = opts_of("vgg11", 10);
+    o.dropout = 1;
+    expect_error(td_model_resolve(&o), TD_EUSAGE, "--dropout is 1");
+    o = opts_of("vgg11", 10);
+    o.stochastic_depth = -0.5;
+    expect_error(td_model_resolve(&o), TD_EUSAGE, "--stochastic-depth is -0.5");
+    assert_true(td_model_lacks(&o, "stochastic_depth"));
+    assert_false(td_model_lacks(&o, "dropout"));
+    o.model = "net.td";
+    assert_true(td_model_lacks(&o, "dropout"));
+}
+
+/* torchvision's two ways to write a block, and NVIDIA's */
+static void check_names(const char *arch, const char *const *names, int n)
+{
+    td_model_opts o = opts_of(arch, 10);
+    td_graph *g = graph_of(&o, 1, false);
+    int i = 0;
+    while (i < td_graph_param_count(g) && strcmp(td_graph_param_name(g, i), names[0]) != 0)
+        i++;
+    for (int k = 0; k < n && i + k < td_graph_param_count(g); k++)
+        assert_string_equal(td_graph_param_name(g, i + k), names[k]);
+    assert_true(i + n <= td_graph_param_count(g));
+    td_graph_free(g);
+}
+
+#define NORM(name) name ".weight", name ".bias", name ".running_mean", name ".running_var"
+#define GATE(a, b) a ".weight", a ".bias", b ".weight", b ".bias"
+#define CHECK_NAMES(arch, ...)                                                                     \
+    check_names(arch, (const char *const[]){ __VA_ARGS__ },                                        \
+                (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)))
+
+static void depthwise_blocks_have_pytorch_s_names(void **state)
+{
+    (void)state;
+    CHECK_NAMES("mobilenet_v2", "features.1.conv.0.0.weight", NORM("features.1.conv.0.1"),
+                "features.1.conv.1.weight", NORM("features.1.conv.2"),
+                "features.2.conv.0.0.weight", NORM("features.2.conv.0.1"),
+                "features.2.conv.1.0.weight", NORM("features.2.conv.1.1"),
+                "features.2.conv.2.weight", NORM("features.2.conv.3"));
+    CHECK_NAMES("mobilenet_v2", "features.18.0.weight", NORM("features.18.1"),
+                "classifier.1.weight", "classifier.1.bias");
+    CHECK_NAMES("mobilenet_v3_small", "features.4.block.0.0.weight", NORM("features.4.block.0.1"),
+                "features.4.block.1.0.weight", NORM("features.4.block.1.1"),
+                GATE("features.4.block.2.fc1", "features.4.block.2.fc2"),
+                "features.4.block.3.0.weight", NORM("features.4.block.3.1"));
+    CHECK_NAMES("mobilenet_v3_small", "features.12.0.weight", NORM("features.12.1"),
+                GATE("classifier.0", "classifier.3"));
+    CHECK_NAMES("efficientnet_b0", "features.1.0.block.0.0.weight",
+                NORM("features.1.0.block.0.1"),
+                GATE("features.1.0.block.1.fc1", "features.1.0.block.1.fc2"),
+                "features.1.0.block.2.0.weight", NORM("features.1.0.block.2.1"),
+                "features.2.0.block.0.0.weight");
+    CHECK_NAMES("efficientnet-widese-b0", "stem.conv.weight", NORM("stem.bn"),
+                "layers.0.block0.depsep.conv.weight", NORM("layers.0.block0.depsep.bn"),
+                GATE("layers.0.block0.se.squeeze", "layers.0.block0.se.expand"),
+                "layers.0.block0.proj.conv.weight", NORM("layers.0.block0.proj.bn"),
+                "layers.1.block0.expand.conv.weight");
+    CHECK_NAMES("efficientnet-widese-b0", "features.conv.weight", NORM("features.bn"),
+                "classifier.fc.weight", "classifier.fc.bias");
 }
 
 static void check_sizes(const row *r)
@@ -664,6 +787,7 @@ static void built_in_networks_survive_the_copy(void **state)
         if (is_detector(td_arch_name_at(i)))
             continue;
         td_model_opts o = opts_of(td_arch_name_at(i), 10);
+        o.image_size = 224;
         td_graph *train = graph_of(&o, 4, true), *infer = graph_of(&o, 2, false), *copy;
         td_builder *b = td_build_begin();
         int64_t dim[4] = { 2, 3, 224, 224 };
@@ -773,6 +897,8 @@ int main(void)
         cmocka_unit_test(images_have_a_smallest_size),
         cmocka_unit_test(families_have_their_own_rules),
         cmocka_unit_test(sizes_are_the_reference_s),
+        cmocka_unit_test(probabilities_are_the_network_s_or_the_options),
+        cmocka_unit_test(depthwise_blocks_have_pytorch_s_names),
         cmocka_unit_test(every_row_is_in_the_table_above),
         cmocka_unit_test(the_text_form_goes_round),
         cmocka_unit_test(resnet18_reads_as_written_down),
