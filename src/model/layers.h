@@ -28,10 +28,10 @@ struct td_net {
     bool is_training;
     bool has_features; /* results of stages become outputs */
 
-    bool is_same_padded;       /* padding SAME: gives ceil(side / stride) windows */
-    const td_op *activation;   /* of td_net_act; NULL: relu */
-    double eps, momentum;      /* constants of the norms */
-    const td_param_attr *init; /* of convolutions; NULL: as `begin_filters` */
+    bool is_same_padded;                /* padding SAME: gives ceil(side / stride) windows */
+    const td_op *activation;            /* of td_net_act; NULL: relu */
+    double eps, momentum;               /* constants of the norms */
+    const td_param_attr *init;          /* of convolutions; NULL: as `begin_filters` */
     td_net_begin_filters begin_filters; /* NULL: depends on variant and options */
     bool has_zero_ends;                 /* gamma of each branch's last norm is initialized to 0 */
 

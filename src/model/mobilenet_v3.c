@@ -83,8 +83,7 @@ static td_value *block(td_net *m, td_value *x, const shape *s)
     m->activation = s->is_hard ? &td_op_hardswish : &td_op_relu;
     if (s->hidden != n_in)
         y = td_net_conv_norm_act(m, y, module(name, i++, ""), s->hidden, 1, 1, 1);
-    y = td_net_conv_norm_act(m, y, module(name, i++, ""), s->hidden, s->side, s->stride,
-                             s->hidden);
+    y = td_net_conv_norm_act(m, y, module(name, i++, ""), s->hidden, s->side, s->stride, s->hidden);
     if (s->has_se) {
         const td_net_gates se = { .squeeze = module(name, i, ".fc1"),
                                   .excite = module(excite, i, ".fc2"),

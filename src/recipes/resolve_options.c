@@ -103,7 +103,8 @@ static td_status resolve_survival(td_train_opts *o)
     if (stays == -1)
         return TD_OK;
     if (!(stays > 0))
-        return td_error(TD_EUSAGE, "--survival-prob is %g, wanted more than 0 and at most 1", stays);
+        return td_error(TD_EUSAGE, "--survival-prob is %g, wanted more than 0 and at most 1",
+                        stays);
     if (td_options_given_on_line(td_model_fields(), &o->model, "stochastic_depth"))
         return td_error(TD_EUSAGE, "--survival-prob and --stochastic-depth exclude each other: the "
                                    "first is 1 minus the second");

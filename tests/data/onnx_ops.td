@@ -30,7 +30,8 @@
 %4 = conv2d_fused %3, %c2.weight, %c2.bias, %2 {pad=1, groups=4, relu=true}
 %5, %where = max_pool2d %4 {kernel=3, stride=2, pad_extra=1}
 %6 = squeeze_excite %5, %se.fc1.weight, %se.fc1.bias, %se.fc2.weight, %se.fc2.bias
-%7 = avg_pool2d %6 {kernel=3, stride=1, pad=1, count_include_pad=false}
+%gated = squeeze_excite %6, %se.fc1.weight, %se.fc1.bias, %se.fc2.weight, %se.fc2.bias {hidden=silu, gate=hardsigmoid}
+%7 = avg_pool2d %gated {kernel=3, stride=1, pad=1, count_include_pad=false}
 %8 = avg_pool2d %7 {kernel=2, stride=2, pad=1}
 %9 = resize_nearest %8 {height=14, width=21}
 %10 = resize_nearest %9 {height=10, width=15}

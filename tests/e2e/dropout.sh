@@ -68,13 +68,13 @@ expect 0 train set $net $fixed --epochs 1 --seed 7 -b 16 --workspace net --run-i
 expect 0 train set --resume net/checkpoint.safetensors --workspace net $fixed --run-iters 2 --final-weights other.safetensors
 same one.safetensors other.safetensors
 expect 2 train set --arch vgg11 --dropout 1
-says "dropout is 1, wanted 0 to less than 1"
+error_names --dropout "1" "0" "-1"
 expect 2 benchmark --arch vgg11 --dropout -0.5
-says "dropout is -0.5, wanted 0 to less than 1"
+error_names --dropout "-0.5"
 expect 2 train set --arch efficientnet_b0 --survival-prob 0
-says "survival-prob is 0, wanted more than 0"
+error_names --survival-prob "0"
 expect 2 train set --arch efficientnet_b0 --survival-prob 0.9 --stochastic-depth 0.1
-says "survival-prob and --stochastic-depth exclude"
+error_names --survival-prob --stochastic-depth
 
 # PyTorch's export in training mode: two Dropouts, with masks that nothing reads
 expect 0 inspect graph --model "$TANDEM_SOURCE/tests/fuzz/corpus/onnx/dropout.onnx"

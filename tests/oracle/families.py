@@ -44,8 +44,8 @@ ARCHS = {
     **{f"vit_{n}": 64 for n in ("b_16", "b_32", "l_16", "l_32")},
     "mobilenet_v2": 64,
     **{f"mobilenet_v3_{n}": 64 for n in ("large", "small")},
-    **{f"efficientnet_b{n}": 64 for n in range(5)},
-    **{f"efficientnet-widese-b{n}": 64 for n in (0, 4)},
+    **{f"efficientnet_b{n}": 128 for n in range(5)},
+    **{f"efficientnet-widese-b{n}": 128 for n in (0, 4)},
 }
 TIMM = ("resnet50d",)
 SMOOTH = ("convnext", "vit")  # no ReLU: gradients are judged tensor by tensor
@@ -162,6 +162,12 @@ def start(arch):
             net(torch.from_numpy(fill.images("one.", BATCH, ARCHS[arch])))
         for hook in hooks:
             hook.remove()
+    if "widese" in arch:  # its initial values grow from layer to layer unless norms have the images' statistics
+        for module in norms:
+            module.momentum = 1.0
+        with torch.no_grad():
+            net.train()(torch.from_numpy(fill.images("one.", BATCH, ARCHS[arch])))
+        return {n: t.clone() for n, t in net.state_dict().items()}
     for name, x in net.named_buffers():
         if name.endswith("running_mean"):
             x.copy_(0.2 * torch.rand(x.shape, generator=generator) - 0.1)

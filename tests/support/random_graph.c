@@ -223,8 +223,12 @@ static td_value *squeeze(maker *m, td_value *x)
     bool four = chance(m, 50);
     int rank = four ? 4 : 2;
     td_value *w1 = weights(m, rank, (int64_t[]){ hidden, c, 1, 1 }), *b1 = weights(m, 1, &hidden);
-    td_value *w2 = weights(m, rank, (int64_t[]){ c, hidden, 1, 1 }), *b2 = weights(m, 1, &c);
-    return td_squeeze_excite(m->b, x, w1, b1, w2, b2);
+    td_value *w2 = weights(m, rank, (int64_t[]){ c, hidden, 1, 1 }), *b2 = weights(m, 1, &c), *y;
+    if (chance(m, 50))
+        return td_squeeze_excite(m->b, x, w1, b1, w2, b2);
+    td_apply(m->b, "squeeze_excite", 5, (td_value *[]){ x, w1, b1, w2, b2 },
+             chance(m, 50) ? "hidden=silu" : "hidden=silu, gate=hardsigmoid", 1, &y);
+    return y;
 }
 
 /* the same elements as an image of another shape, and perhaps back */

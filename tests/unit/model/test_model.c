@@ -22,7 +22,8 @@ typedef struct {
     int convs, norms, trainable, entries;
 } row;
 
-/* 1000 classes, the network's own image size; `entries` of a PyTorch state_dict counts BN's batch counters too */
+/* 1000 classes, the network's own image size; `entries` of a PyTorch state_dict counts BN's batch
+   counters too */
 static const row sizes[] = {
     { "resnet18", 0, 11689512, 1.814, 20, 20, 62, 122 },
     { "resnet34", 0, 21797672, 3.664, 36, 36, 110, 218 },
@@ -252,10 +253,9 @@ static void depthwise_blocks_have_pytorch_s_names(void **state)
 {
     (void)state;
     CHECK_NAMES("mobilenet_v2", "features.1.conv.0.0.weight", NORM("features.1.conv.0.1"),
-                "features.1.conv.1.weight", NORM("features.1.conv.2"),
-                "features.2.conv.0.0.weight", NORM("features.2.conv.0.1"),
-                "features.2.conv.1.0.weight", NORM("features.2.conv.1.1"),
-                "features.2.conv.2.weight", NORM("features.2.conv.3"));
+                "features.1.conv.1.weight", NORM("features.1.conv.2"), "features.2.conv.0.0.weight",
+                NORM("features.2.conv.0.1"), "features.2.conv.1.0.weight",
+                NORM("features.2.conv.1.1"), "features.2.conv.2.weight", NORM("features.2.conv.3"));
     CHECK_NAMES("mobilenet_v2", "features.18.0.weight", NORM("features.18.1"),
                 "classifier.1.weight", "classifier.1.bias");
     CHECK_NAMES("mobilenet_v3_small", "features.4.block.0.0.weight", NORM("features.4.block.0.1"),
@@ -264,8 +264,7 @@ static void depthwise_blocks_have_pytorch_s_names(void **state)
                 "features.4.block.3.0.weight", NORM("features.4.block.3.1"));
     CHECK_NAMES("mobilenet_v3_small", "features.12.0.weight", NORM("features.12.1"),
                 GATE("classifier.0", "classifier.3"));
-    CHECK_NAMES("efficientnet_b0", "features.1.0.block.0.0.weight",
-                NORM("features.1.0.block.0.1"),
+    CHECK_NAMES("efficientnet_b0", "features.1.0.block.0.0.weight", NORM("features.1.0.block.0.1"),
                 GATE("features.1.0.block.1.fc1", "features.1.0.block.1.fc2"),
                 "features.1.0.block.2.0.weight", NORM("features.1.0.block.2.1"),
                 "features.2.0.block.0.0.weight");
