@@ -31,7 +31,7 @@ typedef struct {
     const char *verb, *job, *what, *reads;
 } job_row;
 
-#define MODEL " arch model num_classes image_size mean std se_form variant backbone "
+#define MODEL   " arch model num_classes image_size mean std se_form variant backbone "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \

@@ -230,7 +230,7 @@ static void probabilities_are_the_network_s_or_the_options(void **state)
 }
 
 /* torchvision's two ways to write a block, and NVIDIA's */
-static void check_names(const char *arch, const char *const *names, int n)
+static void check_part(const char *arch, const char *const *names, int n)
 {
     td_model_opts o = opts_of(arch, 10);
     td_graph *g = graph_of(&o, 1, false);
@@ -245,36 +245,36 @@ static void check_names(const char *arch, const char *const *names, int n)
 
 #define NORM(name) name ".weight", name ".bias", name ".running_mean", name ".running_var"
 #define GATE(a, b) a ".weight", a ".bias", b ".weight", b ".bias"
-#define CHECK_NAMES(arch, ...)                                                                     \
-    check_names(arch, (const char *const[]){ __VA_ARGS__ },                                        \
-                (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)))
+#define CHECK_PART(arch, ...)                                                                      \
+    check_part(arch, (const char *const[]){ __VA_ARGS__ },                                         \
+               (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)))
 
 static void depthwise_blocks_have_pytorch_s_names(void **state)
 {
     (void)state;
-    CHECK_NAMES("mobilenet_v2", "features.1.conv.0.0.weight", NORM("features.1.conv.0.1"),
-                "features.1.conv.1.weight", NORM("features.1.conv.2"), "features.2.conv.0.0.weight",
-                NORM("features.2.conv.0.1"), "features.2.conv.1.0.weight",
-                NORM("features.2.conv.1.1"), "features.2.conv.2.weight", NORM("features.2.conv.3"));
-    CHECK_NAMES("mobilenet_v2", "features.18.0.weight", NORM("features.18.1"),
-                "classifier.1.weight", "classifier.1.bias");
-    CHECK_NAMES("mobilenet_v3_small", "features.4.block.0.0.weight", NORM("features.4.block.0.1"),
-                "features.4.block.1.0.weight", NORM("features.4.block.1.1"),
-                GATE("features.4.block.2.fc1", "features.4.block.2.fc2"),
-                "features.4.block.3.0.weight", NORM("features.4.block.3.1"));
-    CHECK_NAMES("mobilenet_v3_small", "features.12.0.weight", NORM("features.12.1"),
-                GATE("classifier.0", "classifier.3"));
-    CHECK_NAMES("efficientnet_b0", "features.1.0.block.0.0.weight", NORM("features.1.0.block.0.1"),
-                GATE("features.1.0.block.1.fc1", "features.1.0.block.1.fc2"),
-                "features.1.0.block.2.0.weight", NORM("features.1.0.block.2.1"),
-                "features.2.0.block.0.0.weight");
-    CHECK_NAMES("efficientnet-widese-b0", "stem.conv.weight", NORM("stem.bn"),
-                "layers.0.block0.depsep.conv.weight", NORM("layers.0.block0.depsep.bn"),
-                GATE("layers.0.block0.se.squeeze", "layers.0.block0.se.expand"),
-                "layers.0.block0.proj.conv.weight", NORM("layers.0.block0.proj.bn"),
-                "layers.1.block0.expand.conv.weight");
-    CHECK_NAMES("efficientnet-widese-b0", "features.conv.weight", NORM("features.bn"),
-                "classifier.fc.weight", "classifier.fc.bias");
+    CHECK_PART("mobilenet_v2", "features.1.conv.0.0.weight", NORM("features.1.conv.0.1"),
+               "features.1.conv.1.weight", NORM("features.1.conv.2"), "features.2.conv.0.0.weight",
+               NORM("features.2.conv.0.1"), "features.2.conv.1.0.weight",
+               NORM("features.2.conv.1.1"), "features.2.conv.2.weight", NORM("features.2.conv.3"));
+    CHECK_PART("mobilenet_v2", "features.18.0.weight", NORM("features.18.1"), "classifier.1.weight",
+               "classifier.1.bias");
+    CHECK_PART("mobilenet_v3_small", "features.4.block.0.0.weight", NORM("features.4.block.0.1"),
+               "features.4.block.1.0.weight", NORM("features.4.block.1.1"),
+               GATE("features.4.block.2.fc1", "features.4.block.2.fc2"),
+               "features.4.block.3.0.weight", NORM("features.4.block.3.1"));
+    CHECK_PART("mobilenet_v3_small", "features.12.0.weight", NORM("features.12.1"),
+               GATE("classifier.0", "classifier.3"));
+    CHECK_PART("efficientnet_b0", "features.1.0.block.0.0.weight", NORM("features.1.0.block.0.1"),
+               GATE("features.1.0.block.1.fc1", "features.1.0.block.1.fc2"),
+               "features.1.0.block.2.0.weight", NORM("features.1.0.block.2.1"),
+               "features.2.0.block.0.0.weight");
+    CHECK_PART("efficientnet-widese-b0", "stem.conv.weight", NORM("stem.bn"),
+               "layers.0.block0.depsep.conv.weight", NORM("layers.0.block0.depsep.bn"),
+               GATE("layers.0.block0.se.squeeze", "layers.0.block0.se.expand"),
+               "layers.0.block0.proj.conv.weight", NORM("layers.0.block0.proj.bn"),
+               "layers.1.block0.expand.conv.weight");
+    CHECK_PART("efficientnet-widese-b0", "features.conv.weight", NORM("features.bn"),
+               "classifier.fc.weight", "classifier.fc.bias");
 }
 
 static void check_sizes(const row *r)
