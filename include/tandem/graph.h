@@ -120,6 +120,10 @@ TD_API td_value *td_softmax(td_builder *b, td_value *x); /* over the last dimens
 TD_API td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smoothing);
 /** logits [N,K], target [N,K] (rows need not sum to 1) -> loss [N]. */
 TD_API td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target);
+/** The same with a decision for each class, mean over them; threshold below 0: none, otherwise
+    targets above it are 1 and others 0. */
+TD_API td_value *td_sigmoid_cross_entropy(td_builder *b, td_value *logits, td_value *target,
+                                          double threshold);
 /**
  * A detector's losses, scalars: scores [N,A,C], deltas and target [N,A,4], labels i64[N,A], 0 for
  * anchors without a ground truth.  SSD320 adds the first two; SSD300 adds td_huber_box_loss with

@@ -115,7 +115,15 @@ typedef enum {
     TD_MIXUP_SAMPLE, /* one for each sample, and the batch in reverse order as partners */
 } td_mixup_mode;
 
+/** The training loss of a classifier; the validation loss is always cross-entropy. */
+typedef enum {
+    TD_LOSS_CROSS_ENTROPY,
+    TD_LOSS_BCE, /* binary cross-entropy of each class, mean over the classes */
+} td_loss_type;
+
 typedef struct {
+    td_loss_type type;
+    double bce_threshold;   /* targets above are 1, others 0; -1: as they are */
     double label_smoothing; /* share of the target that is spread over all classes */
     double mixup;           /* alpha: coefficients are drawn from Beta(alpha, alpha); 0: no mixup */
     double cutmix;          /* the same of cutmix; with both, one of them for each batch */

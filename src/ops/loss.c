@@ -4,13 +4,19 @@
  * one_hot(labels) {classes, smoothing} -> q    1 - s + s/K at the label, s/K elsewhere
  * softmax_cross_entropy(x, q) -> loss          loss[n] = -sum_k q[n,k] log softmax(x)[n,k]
  * softmax_cross_entropy_grad(dloss, x, q) -> dx   dloss[n] (softmax(x)[n,k] sum_j q[n,j] - q[n,k])
+ * sigmoid_cross_entropy(x, q) {threshold} -> loss   mean_k(softplus(x[n,k]) - t[n,k] x[n,k])
+ * sigmoid_cross_entropy_grad(dloss, x, q) {threshold} -> dx
+ *                                           dloss[n] (sigmoid(x[n,k]) - t[n,k]) / K
  *
  *   x       [N, K]  any float   logits         labels  [N]  i64, in [0, K); others: row of zeros
  *   q       [N, K]  same        targets; rows need not sum to 1; no gradient flows into them
  *   loss    [N]     same
+ *   t               q; with a threshold of 0 or more, 1 where q > threshold and 0 elsewhere
  *
- * The maximum logit is subtracted before exponentiation, so logits of +-5000 do not overflow.
- * Source: Szegedy et al. 2016, section 7 (smoothing); agrees with NVIDIA's LabelSmoothing class.
+ * The maximum logit is subtracted before exponentiation, and softplus(x) is
+ * max(x, 0) + log(1 + exp(-|x|)), so logits of +-5000 do not overflow.  Sources: Szegedy et al.
+ * 2016, section 7 (smoothing), agrees with NVIDIA's LabelSmoothing class; PyTorch's
+ * BCEWithLogitsLoss; Wightman et al. 2021, section 2.1 (the threshold).
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -19,6 +25,12 @@
 static const td_field one_hot_fields[] = {
     TD_INT (td_one_hot_attr, classes,   1000, 1, 1 << 24, "columns of the result"),
     TD_REAL(td_one_hot_attr, smoothing, 0, 0, 1, "share spread over all classes"),
+    TD_END,
+};
+
+static const td_field sigmoid_fields[] = {
+    TD_REAL(td_sigmoid_loss_attr, threshold, -1, -1, 1,
+            "targets above are 1, others 0; negative: targets as they are"),
     TD_END,
 };
 /* clang-format on */
@@ -71,7 +83,7 @@ static td_status loss_grad_infer(const td_node *n, td_type *y)
     const td_type *x = td_in_type(n, 1);
     TD_TRY(check_targets(n, x, td_in_type(n, 2)));
     if (td_in_type(n, 0)->dim[0] != x->dim[0] || td_in_type(n, 0)->dtype != x->dtype)
-        return td_error(TD_ESHAPE, "softmax_cross_entropy_grad: dloss is not [N]");
+        return td_error(TD_ESHAPE, "%s: dloss is not [N]", n->op->name);
     *y = *x;
     return TD_OK;
 }
@@ -85,6 +97,12 @@ static void loss_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
 {
     const td_op *op = &td_op_softmax_cross_entropy_grad;
     dx[0] = td_emit(b, op, NULL, dy[0], n->in[0], n->in[1]);
+}
+
+static void sigmoid_loss_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
+{
+    const td_op *op = &td_op_sigmoid_cross_entropy_grad;
+    dx[0] = td_emit(b, op, n->attr, dy[0], n->in[0], n->in[1]);
 }
 
 const td_op td_op_softmax = {
@@ -145,6 +163,33 @@ const td_op td_op_softmax_cross_entropy_grad = {
     .infer = loss_grad_infer,
 };
 
+const td_op td_op_sigmoid_cross_entropy = {
+    .name = "sigmoid_cross_entropy",
+    .summary = "binary cross-entropy of sigmoid against targets, mean over the classes",
+    .n_in = 2,
+    .n_out = 1,
+    .in_rank = { 2, 2 },
+    .fields = sigmoid_fields,
+    .attr_bytes = sizeof(td_sigmoid_loss_attr),
+    .tf_op = "Exp",
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = loss_infer,
+    .grad = sigmoid_loss_grad,
+};
+
+const td_op td_op_sigmoid_cross_entropy_grad = {
+    .name = "sigmoid_cross_entropy_grad",
+    .summary = "gradient of sigmoid_cross_entropy for the logits",
+    .n_in = 3,
+    .n_out = 1,
+    .in_rank = { 1, 2, 2 },
+    .fields = sigmoid_fields,
+    .attr_bytes = sizeof(td_sigmoid_loss_attr),
+    .tf_op = "Exp",
+    .layout = TD_LAYOUT_PLAIN,
+    .infer = loss_grad_infer,
+};
+
 td_value *td_softmax(td_builder *b, td_value *x)
 {
     return td_emit(b, &td_op_softmax, NULL, x);
@@ -159,4 +204,11 @@ td_value *td_one_hot(td_builder *b, td_value *labels, int classes, double smooth
 td_value *td_softmax_cross_entropy(td_builder *b, td_value *logits, td_value *target)
 {
     return td_emit(b, &td_op_softmax_cross_entropy, NULL, logits, target);
+}
+
+td_value *td_sigmoid_cross_entropy(td_builder *b, td_value *logits, td_value *target,
+                                   double threshold)
+{
+    const td_sigmoid_loss_attr a = { threshold };
+    return td_emit(b, &td_op_sigmoid_cross_entropy, &a, logits, target);
 }

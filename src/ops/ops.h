@@ -297,6 +297,10 @@ typedef struct {
 const td_op *td_squeeze_excite_hidden(const td_node *n);
 const td_op *td_squeeze_excite_gate(const td_node *n);
 
+typedef struct {
+    double threshold;
+} td_sigmoid_loss_attr;
+
 /* dropout: ops/dropout.c */
 typedef enum { TD_DROPOUT_ELEMENT, TD_DROPOUT_ROW, TD_DROPOUT_BATCH } td_dropout_mode;
 

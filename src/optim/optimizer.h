@@ -59,6 +59,8 @@ typedef struct td_step_opts {
     bool averages;           /* keep averages of weights and statistics */
     bool mixes;              /* mixup of images and targets */
     bool cuts;               /* cutmix of images, and mixup of targets */
+    bool is_binary;          /* binary cross-entropy of each class, not softmax's */
+    double threshold;        /* with it: targets above are 1, others 0; negative: as they are */
     const td_norm *norm;     /* images are bytes, normalized by this; NULL: floats */
     const char *frozen;      /* patterns of weights that are not trained (freeze.h); NULL: none */
     bool freezes_norms;      /* and their norms' running statistics do not change */

@@ -62,7 +62,9 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
         td_value *q = targets(b, batch, logits, opts->smoothing);
         if (share)
             q = td_emit(b, &td_op_mixup, NULL, q, share, partner);
-        td_value *loss = td_mean(b, td_softmax_cross_entropy(b, logits, q));
+        td_value *losses = opts->is_binary ? td_sigmoid_cross_entropy(b, logits, q, opts->threshold)
+                                           : td_softmax_cross_entropy(b, logits, q);
+        td_value *loss = td_mean(b, losses);
         td_optimizer_emit(b, loss, lr, opts);
         td_output(b, "loss", loss);
         td_output(b, "logits", logits);

@@ -45,9 +45,10 @@ static bool is_one_of(const td_op *op, const td_op *const *list)
 static policy policy_of(const autocast_state *s, const td_op *op)
 {
     static const td_op *const low[] = { &td_op_conv2d, &td_op_conv2d_fused, &td_op_linear, NULL };
-    static const td_op *const losses[] = { &td_op_softmax_cross_entropy, &td_op_sigmoid_focal_loss,
-                                           &td_op_huber_box_loss, &td_op_multibox_class_loss,
-                                           NULL };
+    static const td_op *const losses[] = {
+        &td_op_softmax_cross_entropy, &td_op_sigmoid_cross_entropy, &td_op_sigmoid_focal_loss,
+        &td_op_huber_box_loss,        &td_op_multibox_class_loss,   NULL
+    };
     static const td_op *const cuda[] = { &td_op_softmax, &td_op_sum, &td_op_resize_nearest, NULL };
     static const td_op *const o2[] = { &td_op_softmax, NULL };
     if (is_one_of(op, low))

@@ -24,6 +24,7 @@ static const char *const schedules[] = { "step",       "linear",    "cosine", "e
 static const char *const warmups[] = { "linear", "constant", NULL };
 static const char *const anneals[] = { "cos", "linear", NULL };
 static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
+static const char *const losses[] = { "ce", "bce", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", "adam", "adamw", "lamb", NULL };
@@ -72,6 +73,12 @@ static const td_field train_fields[] = {
     TD_INT_AS (td_train_opts, lr.warmup, "warmup", NULL, 0, -1, 100000000, NULL,
                "epochs of linear warm-up; with --lr-rule ssd320 or ssd300: steps, -1: the "
                "recipe's number"),
+    TD_ENUM_AS(td_train_opts, loss.type, "loss", NULL, TD_LOSS_CROSS_ENTROPY, losses,
+               "training loss; ce: cross-entropy of softmax; bce: binary cross-entropy of every "
+               "class, mean over classes; the validation loss is ce"),
+    TD_REAL_AS(td_train_opts, loss.bce_threshold, "bce_target_thresh", NULL, -1, -1, 1, NULL,
+               "bce: targets above this are 1 and others 0, after mixup and smoothing; -1: as "
+               "they are"),
     TD_REAL_AS(td_train_opts, loss.label_smoothing, "label_smoothing", NULL, 0, 0, 1, NULL,
                "label smoothing: fraction of the target distributed over all classes"),
     TD_REAL_AS(td_train_opts, loss.mixup, "mixup", NULL, 0, 0, 100, NULL,

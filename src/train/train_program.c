@@ -148,6 +148,8 @@ static td_step_opts step_opts(const job *j)
                            .averages = o->optimizer.ema >= 0,
                            .mixes = o->loss.mixup > 0,
                            .cuts = o->loss.cutmix > 0,
+                           .is_binary = o->loss.type == TD_LOSS_BCE,
+                           .threshold = o->loss.bce_threshold,
                            .norm = td_loader_pixel_norm(j->data.train_loader),
                            .frozen = o->optimizer.freeze,
                            .freezes_norms = o->optimizer.freezes_bn };

@@ -52,6 +52,7 @@ done <<'END'
 --warmup-lr=0.1 : : it requires --warmup
 --warmup-method=linear : : it requires --warmup
 --multistep=3 --lr-schedule cosine : : it requires --lr-schedule step
+--bce-target-thresh=0.2 : : it requires --loss bce
 --mixup-mode=sample : : it requires --mixup
 --mixup-switch-prob=0.2 --mixup 0.2 : : it requires --cutmix
 --ra-magnitude=3 --auto-augment ta_wide : : it requires --auto-augment ra

@@ -40,6 +40,8 @@ RUNS = {
     "adamw, scaled, clipped": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, scale=1024, norm=0.5),
     "sgd, clipped": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="batch", norm=0.5),
     "sgd, values clipped": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch", value=0.01, scale=64),
+    "bce": dict(optimizer="sgd", lr=0.5, momentum=0.9, nesterov=False, mode="batch", loss="bce"),
+    "bce, threshold": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, loss="bce", threshold=0.2),
     "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
@@ -79,6 +81,16 @@ def mixed(x, lam, perm):
     return lam * x + (1 - lam) * x[perm]
 
 
+def batch_loss(run, logits, q):
+    """The mean loss of a batch; q: targets without smoothing."""
+    if run.get("loss") == "bce":
+        q = (1 - SMOOTHING) * q + SMOOTHING / CLASSES
+        q = (q > run["threshold"]).to(q.dtype) if "threshold" in run else q
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, q)
+    log_p = torch.log_softmax(logits, 1)
+    return ((1 - SMOOTHING) * -(log_p * q).sum(1) - SMOOTHING * log_p.mean(1)).mean()
+
+
 def trained(run, arch, prefix, images, labels, dtype):
     """Weights, statistics and averages after STEPS steps."""
     net = network(arch, CLASSES, prefix, dtype).train()
@@ -95,9 +107,7 @@ def trained(run, arch, prefix, images, labels, dtype):
             group["lr"] = rate(run["lr"], epoch)
         lam, perm = torch.from_numpy(lams[t:t + 1].reshape(-1)), torch.from_numpy(perms[t])
         rows = slice(i * BATCH, (i + 1) * BATCH)
-        log_p = torch.log_softmax(net(mixed(x[rows], lam, perm)), 1)
-        nll = -(log_p * mixed(q[rows], lam, perm)).sum(1)
-        loss = ((1 - SMOOTHING) * nll - SMOOTHING * log_p.mean(1)).mean()
+        loss = batch_loss(run, net(mixed(x[rows], lam, perm)), mixed(q[rows], lam, perm))
         (loss / ACC).backward()
         if (t + 1) % ACC == 0:
             if "norm" in run:
@@ -123,7 +133,8 @@ def tandem_trained(tandem, run, arch):
     else:
         extra += ["--momentum", repr(run["momentum"])]
     extra += ["--nesterov"] if run.get("nesterov") else []
-    for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"):
+    for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"), \
+            ("loss", "loss"), ("threshold", "bce-target-thresh"):
         extra += [f"--{option}", str(run[key])] if key in run else []
     tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],
                "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),

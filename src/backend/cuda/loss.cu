@@ -8,8 +8,10 @@
 #include "backend/cuda/row.cuh"
 #include "backend/cuda/tensor.cuh"
 
-namespace tandem {
-namespace {
+namespace tandem
+{
+namespace
+{
 
 /* --- rows of logits --------------------------------------------------------------------------- */
 
@@ -65,6 +67,36 @@ __device__ inline void cross_entropy_grad(const td_gpu_rows &r, int64_t at, int6
     }
 }
 
+/* the target of element i by sigmoid_cross_entropy */
+__device__ inline float target_of(const td_gpu_rows &r, int64_t i)
+{
+    const float q = load(r.z, r.dtype, i);
+    return r.threshold < 0 ? q : q > r.threshold ? 1.0f : 0.0f;
+}
+
+template <unsigned LANES>
+__device__ inline void sigmoid_cross_entropy(const td_gpu_rows &r, int64_t at, int64_t row)
+{
+    float loss = 0;
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
+        const float x = load(r.x, r.dtype, at + i);
+        loss += fmaxf(x, 0) + log1pf(expf(-fabsf(x))) - target_of(r, at + i) * x;
+    }
+    loss = row_sum<LANES>(loss);
+    if (threadIdx.x % LANES == 0)
+        store(r.y, r.dtype, row, loss / (float)r.columns);
+}
+
+template <unsigned LANES>
+__device__ inline void sigmoid_cross_entropy_grad(const td_gpu_rows &r, int64_t at, int64_t row)
+{
+    const float dloss = load(r.dloss, r.dtype, row) / (float)r.columns;
+    for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
+        const float p = 1 / (1 + expf(-load(r.x, r.dtype, at + i)));
+        store(r.y, r.dtype, at + i, dloss * (p - target_of(r, at + i)));
+    }
+}
+
 template <unsigned LANES> __global__ void rows_kernel(td_gpu_rows r)
 {
     for (int64_t row = row_index<LANES>(); row < r.rows; row += row_count<LANES>())
@@ -80,6 +112,12 @@ template <unsigned LANES> __global__ void rows_kernel(td_gpu_rows r)
             break;
         case TD_GPU_CROSS_ENTROPY_GRAD:
             cross_entropy_grad<LANES>(r, row * r.columns, row);
+            break;
+        case TD_GPU_SIGMOID_CROSS_ENTROPY:
+            sigmoid_cross_entropy<LANES>(r, row * r.columns, row);
+            break;
+        case TD_GPU_SIGMOID_CROSS_ENTROPY_GRAD:
+            sigmoid_cross_entropy_grad<LANES>(r, row * r.columns, row);
             break;
         }
 }

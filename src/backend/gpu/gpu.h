@@ -101,6 +101,7 @@ void td_gpu_multi_release(void *state);
     K(carry) K(ema) K(commit)                                                                      \
     K(softmax) K(softmax_grad) K(one_hot) K(mixup) K(cutmix) K(dropout) K(normalize)               \
     K(softmax_cross_entropy) K(softmax_cross_entropy_grad)                                         \
+    K(sigmoid_cross_entropy) K(sigmoid_cross_entropy_grad)                                         \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad)                                             \
     K(all_reduce_begin) K(all_reduce_end)

@@ -67,6 +67,30 @@ static td_status run_softmax_cross_entropy_grad(const td_prepared *p, void *cons
 }
 KERNEL(softmax_cross_entropy_grad, accepts_rows)
 
+static float threshold_of(const td_prepared *p)
+{
+    return (float)((const td_sigmoid_loss_attr *)p->node->attr)->threshold;
+}
+
+static td_status run_sigmoid_cross_entropy(const td_prepared *p, void *const *args)
+{
+    td_gpu_rows r = rows_of(p, TD_GPU_SIGMOID_CROSS_ENTROPY, 0, args);
+    r.z = args[1];
+    r.threshold = threshold_of(p);
+    return start_rows(&r);
+}
+KERNEL(sigmoid_cross_entropy, accepts_rows)
+
+static td_status run_sigmoid_cross_entropy_grad(const td_prepared *p, void *const *args)
+{
+    td_gpu_rows r = rows_of(p, TD_GPU_SIGMOID_CROSS_ENTROPY_GRAD, 1, args);
+    r.z = args[2];
+    r.dloss = args[0];
+    r.threshold = threshold_of(p);
+    return start_rows(&r);
+}
+KERNEL(sigmoid_cross_entropy_grad, accepts_rows)
+
 /* --- targets ---------------------------------------------------------------------------------- */
 
 static td_status accepts_targets(const td_node *n)

@@ -105,6 +105,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(cast) K(reorder) K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)           \
     K(resize) K(resize_grad)                                                                       \
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \
+    K(sigmoid_cross_entropy) K(sigmoid_cross_entropy_grad)                                         \
     K(softmax_cross_entropy_grad) K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad)               \
     K(huber_box_loss) K(huber_box_loss_grad) K(multibox_class_loss) K(multibox_class_loss_grad)  \
     K(mixup) K(dropout) K(normalize) K(sgd) K(rmsprop) K(adam) K(lamb) K(accumulate) K(all_reduce) \

@@ -113,6 +113,39 @@ static void softmax_cross_entropy_grad(const td_node *n, void *const *a)
     }
 }
 
+/* the target of a class by sigmoid_cross_entropy */
+static double target_of(const td_node *n, double q)
+{
+    const double threshold = ((const td_sigmoid_loss_attr *)n->attr)->threshold;
+    return threshold < 0 ? q : q > threshold;
+}
+
+static void sigmoid_cross_entropy(const td_node *n, void *const *a)
+{
+    int64_t rows, K;
+    rows_of(td_in_type(n, 0), &rows, &K);
+    double *loss = a[2];
+#pragma omp parallel for if (rows * K > 65536)
+    for (int64_t i = 0; i < rows; i++) {
+        const double *x = (double *)a[0] + i * K, *q = (double *)a[1] + i * K;
+        double sum = 0;
+        for (int64_t k = 0; k < K; k++)
+            sum += fmax(x[k], 0) + log1p(exp(-fabs(x[k]))) - target_of(n, q[k]) * x[k];
+        loss[i] = sum / (double)K;
+    }
+}
+
+static void sigmoid_cross_entropy_grad(const td_node *n, void *const *a)
+{
+    int64_t rows, K;
+    rows_of(td_in_type(n, 1), &rows, &K);
+    const double *dloss = a[0], *x = a[1], *q = a[2];
+    double *dx = a[3];
+#pragma omp parallel for if (rows * K > 65536)
+    for (int64_t i = 0; i < rows * K; i++)
+        dx[i] = dloss[i / K] * (1 / (1 + exp(-x[i])) - target_of(n, q[i])) / (double)K;
+}
+
 const td_ref_kernel td_ref_softmax = TD_REF(softmax, softmax);
 const td_ref_kernel td_ref_softmax_grad = TD_REF(softmax_grad, softmax_grad);
 const td_ref_kernel td_ref_one_hot = TD_REF(one_hot, one_hot);
@@ -120,3 +153,7 @@ const td_ref_kernel td_ref_softmax_cross_entropy =
     TD_REF(softmax_cross_entropy, softmax_cross_entropy);
 const td_ref_kernel td_ref_softmax_cross_entropy_grad =
     TD_REF(softmax_cross_entropy_grad, softmax_cross_entropy_grad);
+const td_ref_kernel td_ref_sigmoid_cross_entropy =
+    TD_REF(sigmoid_cross_entropy, sigmoid_cross_entropy);
+const td_ref_kernel td_ref_sigmoid_cross_entropy_grad =
+    TD_REF(sigmoid_cross_entropy_grad, sigmoid_cross_entropy_grad);
