@@ -35,6 +35,7 @@ size_t td_slot_row_bytes(const td_load_plan *p, const td_slot *s)
 static td_status make_sample(worker *w, const td_row *r, int64_t sample, void *dst)
 {
     const td_load_plan *p = w->ring->plan;
+    const int64_t draw = r->slot->epoch + ((int64_t)r->copy << 32); /* epochs are fewer than 2^32 */
     td_transform t = p->transform;
     t.size = r->slot->size;
     const void *bytes;
@@ -45,13 +46,13 @@ static td_status make_sample(worker *w, const td_row *r, int64_t sample, void *d
         const td_object_source from = { .bytes = bytes,
                                         .n_bytes = n_bytes,
                                         .scene = td_dataset_scene(p->ds, sample),
-                                        .epoch = r->slot->epoch,
+                                        .epoch = draw,
                                         .sample = sample };
         TD_TRY(td_object_row(&w->buffers, &t, &from, dst, &n));
         return td_anchor_rows_fill(&r->slot->anchors, r->i, p->anchors, &w->buffers,
                                    w->buffers.ground_truths, n);
     }
-    return td_transform_image(&w->buffers, &t, bytes, n_bytes, r->slot->epoch, sample, dst);
+    return td_transform_image(&w->buffers, &t, bytes, n_bytes, draw, sample, dst);
 }
 
 /* Fill the row with its sample or, in training, with the next good one. */
@@ -131,6 +132,7 @@ static void queue_batch(td_ring *ring)
     atomic_store_explicit(&s->n_left, s->n, memory_order_relaxed); /* the queue's lock orders it */
     for (int i = 0; i < s->n; i++) {
         s->rows[i].sample = s->row_samples[i];
+        s->rows[i].copy = td_sampler_copy(&p->sampler, s->index, i);
         s->rows[i].next_sample = i < n_ahead ? s->next_samples[i] : -1;
         TD_CHECK(td_queue_push(ring->work, &s->rows[i])); /* the queue has room for every row */
     }

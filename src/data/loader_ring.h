@@ -50,6 +50,7 @@ typedef struct {
     td_slot *slot;
     int i;               /* index of the row in the batch */
     int64_t sample;      /* the sample that belongs in the row */
+    int copy;            /* which of its copies in this epoch, from 0 */
     int64_t next_sample; /* the sample of this row in the next batch; -1: none */
     int64_t used_sample; /* the sample in the row; -1: none */
     td_bad_notes bad;    /* bad samples tried before `used_sample` */

@@ -91,13 +91,29 @@ static int padded_rows(const td_sampler *s, int64_t index, int64_t *rows)
     return n;
 }
 
+/* of an evaluation, or without the option: 1 */
+static int repeats_of(const td_sampler *s)
+{
+    return s->order && s->order_kind == TD_ORDER_PERMUTATION && s->repeats > 1 ? s->repeats : 1;
+}
+
+static int64_t dealt_place(const td_sampler *s, int64_t index)
+{
+    return (index * s->world + s->rank) * s->batch;
+}
+
 static int dealt_rows(const td_sampler *s, int64_t index, int64_t *rows)
 {
-    int64_t first = (index * s->world + s->rank) * s->batch;
+    const int repeats = repeats_of(s);
     int n = 0;
-    for (int64_t i = first; i < s->n && n < s->batch; i++)
-        rows[n++] = s->order ? s->order[i] : i;
+    for (int64_t i = dealt_place(s, index); i < s->n && n < s->batch; i++)
+        rows[n++] = s->order ? s->order[i / repeats] : i;
     return n;
+}
+
+int td_sampler_copy(const td_sampler *s, int64_t index, int row)
+{
+    return (int)((dealt_place(s, index) + row) % repeats_of(s));
 }
 
 /* --- by kind ---------------------------------------------------------------------------------- */

@@ -15,6 +15,10 @@
  *                  from which it draws one at random and replaces it by the next.  In evaluation
  *                  rank r reads range r, in order, without a buffer.
  *
+ *   repeats        a permutation's sample is taken several times in a row, which ends up in the
+ *                  same batch; an epoch has n places still, so it has n / repeats samples.  Source:
+ *                  Hoffer et al. 2019; torchvision's RASampler, whose copies go to several ranks
+ *
  * The order is a function of (seed, epoch, rank), so that a run can resume at any batch.
  */
 #ifndef TD_DATA_SAMPLER_H
@@ -33,6 +37,7 @@ typedef struct {
     td_order order_kind;
     bool shuffles;   /* a new order every epoch */
     bool drops_last; /* omit the last batch if it is smaller */
+    int repeats;     /* of each sample, in training with TD_ORDER_PERMUTATION; 0: 1 */
     uint64_t seed;
     int64_t epoch;  /* the epoch of `order`; -1: none yet */
     int64_t *order; /* [n]; NULL without shuffling; buffer: [share], this rank's */
@@ -48,5 +53,8 @@ int64_t td_sampler_batches(const td_sampler *s);
 
 /** Write the samples of a batch to rows [batch]; returns how many there are, 0 .. batch. */
 int td_sampler_rows(td_sampler *s, int64_t epoch, int64_t index, int64_t *rows);
+
+/** Which of its sample's copies is in row `row` of a batch, counted from 0. */
+int td_sampler_copy(const td_sampler *s, int64_t index, int row);
 
 #endif

@@ -146,6 +146,9 @@ static const td_field train_fields[] = {
     TD_ENUM_AS(td_train_opts, batch.sampler, "sampler", NULL, TD_SAMPLER_DEALT, samplers,
                "how samples are divided among ranks; dealt: each sample once; padded: "
                "like PyTorch, some samples twice so that all ranks get the same number"),
+    TD_INT_AS (td_train_opts, batch.repeats, "aug_repeats", "ra-reps", 1, 1, 1000, NULL,
+               "repeated augmentation: a batch has each image N times, augmented differently; an "
+               "epoch reads as many fewer images"),
     TD_TEXT_AS(td_train_opts, batch.image_size_schedule, "image_size_schedule", NULL, NULL,
                "EPOCH:SIZE,...",
                "training image size by epoch, for example '0:128,30:160'"),
@@ -575,6 +578,10 @@ td_status td_train_check_line(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--amp-stats-every requires --amp-stats");
     if (o->batch.shuffle != TD_SHUFFLE_PERMUTATION && o->batch.sampler != TD_SAMPLER_DEALT)
         return td_error(TD_EUSAGE, "--shuffle buffer and --sampler padded exclude each other");
+    if (o->batch.repeats > 1 &&
+        (o->batch.shuffle != TD_SHUFFLE_PERMUTATION || o->batch.sampler != TD_SAMPLER_DEALT))
+        return td_error(TD_EUSAGE, "--aug-repeats requires --shuffle permutation and --sampler "
+                                   "dealt");
     if (o->profile.trace && o->validation.evaluate_only)
         return td_error(
             TD_EUSAGE, "--trace and --evaluate exclude each other: --trace records training steps");

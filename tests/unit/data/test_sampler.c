@@ -47,6 +47,44 @@ static void order_depends_on_epoch_and_seed_alone(void **state)
     td_sampler_release(&t);
 }
 
+/* an epoch with repeats has the first samples of the order, each in consecutive rows, and all
+   copies of a sample are told apart, on any number of ranks */
+static void samples_are_repeated(void **state)
+{
+    (void)state;
+    enum { N = 72, B = 4, R = 3 };
+    int64_t order[N], rows[B];
+    td_sampler plain = { .n = N, .batch = N, .world = 1, .shuffles = true, .seed = 5 };
+    expect_ok(td_sampler_init(&plain));
+    td_sampler_rows(&plain, 2, 0, order);
+    for (int world = 1; world < 4; world++) {
+        int seen[N] = { 0 };
+        for (int rank = 0; rank < world; rank++) {
+            td_sampler s = { .n = N,
+                             .batch = B,
+                             .rank = rank,
+                             .world = world,
+                             .shuffles = true,
+                             .drops_last = true,
+                             .repeats = R,
+                             .seed = 5 };
+            expect_ok(td_sampler_init(&s));
+            assert_int_equal(td_sampler_batches(&s), N / (B * world));
+            for (int64_t i = 0; i < td_sampler_batches(&s); i++) {
+                assert_int_equal(td_sampler_rows(&s, 2, i, rows), B);
+                for (int k = 0; k < B; k++) {
+                    assert_int_equal(rows[k], order[((i * world + rank) * B + k) / R]);
+                    seen[rows[k]] += 1 << 4 * td_sampler_copy(&s, i, k);
+                }
+            }
+            td_sampler_release(&s);
+        }
+        for (int i = 0; i < N / R; i++)
+            assert_int_equal(seen[order[i]], 0x111);
+    }
+    td_sampler_release(&plain);
+}
+
 static void ranks_see_what_one_sees(void **state)
 {
     (void)state;
@@ -244,6 +282,7 @@ int main(void)
         cmocka_unit_test(buffered_ranks_have_as_many_batches),
         cmocka_unit_test(epoch_is_a_partition),
         cmocka_unit_test(order_depends_on_epoch_and_seed_alone),
+        cmocka_unit_test(samples_are_repeated),
         cmocka_unit_test(ranks_see_what_one_sees),
         cmocka_unit_test(small_sets),
         cmocka_unit_test(no_memory),
