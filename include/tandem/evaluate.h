@@ -18,6 +18,12 @@
 extern "C" {
 #endif
 
+/** Test-time augmentation of classifiers. */
+typedef enum {
+    TD_TTA_NONE,
+    TD_TTA_HFLIP, /* mean logits of each image and its mirror image */
+} td_tta;
+
 typedef struct {
     td_model_opts model;
     td_input_opts input;
@@ -31,6 +37,7 @@ typedef struct {
     const char *logits;    /* write raw outputs in input order */
     int topk;
     double label_smoothing;
+    td_tta tta;
     bool use_ema; /* use the averaged (EMA) weights of the file */
     int64_t seed;
     td_device_opts device;

@@ -113,6 +113,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .topk = e->o.topk,
                                 .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                                 .smoothing = e->o.label_smoothing,
+                                .mirrors = e->o.tta == TD_TTA_HFLIP,
                                 .norm = td_loader_pixel_norm(e->ld),
                                 .amp = &e->o.amp,
                                 .comm = e->comm,
@@ -258,6 +259,7 @@ static td_status check_options(const td_evaluate_opts *o)
     const td_network_option rows[] = { { true, o->detections != NULL, "--detections" },
                                        { true, o->draw != NULL, "--draw" },
                                        { false, o->logits != NULL, "--logits" },
+                                       { false, o->tta != TD_TTA_NONE, "--tta" },
                                        { false, o->confusion != NULL, "--confusion" },
                                        { false, o->label_map != NULL, "--label-map" },
                                        { false, o->label_smoothing > 0, "--label-smoothing" } };

@@ -10,6 +10,8 @@
 #include "tandem/input.h"
 #include "tandem/model.h"
 
+static const char *const ttas[] = { "none", "hflip", NULL };
+
 /* clang-format off */
 static const td_field evaluate_fields[] = {
     TD_INT_AS (td_evaluate_opts, batch_size, "batch_size", "b", 64, 1, 1 << 20, NULL,
@@ -26,6 +28,8 @@ static const td_field evaluate_fields[] = {
     TD_INT    (td_evaluate_opts, topk, TD_EVALUATOR_TOPK, 1, 1000000,
                "k of the top-k accuracy that is reported next to top-1"),
     TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "label smoothing of the loss"),
+    TD_ENUM   (td_evaluate_opts, tta, TD_TTA_NONE, ttas,
+               "test-time augmentation; hflip: mean logits of each image and its mirror image"),
     TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false,
                "use the averaged (EMA) weights of the file"),
     TD_LONG   (td_evaluate_opts, seed, -1, -1, 9e15,

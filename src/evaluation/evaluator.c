@@ -17,6 +17,7 @@
 #include "base/stats.h"
 #include "base/text.h"
 #include "data/bad_limit.h"
+#include "evaluation/mirrored.h"
 #include "evaluation/outcomes.h"
 #include "inference/inputs.h"
 #include "io/safetensors.h"
@@ -29,6 +30,8 @@ struct td_evaluator {
     bool takes_pixels;
     char *images;    /* [batch] rows of image_bytes, for smaller batches */
     int64_t *labels; /* [batch] */
+    bool mirrors;
+    td_mirrored mirrored;
     double *latency; /* [n_batches] s, grown */
     size_t cap_latency;
     td_eval_result window; /* since the last record */
@@ -60,6 +63,13 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     e->takes_pixels = opts->norm != NULL;
     e->image_bytes =
         (size_t)3 * (size_t)size * (size_t)size * (e->takes_pixels ? 1 : sizeof(float));
+    e->mirrors = opts->mirrors;
+    if (e->mirrors)
+        TD_OUT(
+            td_mirrored_init(&e->mirrored, &(td_mirrored_shape){ .batch = e->batch,
+                                                                 .classes = e->classes,
+                                                                 .size = size,
+                                                                 .is_pixels = e->takes_pixels }));
     e->images = td_alloc((size_t)opts->batch, e->image_bytes);
     e->labels = td_alloc((size_t)opts->batch, sizeof *e->labels);
     if (!e->images || !e->labels)
@@ -80,6 +90,7 @@ void td_evaluator_free(td_evaluator *e)
     td_free(e->images);
     td_free(e->labels);
     td_free(e->latency);
+    td_mirrored_release(&e->mirrored);
     td_free(e);
 }
 
@@ -88,7 +99,20 @@ td_program *td_evaluator_program(td_evaluator *e)
     return e->program;
 }
 
-static td_status feed(td_evaluator *e, const td_batch *b)
+/* logits [batch, classes] and losses [batch] of the last batch */
+static const float *logits_of(const td_evaluator *e)
+{
+    return e->mirrors ? e->mirrored.logits : td_program_output(e->program, "logits", NULL);
+}
+
+static const float *losses_of(const td_evaluator *e)
+{
+    return e->mirrors ? e->mirrored.losses : td_program_output(e->program, "losses", NULL);
+}
+
+/* *images, *labels: of a whole batch, where the rows behind those of `b` are any */
+static td_status feed(td_evaluator *e, const td_batch *b, const void **images_out,
+                      const int64_t **labels_out)
 {
     const void *images = td_batch_images(b);
     const int64_t *labels = b->labels;
@@ -99,8 +123,30 @@ static td_status feed(td_evaluator *e, const td_batch *b)
         images = e->images;
         labels = e->labels;
     }
+    *images_out = images;
+    *labels_out = labels;
     TD_TRY(td_program_bind(e->program, "images", images));
     return td_program_bind(e->program, "labels", labels);
+}
+
+static td_status run_batch(td_evaluator *e, td_loader *ld, const td_batch *b, double smoothing)
+{
+    const void *images;
+    const int64_t *labels;
+    TD_TRY(feed(e, b, &images, &labels));
+    TD_TRY(td_program_start(e->program));
+    if (!e->mirrors)
+        TD_TRY(td_program_send_ahead(e->program, "images", td_loader_peek(ld)));
+    TD_TRY(td_program_finish(e->program));
+    if (!e->mirrors)
+        return TD_OK;
+    td_mirrored *m = &e->mirrored;
+    td_mirrored_keep(m, td_program_output(e->program, "logits", NULL));
+    TD_TRY(td_program_bind(e->program, "images", td_mirrored_images(m, images)));
+    TD_TRY(td_program_start(e->program));
+    TD_TRY(td_program_finish(e->program));
+    td_mirrored_finish(m, td_program_output(e->program, "logits", NULL), labels, smoothing);
+    return TD_OK;
 }
 
 static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
@@ -115,7 +161,7 @@ static void add_times(td_eval_result *v, int n, double data_s, double compute_s)
 /* Count the prediction of each image. */
 static void count_confusion(const td_evaluator *e, const td_batch *b, int64_t *confusion)
 {
-    const float *logits = td_program_output(e->program, "logits", NULL);
+    const float *logits = logits_of(e);
     int best;
     for (int i = 0; i < b->n; i++) {
         if (b->labels[i] < 0 || b->labels[i] >= e->classes)
@@ -131,12 +177,8 @@ static td_status evaluate_batch(td_evaluator *e, td_loader *ld, const td_batch *
     const td_counts before = v->counts;
     td_counts *w = &e->window.counts;
     int64_t t0 = td_now_ns();
-    TD_TRY(feed(e, b));
-    TD_TRY(td_program_start(e->program));
-    TD_TRY(td_program_send_ahead(e->program, "images", td_loader_peek(ld)));
-    TD_TRY(td_program_finish(e->program));
-    td_count_batch(&v->counts, td_program_output(e->program, "logits", NULL), b->labels,
-                   td_program_output(e->program, "losses", NULL), b->n, e->classes, o->topk);
+    TD_TRY(run_batch(e, ld, b, o->smoothing));
+    td_count_batch(&v->counts, logits_of(e), b->labels, losses_of(e), b->n, e->classes, o->topk);
     if (o->confusion)
         count_confusion(e, b, o->confusion);
     TD_TRY(td_reserve(&e->latency, &e->cap_latency, (size_t)v->n_batches + 1, sizeof *e->latency));
@@ -243,7 +285,7 @@ void td_eval_result_report(const td_eval_result *v, const char *prefix, int topk
 
 static td_status keep_logits(const td_evaluator *e, const td_batch *b, td_gather *all)
 {
-    const char *rows = td_program_output(e->program, "logits", NULL);
+    const char *rows = (const char *)logits_of(e);
     const size_t row = (size_t)e->classes * sizeof(float);
     for (int i = 0; i < b->n; i++) {
         TD_TRY(td_gather_begin(all, b->samples[i]));
@@ -309,8 +351,7 @@ td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_op
         if (opts->logits)
             TD_OUT(keep_logits(e, b, &logits));
         if (opts->outcomes)
-            TD_OUT(td_outcomes_add(opts->outcomes, b, td_program_output(e->program, "logits", NULL),
-                                   e->classes));
+            TD_OUT(td_outcomes_add(opts->outcomes, b, logits_of(e), e->classes));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
             break;

@@ -39,6 +39,7 @@ typedef struct {
     int batch, topk;
     int64_t max_batches;    /* -1: all */
     double smoothing;       /* label smoothing of the loss */
+    bool mirrors;           /* logits are means over each image and its mirror image */
     const td_norm *norm;    /* of loaders that give pixels (td_loader_pixel_norm); NULL: images */
     const td_amp_opts *amp; /* resolved */
     td_comm *comm;          /* ranks that share the data set; counts include all; NULL: one rank */

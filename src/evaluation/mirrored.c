@@ -1,0 +1,86 @@
+/*
+ * mirrored.c -- mean logits of images and their mirror images
+ */
+#include "evaluation/mirrored.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+static size_t value_bytes(const td_mirrored *m)
+{
+    return m->shape.is_pixels ? 3 : sizeof(float); /* of what is exchanged as a whole */
+}
+
+/* rows of `size` such values in a batch */
+static size_t n_rows(const td_mirrored *m)
+{
+    return (size_t)m->shape.batch * (size_t)m->shape.size * (m->shape.is_pixels ? 1 : 3);
+}
+
+td_status td_mirrored_init(td_mirrored *m, const td_mirrored_shape *shape)
+{
+    *m = (td_mirrored){ .shape = *shape };
+    m->images = td_alloc(n_rows(m) * (size_t)shape->size, value_bytes(m));
+    m->logits = td_alloc((size_t)shape->batch * (size_t)shape->classes, sizeof *m->logits);
+    m->losses = td_alloc((size_t)shape->batch, sizeof *m->losses);
+    if (m->images && m->logits && m->losses)
+        return TD_OK;
+    td_mirrored_release(m);
+    return TD_ENOMEM;
+}
+
+void td_mirrored_release(td_mirrored *m)
+{
+    td_free(m->images);
+    td_free(m->logits);
+    td_free(m->losses);
+    *m = (td_mirrored){ 0 };
+}
+
+void td_mirrored_keep(td_mirrored *m, const float *logits)
+{
+    memcpy(m->logits, logits,
+           (size_t)m->shape.batch * (size_t)m->shape.classes * sizeof *m->logits);
+}
+
+const void *td_mirrored_images(td_mirrored *m, const void *images)
+{
+    const size_t width = (size_t)m->shape.size, bytes = value_bytes(m), rows = n_rows(m);
+#pragma omp parallel for
+    for (size_t r = 0; r < rows; r++) {
+        const char *from = (const char *)images + r * width * bytes;
+        char *to = m->images + (r + 1) * width * bytes;
+        for (size_t i = 0; i < width; i++)
+            memcpy(to -= bytes, from + i * bytes, bytes);
+    }
+    return m->images;
+}
+
+/* -sum_k q_k log softmax(x)_k, q_k = (1 - smoothing) [k is the label] + smoothing / K */
+static double cross_entropy(const float *x, int K, int64_t label, double smoothing)
+{
+    double max = x[0], exponentials = 0, sum = 0;
+    if (label < 0 || label >= K)
+        return 0;
+    for (int k = 1; k < K; k++)
+        max = x[k] > max ? x[k] : max;
+    for (int k = 0; k < K; k++) {
+        exponentials += exp(x[k] - max);
+        sum += x[k];
+    }
+    return max + log(exponentials) - (1 - smoothing) * x[label] - smoothing * sum / K;
+}
+
+void td_mirrored_finish(td_mirrored *m, const float *logits, const int64_t *labels,
+                        double smoothing)
+{
+    const int K = m->shape.classes;
+    for (int n = 0; n < m->shape.batch; n++) {
+        float *row = m->logits + (size_t)n * (size_t)K;
+        for (int k = 0; k < K; k++)
+            row[k] = 0.5f * (row[k] + logits[(size_t)n * (size_t)K + (size_t)k]);
+        m->losses[n] = (float)cross_entropy(row, K, labels[n], smoothing);
+    }
+}
