@@ -124,11 +124,12 @@ typedef enum {
 
 typedef struct {
     td_loss_type type;
-    double bce_threshold;   /* targets above are 1, others 0; -1: as they are */
-    double label_smoothing; /* share of the target that is spread over all classes */
-    double mixup;           /* alpha: coefficients are drawn from Beta(alpha, alpha); 0: no mixup */
-    double cutmix;          /* the same of cutmix; with both, one of them for each batch */
-    double switch_prob;     /* with both: the probability of cutmix */
+    double bce_threshold;      /* targets above are 1, others 0; -1: as they are */
+    const char *class_weights; /* "balanced", or a factor for each class: "1,0.5"; NULL: all 1 */
+    double label_smoothing;    /* share of the target that is spread over all classes */
+    double mixup;       /* alpha: coefficients are drawn from Beta(alpha, alpha); 0: no mixup */
+    double cutmix;      /* the same of cutmix; with both, one of them for each batch */
+    double switch_prob; /* with both: the probability of cutmix */
     td_mixup_mode mixup_mode;
     const char *mixup_file; /* safetensors of coefficients and partners, for tests; NULL: drawn */
     bool reports_l2;        /* what weight decay adds to the loss is reported */

@@ -59,6 +59,7 @@ typedef struct td_step_opts {
     bool averages;           /* keep averages of weights and statistics */
     bool mixes;              /* mixup of images and targets */
     bool cuts;               /* cutmix of images, and mixup of targets */
+    bool weighs_classes;     /* targets are multiplied by an input, a factor for each class */
     bool is_binary;          /* binary cross-entropy of each class, not softmax's */
     double threshold;        /* with it: targets above are 1, others 0; negative: as they are */
     const td_norm *norm;     /* images are bytes, normalized by this; NULL: floats */
@@ -96,15 +97,16 @@ typedef struct td_step_opts {
  * the target's coefficient cutmix_share f32[N].  With both, the inputs of the one that was not
  * chosen for a batch change nothing.
  */
-#define TD_INPUT_UPDATE     "update"
-#define TD_INPUT_EMA_KEEP   "ema_keep"
-#define TD_INPUT_EMA_SHARE  "ema_share"
-#define TD_INPUT_EMA_BEFORE "ema_before"
-#define TD_INPUT_EMA_REST   "ema_rest"
-#define TD_INPUT_LAMBDA     "mixup_lambda"
-#define TD_INPUT_PARTNER    "mixup_partner"
-#define TD_INPUT_BOX        "cutmix_box"
-#define TD_INPUT_SHARE      "cutmix_share"
+#define TD_INPUT_UPDATE        "update"
+#define TD_INPUT_EMA_KEEP      "ema_keep"
+#define TD_INPUT_EMA_SHARE     "ema_share"
+#define TD_INPUT_EMA_BEFORE    "ema_before"
+#define TD_INPUT_EMA_REST      "ema_rest"
+#define TD_INPUT_LAMBDA        "mixup_lambda"
+#define TD_INPUT_CLASS_WEIGHTS "class_weights"
+#define TD_INPUT_PARTNER       "mixup_partner"
+#define TD_INPUT_BOX           "cutmix_box"
+#define TD_INPUT_SHARE         "cutmix_share"
 
 /** Name prefixes of the state that a step keeps for each parameter. */
 #define TD_MOMENTUM_PREFIX "momentum."

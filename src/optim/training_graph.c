@@ -37,6 +37,13 @@ static td_value *targets(td_builder *b, int batch, td_value *logits, double smoo
     return td_cast(b, td_one_hot(b, labels, classes, smoothing), logits->type.dtype);
 }
 
+/* [K], of the type of the targets */
+static td_value *class_weights(td_builder *b, const td_value *q)
+{
+    td_value *w = td_input(b, TD_INPUT_CLASS_WEIGHTS, td_type_1d(TD_DT_F32, q->type.dim[1]));
+    return td_cast(b, w, q->type.dtype);
+}
+
 static td_status plain_training_graph(const td_model_opts *model, int batch, int size,
                                       const td_step_opts *opts, td_graph **out)
 {
@@ -62,6 +69,8 @@ static td_status plain_training_graph(const td_model_opts *model, int batch, int
         td_value *q = targets(b, batch, logits, opts->smoothing);
         if (share)
             q = td_emit(b, &td_op_mixup, NULL, q, share, partner);
+        if (opts->weighs_classes)
+            q = td_mul(b, q, class_weights(b, q));
         td_value *losses = opts->is_binary ? td_sigmoid_cross_entropy(b, logits, q, opts->threshold)
                                            : td_softmax_cross_entropy(b, logits, q);
         td_value *loss = td_mean(b, losses);

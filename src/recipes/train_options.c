@@ -79,6 +79,9 @@ static const td_field train_fields[] = {
     TD_REAL_AS(td_train_opts, loss.bce_threshold, "bce_target_thresh", NULL, -1, -1, 1, NULL,
                "bce: targets above this are 1 and others 0, after mixup and smoothing; -1: as "
                "they are"),
+    TD_TEXT_AS(td_train_opts, loss.class_weights, "class_weights", NULL, NULL, TD_META_NUMBERS,
+               "ce: factor of each class in the training loss, or 'balanced': the inverse of its "
+               "share of the images; the loss is divided by the number of images"),
     TD_REAL_AS(td_train_opts, loss.label_smoothing, "label_smoothing", NULL, 0, 0, 1, NULL,
                "label smoothing: fraction of the target distributed over all classes"),
     TD_REAL_AS(td_train_opts, loss.mixup, "mixup", NULL, 0, 0, 100, NULL,
@@ -434,6 +437,8 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->batch.step_size >= 0 && o->batch.step_size < o->batch.size)
         return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
                         o->batch.step_size, o->batch.size);
+    if (o->loss.class_weights && o->loss.type == TD_LOSS_BCE)
+        return td_error(TD_EUSAGE, "--class-weights and --loss bce exclude each other");
     if (o->loss.mixup_file && o->loss.mixup <= 0)
         return td_error(TD_EUSAGE, "--mixup-file requires --mixup");
     if (o->loss.mixup_file && o->loss.cutmix > 0)

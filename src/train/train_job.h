@@ -76,6 +76,7 @@ typedef struct {
     int64_t *categories;      /* [classes] of a detector: category ids */
     bool is_size_default;     /* nothing but the architecture has set the image size */
     td_sizes sizes;           /* sizes of training images by epoch; n 0: one size */
+    float *class_weights;     /* [model.num_classes]; NULL: all 1 */
     td_mixup mixup;           /* batch 0: neither mixup nor cutmix */
 } td_train_data;
 

@@ -22,6 +22,7 @@
 #include "recipes/preset.h"
 #include "recipes/stored_options.h"
 #include "runtime/device.h"
+#include "train/class_weights.h"
 #include "train/task.h"
 #include "train/train_program.h"
 #include "train/train_ranks.h"
@@ -215,6 +216,9 @@ static td_status open_schedule(job *j)
     choose_scaler(j);
     TD_TRY(plan_accumulation(j));
     TD_TRY(td_train_plan(j));
+    if (j->o.loss.class_weights)
+        TD_TRY(td_class_weights_new(j->o.loss.class_weights, j->data.train_set,
+                                    j->o.model.num_classes, &j->data.class_weights));
     return open_mixup(j);
 }
 
@@ -312,6 +316,7 @@ void td_train_release(td_train_job *j)
         j->task->release(j);
     td_lock_close(j->files.lock);
     td_mixup_close(&j->data.mixup);
+    td_free(j->data.class_weights);
     td_map_release(&j->compiled.groups.decayed);
     td_tracked_release(&j->tracked);
     td_evaluator_free(j->eval.evaluator);

@@ -71,6 +71,7 @@ static td_status bind_scalars(job *j)
                  { j->o.loss.mixup > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
                  { j->o.loss.cutmix > 0, TD_INPUT_BOX, j->data.mixup.box },
                  { j->o.loss.cutmix > 0, TD_INPUT_SHARE, j->data.mixup.share },
+                 { j->data.class_weights != NULL, TD_INPUT_CLASS_WEIGHTS, j->data.class_weights },
                  { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
@@ -148,6 +149,7 @@ static td_step_opts step_opts(const job *j)
                            .averages = o->optimizer.ema >= 0,
                            .mixes = o->loss.mixup > 0,
                            .cuts = o->loss.cutmix > 0,
+                           .weighs_classes = j->data.class_weights != NULL,
                            .is_binary = o->loss.type == TD_LOSS_BCE,
                            .threshold = o->loss.bce_threshold,
                            .norm = td_loader_pixel_norm(j->data.train_loader),

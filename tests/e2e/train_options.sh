@@ -98,4 +98,24 @@ warning_names data: empty
 [ "$(ls here)" = bad.list ] && [ "$(cat here/bad.list)" = mine ] || complain "it has left $(ls here)"
 expect 0 train spoilt $net --epochs 1 --max-bad 0.5 --no-checkpoints --workspace listed_bad
 [ "$(ls listed_bad)" = bad.list ] || complain "it has left $(ls listed_bad)"
+
+# --- --class-weights -----------------------------------------------------------------------------
+# balanced: a class with half of the other's images has twice its weight, and the mean is 1
+cp -r set uneven
+set -- $(ls -d uneven/train/*/)
+ls "$1"* | awk 'NR % 2' | xargs rm
+few=$(ls "$1" | wc -l)
+all=$(find uneven/train -type f | wc -l)
+weights=$(awk -v few="$few" -v all="$all" 'BEGIN { printf "%.9g,%.9g", all / 2 / few, all / 2 / (all - few) }')
+for w in balanced "$weights"; do
+    expect 0 train uneven $net --epochs 1 --no-checkpoints --workspace weighted --training-only --class-weights "$w"
+    sed -n 's/^train loss *//p' out >>losses
+done
+[ "$(sort -u losses | wc -l)" = 1 ] || complain "balanced is not $weights: $(tr '\n' ' ' <losses)"
+for w in 1 "$weights,1" nan,nan '1,-1' '1,'; do
+    expect 2 train set $net --class-weights "$w"
+    error_names --class-weights
+done
+expect 2 train set $net --class-weights balanced --loss bce
+error_names --class-weights bce
 finish

@@ -42,6 +42,8 @@ RUNS = {
     "sgd, values clipped": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch", value=0.01, scale=64),
     "bce": dict(optimizer="sgd", lr=0.5, momentum=0.9, nesterov=False, mode="batch", loss="bce"),
     "bce, threshold": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, loss="bce", threshold=0.2),
+    "class weights": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch",
+                          weights=[0.5 + 0.1 * k for k in range(CLASSES)]),
     "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
@@ -87,6 +89,9 @@ def batch_loss(run, logits, q):
         q = (1 - SMOOTHING) * q + SMOOTHING / CLASSES
         q = (q > run["threshold"]).to(q.dtype) if "threshold" in run else q
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, q)
+    if "weights" in run:
+        q = (1 - SMOOTHING) * q + SMOOTHING / CLASSES
+        return torch.nn.functional.cross_entropy(logits, q, torch.tensor(run["weights"], dtype=q.dtype))
     log_p = torch.log_softmax(logits, 1)
     return ((1 - SMOOTHING) * -(log_p * q).sum(1) - SMOOTHING * log_p.mean(1)).mean()
 
@@ -136,6 +141,8 @@ def tandem_trained(tandem, run, arch):
     for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"), \
             ("loss", "loss"), ("threshold", "bce-target-thresh"):
         extra += [f"--{option}", str(run[key])] if key in run else []
+    if "weights" in run:
+        extra += ["--class-weights", ",".join(map(repr, run["weights"]))]
     tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],
                "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),
                "--optimizer-batch-size", str(BATCH * ACC), "--pretrained-weights", tandem.file("start.safetensors"),
