@@ -21,11 +21,13 @@ typedef enum {
     TD_DATA_TENSORS,   /* a .safetensors: images f32 [N,C,H,W], normalized; labels i64 [N] */
     TD_DATA_DALI_CPU,  /* a folder; jobs use DALI's crop and resize rules with it */
     TD_DATA_DALI_GPU,  /* the same, computed on the CPU */
-    TD_DATA_LIST       /* a CSV, TSV or text file of images and labels */
+    TD_DATA_LIST,      /* a CSV, TSV or text file of images and labels */
+    TD_DATA_SHARDS     /* WebDataset: tar files with images and labels */
 } td_data_backend;
 
 /**
- * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu list. TD_EUSAGE lists them.
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu list webdataset. TD_EUSAGE
+ * lists them.
  * The backend of an open data set is one of the first three.
  */
 TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
@@ -56,7 +58,8 @@ typedef struct {
  * samples.
  *
  * A file whose name ends in .csv, .tsv or .txt is a list of images and labels, with a column of
- * splits or without (docs/formats/datasets.md).
+ * splits or without (docs/formats/datasets.md). A tar file, a pattern such as
+ * "train-{000..009}.tar", or a folder of tar files is a data set of shards (WebDataset).
  *
  * With boxes, the samples are the images listed in the annotation file, in its order. If
  * `annotations` is NULL, the file is <path>/annotations/instances_<split>2017.json,

@@ -150,7 +150,7 @@ typedef struct {
     "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
     "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
     "decode|exact_decode|max_bad"
-#define FOLDERS "folder|dali-cpu|dali-gpu|list"
+#define FOLDERS "folder|dali-cpu|dali-gpu|list|webdataset"
 
 static const need_row needs[] = {
     { "rmsprop_alpha|rmsprop_eps", "optimizer", "rmsprop", NULL },

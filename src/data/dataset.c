@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/paths.h"
 #include "base/text.h"
+#include "data/members.h"
 #include "data/objects.h"
 
 void td_dataset_free(td_dataset *ds)
@@ -40,7 +41,8 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
 {
     if (ds->pack)
         return td_pack_read(ds->pack, place_in_pack(ds, sample), &w->packed, bytes, n_bytes);
-    TD_TRY(td_transform_read(w, ds->samples[sample].path));
+    const td_sample *s = &ds->samples[sample];
+    TD_TRY(s->member ? td_member_read(s->member, w) : td_transform_read(w, s->path));
     *bytes = w->bytes;
     *n_bytes = w->n_bytes;
     return TD_OK;
@@ -64,6 +66,8 @@ void td_sample_read_ahead(const td_dataset *ds, int64_t sample)
         return;
     if (ds->pack)
         td_pack_read_ahead(ds->pack, place_in_pack(ds, sample));
+    else if (ds->samples[sample].member)
+        td_member_read_ahead(ds->samples[sample].member);
     else
         read_file_ahead(ds->samples[sample].path);
 }

@@ -17,8 +17,9 @@
 #include "transforms/augment.h"
 
 typedef struct {
-    const char *path; /* in the data set's arena */
-    int64_t label;    /* -1: unknown */
+    const char *path;               /* in the data set's arena */
+    int64_t label;                  /* -1: unknown */
+    const struct td_member *member; /* its place in a larger file (members.h); NULL: its own file */
 } td_sample;
 
 enum { TD_OTHERS_LISTED = 20 };
@@ -35,8 +36,8 @@ struct td_dataset {
     td_sample *samples; /* folder: [n] */
     int64_t n_others;   /* folder: number of files that are no samples; the first of them: */
     const char *others[TD_OTHERS_LISTED];
-    bool is_list;        /* list: labels and places are independent */
-    bool is_unsplit;     /* list: there is no column of splits, all of it was taken */
+    bool is_list;        /* list, shards: labels and places are independent */
+    bool is_unsplit;     /* list, shards: they are not divided into splits, all was taken */
     td_pack *pack;       /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */
     int64_t *places;     /* [n]; NULL: no image is skipped */

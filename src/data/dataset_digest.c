@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "comm/fingerprint.h"
+#include "data/members.h"
 #include "io/digest.h"
 
 enum { SAMPLES_MAX = 4096 };
@@ -27,6 +28,16 @@ static void add_file(td_digest *d, const char *path, char *buffer, size_t room)
     fclose(f);
 }
 
+static void add_sample(td_digest *d, const td_sample *s, char *buffer, size_t room)
+{
+    if (!s->member) {
+        add_file(d, s->path, buffer, room);
+        return;
+    }
+    td_digest_add(d, &s->member->n_bytes, sizeof s->member->n_bytes);
+    td_digest_add(d, buffer, td_member_head(s->member, buffer, room));
+}
+
 td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
 {
     *out = 0;
@@ -42,7 +53,7 @@ td_status td_dataset_digest(const td_dataset *ds, uint64_t *out)
     td_digest d;
     td_digest_init(&d);
     for (int64_t i = 0; i < n; i++)
-        add_file(&d, ds->samples[i * (ds->n / n) + i * (ds->n % n) / n].path, buffer, room);
+        add_sample(&d, &ds->samples[i * (ds->n / n) + i * (ds->n % n) / n], buffer, room);
     *out = td_digest_value(&d);
     td_free(buffer);
     return TD_OK;

@@ -225,7 +225,7 @@ static td_status add_sample(walk *w, const char *folder, const char *name)
     if (!path)
         return TD_ENOMEM;
     TD_TRY(td_reserve(&ds->samples, &w->cap, (size_t)ds->n + 1, sizeof *ds->samples));
-    ds->samples[ds->n++] = (td_sample){ path, w->label };
+    ds->samples[ds->n++] = (td_sample){ .path = path, .label = w->label };
     return TD_OK;
 }
 

@@ -14,13 +14,13 @@
 #include <strings.h>
 
 #include "base/file_io.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "base/paths.h"
+#include "data/labels.h"
 #include "data/source.h"
 #include "io/delimited.h"
 
-enum { LIST_BYTES_MAX = 1 << 30, CLASSES_MAX = 1000000, DIGITS_MAX = 7, N_COLUMNS = 3 };
+enum { LIST_BYTES_MAX = 1 << 30, N_COLUMNS = 3 };
 
 bool td_list_is(const char *path)
 {
@@ -51,7 +51,7 @@ static const struct {
 typedef struct {
     const char *image;
     int64_t line;
-    int64_t label; /* in the order in which labels occur */
+    int64_t label; /* td_labels_add */
     bool is_wanted;
 } entry;
 
@@ -65,10 +65,8 @@ typedef struct {
     int n_columns;
     entry *entries;
     size_t n, cap;
-    td_map labels, images; /* label -> its number + 1; path -> line */
-    const char **names;    /* labels in the order in which they occur */
-    size_t n_names, cap_names;
-    bool is_numeric; /* all labels so far */
+    td_labels labels;
+    td_map images; /* path -> line */
 } list;
 
 static td_status wrong(const list *l, td_status st, const char *format, const char *value)
@@ -164,20 +162,8 @@ static td_status read_label(list *l, entry *e)
     const char *label = td_delimited_field(&l->rows, l->columns[LABEL]);
     if (!*label)
         return wrong(l, TD_EFORMAT, "the label is missing%s", "");
-    e->label = (intptr_t)td_map_get(&l->labels, label) - 1;
-    if (e->label >= 0)
-        return TD_OK;
-    if (l->n_names == CLASSES_MAX)
-        return wrong(l, TD_ELIMIT, "more than 1000000 classes%s", "");
-    const char *name = td_arena_text(&l->ds->arena, label);
-    if (!name)
-        return TD_ENOMEM;
-    e->label = (int64_t)l->n_names;
-    TD_TRY(td_map_set(&l->labels, name, (void *)(intptr_t)(e->label + 1)));
-    TD_TRY(td_reserve(&l->names, &l->cap_names, l->n_names + 1, sizeof *l->names));
-    l->names[l->n_names++] = name;
-    const size_t n_digits = strspn(label, "0123456789");
-    l->is_numeric = l->is_numeric && label[n_digits] == '\0' && n_digits <= DIGITS_MAX;
+    TD_TRY_MSG(td_labels_add(&l->labels, &l->ds->arena, label, &e->label), "'%s' line %lld",
+               l->rows.what, (long long)l->rows.line);
     return TD_OK;
 }
 
@@ -226,51 +212,7 @@ static td_status read_rows(list *l)
     return TD_OK;
 }
 
-/* --- classes ---------------------------------------------------------------------------------- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Classes are the numbers; the largest one decides how many there are. */
-static td_status number_classes(list *l, int64_t *class_of)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < l->n_names; i++) {
-        class_of[i] = strtoll(l->names[i], NULL, 10);
-        n = class_of[i] >= n ? class_of[i] + 1 : n;
-    }
-    if (n > CLASSES_MAX)
-        return td_error(TD_ELIMIT, "'%s': label %lld, wanted at most %d", l->rows.what,
-                        (long long)n - 1, CLASSES_MAX - 1);
-    if (n > (int64_t)l->n_names)
-        td_log(TD_LOG_WARN, "data", "'%s': %lld of the classes 0 to %lld have no image",
-               l->rows.what, (long long)(n - (int64_t)l->n_names), (long long)n - 1);
-    return td_dataset_number_classes(l->ds, (int)n);
-}
-
-static td_status name_classes(list *l, int64_t *class_of)
-{
-    td_dataset *ds = l->ds;
-    TD_TRY(TD_ALLOC(ds->class_names, l->n_names));
-    memcpy(ds->class_names, l->names, l->n_names * sizeof *l->names);
-    qsort(ds->class_names, l->n_names, sizeof *ds->class_names, by_name);
-    ds->n_classes = (int)l->n_names;
-    ds->has_class_names = true;
-    for (int i = 0; i < ds->n_classes; i++)
-        class_of[(intptr_t)td_map_get(&l->labels, ds->class_names[i]) - 1] = i;
-    return TD_OK;
-}
-
-static td_status make_classes(list *l, int64_t **class_of)
-{
-    if (l->n_names < 2)
-        return td_error(TD_EFORMAT, "'%s' has %zu classes, wanted at least two", l->rows.what,
-                        l->n_names);
-    TD_TRY(TD_ALLOC(*class_of, l->n_names));
-    return l->is_numeric ? number_classes(l, *class_of) : name_classes(l, *class_of);
-}
+/* --- samples ---------------------------------------------------------------------------------- */
 
 static td_status make_samples(list *l, const int64_t *class_of)
 {
@@ -279,7 +221,7 @@ static td_status make_samples(list *l, const int64_t *class_of)
     for (size_t i = 0; i < l->n; i++)
         if (l->entries[i].is_wanted)
             ds->samples[ds->n++] =
-                (td_sample){ l->entries[i].image, class_of[l->entries[i].label] };
+                (td_sample){ .path = l->entries[i].image, .label = class_of[l->entries[i].label] };
     return TD_OK;
 }
 
@@ -303,7 +245,7 @@ static td_status read_list(list *l)
     int64_t *class_of = NULL;
     td_status st;
     TD_OUT(read_rows(l));
-    TD_OUT(make_classes(l, &class_of));
+    TD_OUT(td_labels_finish(&l->labels, l->rows.what, l->ds, &class_of));
     TD_OUT(make_samples(l, class_of));
     st = check_split(l);
 out:
@@ -326,11 +268,9 @@ static td_status find_folder(list *l, const char *path)
 td_status td_list_parse(const char *bytes, size_t n_bytes, const td_dataset_opts *opts,
                         bool looks_for_files, td_dataset *ds)
 {
-    list l = { .opts = opts,
-               .ds = ds,
-               .looks_for_files = looks_for_files,
-               .columns = { -1, -1, -1 },
-               .is_numeric = true };
+    list l = {
+        .opts = opts, .ds = ds, .looks_for_files = looks_for_files, .columns = { -1, -1, -1 }
+    };
     td_status st;
     ds->is_list = true;
     ds->root = td_arena_text(&ds->arena, opts->path);
@@ -340,9 +280,8 @@ td_status td_list_parse(const char *bytes, size_t n_bytes, const td_dataset_opts
     st = read_list(&l);
 out:
     td_delimited_release(&l.rows);
-    td_map_release(&l.labels);
+    td_labels_release(&l.labels);
     td_map_release(&l.images);
-    td_free(l.names);
     td_free(l.entries);
     return st;
 }

@@ -223,7 +223,7 @@ static td_status take_images(td_dataset *ds, const td_dataset_opts *opts, const 
             return TD_ENOMEM;
         if (places)
             places[ds->n] = (int64_t)i;
-        ds->samples[ds->n] = (td_sample){ path, -1 };
+        ds->samples[ds->n] = (td_sample){ .path = path, .label = -1 };
         o->images[ds->n] = (td_annotated){ .id = p->id, .width = p->width, .height = p->height };
         take_objects(o, opts, c, i, &n_objects);
         o->first[++ds->n] = n_objects;

@@ -72,8 +72,8 @@ static td_status add_samples(td_dataset *ds, const td_pack_split *s, const char 
     TD_TRY(TD_ALLOC(ds->samples, (size_t)s->n_images));
     for (uint64_t i = 0; i < s->n_images; i++) {
         td_pack_image x = td_pack_image_at(ds->pack, s->first + i);
-        ds->samples[i] =
-            (td_sample){ td_path_append(&ds->arena, folders[x.label], x.name), x.label };
+        ds->samples[i] = (td_sample){ .path = td_path_append(&ds->arena, folders[x.label], x.name),
+                                      .label = x.label };
         if (!ds->samples[i].path)
             return TD_ENOMEM;
     }

@@ -9,6 +9,7 @@
 #include "base/paths.h"
 #include "base/text.h"
 #include "data/list.h"
+#include "data/shards.h"
 
 /* One value of --data-backend. */
 typedef struct {
@@ -22,9 +23,17 @@ static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
         return td_packed_open(opts, ds);
     if (td_list_is(opts->path))
         return td_list_open(opts, ds);
+    if (td_shards_is(opts->path))
+        return td_shards_open(opts, ds);
     if (opts->has_boxes || opts->annotations)
         return td_annotated_open(opts, ds);
     return td_folder_open(opts, ds);
+}
+
+/* A list; validation data are named in this way, too. */
+static td_status open_list(const td_dataset_opts *opts, td_dataset *ds)
+{
+    return td_shards_is(opts->path) ? td_shards_open(opts, ds) : td_list_open(opts, ds);
 }
 
 /* clang-format off */
@@ -34,7 +43,8 @@ static const source sources[] = {
     [TD_DATA_TENSORS]   = { { "tensors" },                td_tensor_rows_open },
     [TD_DATA_DALI_CPU]  = { { "dali-cpu" },               open_images },
     [TD_DATA_DALI_GPU]  = { { "dali-gpu" },               open_images },
-    [TD_DATA_LIST]      = { { "list" },                   td_list_open },
+    [TD_DATA_LIST]      = { { "list" },                   open_list },
+    [TD_DATA_SHARDS]    = { { "webdataset" },             td_shards_open },
 };
 /* clang-format on */
 
@@ -104,7 +114,7 @@ static td_status add_files(td_dataset *ds, const char *const *paths, int64_t n)
         const char *path = td_arena_text(&ds->arena, paths[i]);
         if (!path)
             return TD_ENOMEM;
-        ds->samples[ds->n++] = (td_sample){ path, -1 };
+        ds->samples[ds->n++] = (td_sample){ .path = path, .label = -1 };
     }
     return TD_OK;
 }

@@ -220,7 +220,9 @@ static td_status open_set(packing *p, const char *path, const char *split)
     if (p->sets[p->n_sets]->is_list) {
         td_dataset_free(p->sets[p->n_sets]);
         p->sets[p->n_sets] = NULL;
-        return td_error(TD_EUNSUPPORTED, "'%s' is a list, wanted a folder of images for each class",
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' is a list or tar files, wanted a folder of images for each "
+                        "class",
                         o.path);
     }
     p->names[p->n_sets++] = split ? split : "";

@@ -393,6 +393,26 @@ static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
     return TD_OK;
 }
 
+/* Files with numbers as labels: the classes get the names of the outputs. */
+static td_status name_numbers(const td_label_match *m, td_dataset *ds)
+{
+    const int n = m->n_outputs;
+    td_status st = TD_OK;
+    char(*room)[24] = td_alloc((size_t)n, sizeof *room);
+    const char **called = td_alloc((size_t)n, sizeof *called);
+    if (!called || !room)
+        TD_OUT(TD_ENOMEM);
+    for (int i = 0; i < n; i++) {
+        snprintf(room[i], sizeof room[i], "%d", i);
+        called[i] = i < m->names->n ? m->names->names[i] : room[i];
+    }
+    st = td_dataset_use_classes(ds, n, called, true);
+out:
+    td_free((void *)called);
+    td_free(room);
+    return st;
+}
+
 td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
 {
     td_status st = TD_OK;
@@ -402,6 +422,10 @@ td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
     matcher x = { .m = m, .ds = ds, .trusts_names = m->names->source != TD_NAMES_IMAGENET };
     if (td_dataset_backend(ds) != TD_DATA_FOLDER)
         return check_numbers(m, ds);
+    if (!ds->has_class_names) {
+        TD_TRY(check_numbers(m, ds));
+        return name_numbers(m, ds);
+    }
     if (m->label_map && m->by_order)
         return td_error(TD_EUSAGE, "--label-map and --labels-by-order exclude each other");
     TD_TRY(TD_ALLOC(x.label, (size_t)td_dataset_classes(ds)));

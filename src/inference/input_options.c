@@ -5,9 +5,10 @@
 #include "options/rows.h"
 #include "tandem/input.h"
 
-static const char *const backends[] = {
-    "folder|pytorch", "synthetic|syntetic", "tensors", "dali-cpu", "dali-gpu", "list", NULL
-};
+static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic",
+                                        "tensors",        "dali-cpu",
+                                        "dali-gpu",       "list",
+                                        "webdataset",     NULL };
 static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
@@ -23,10 +24,12 @@ static const td_field input_fields[] = {
                "same as DATA"),
     TD_ENUM   (td_input_opts, data_backend, TD_DATA_FOLDER, backends,
                "data source; dali-cpu and dali-gpu: a folder, with DALI's crop and resize; list: a "
-               "file of images and labels, as DATA that ends in .csv, .tsv or .txt is without it"),
+               "file of images and labels, as DATA that ends in .csv, .tsv or .txt is without it; "
+               "webdataset: tar files with images and labels, as DATA is that ends in .tar, or a "
+               "folder of these"),
     TD_TEXT   (td_input_opts, val_list, NULL, "FILE",
-               "list of images and labels for the validation during training; default: the rows "
-               "of DATA whose split is val"),
+               "list of images and labels, or tar files, for the validation during training; "
+               "default: the rows or files of DATA whose split is val"),
     TD_REAL   (td_input_opts, val_split, 0, 0, 0.99,
                "data without validation images: fraction of the training images of each class "
                "that is used for validation instead, chosen by --seed"),

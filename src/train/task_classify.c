@@ -45,7 +45,7 @@ static td_status open_validation(job *j)
         in.data_backend = TD_DATA_LIST;
     } else if (j->data.train_set->is_unsplit && !(in.val_split > 0)) {
         return td_train_validation_absent(
-            td_error(TD_ENOTFOUND, "'%s' has no column of splits, and no --val-list is given",
+            td_error(TD_ENOTFOUND, "'%s' is not divided into splits, and no --val-list is given",
                      td_dataset_root(j->data.train_set)));
     }
     TD_TRY(td_train_validation_absent(td_open_part(

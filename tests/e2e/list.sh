@@ -48,6 +48,15 @@ awk -F'\t' '{ if (!($2 in n)) n[$2] = k++ + 0; print $1 "\t" n[$2] }' train.tsv 
 expect 0 train numbers.tsv $net --training-only --epochs 1 --no-checkpoints --final-weights n.safetensors --workspace e
 payload n.safetensors >two
 same one two
+expect 0 evaluate numbers.tsv --weights n.safetensors --threads 1 --json --per-class
+prints '"n": 24, '
+cp out n
+expect 0 evaluate train.tsv --weights csv.safetensors --threads 1 --json
+grep -o '"loss": [0-9.]*' out >first
+grep -o '"loss": [0-9.]*' n >second
+same first second
+head -9 numbers.tsv >fewer.tsv
+expect 0 evaluate fewer.tsv --weights n.safetensors --threads 1 --per-class --confusion c.csv
 # a stopped run resumes
 expect 0 train both.csv $net --epochs 1 --workspace part
 expect 0 train both.csv --resume part/checkpoint.safetensors --epochs 2 --workspace part --final-weights resumed.safetensors
