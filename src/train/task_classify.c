@@ -46,10 +46,13 @@ static td_status open_validation(job *j)
     } else if (j->data.train_set->is_unsplit && !(in.val_split > 0)) {
         return td_train_validation_absent(
             td_error(TD_ENOTFOUND, "'%s' is not divided into splits, and no --val-list is given",
-                     td_dataset_root(j->data.train_set)));
+                     td_dataset_root(j->data.train_set)),
+            true);
     }
-    TD_TRY(td_train_validation_absent(td_open_part(
-        &in, "val", &o->model, td_train_synthetic_images(j), j->s.seed, &j->data.val_set)));
+    TD_TRY(
+        td_train_validation_absent(td_open_part(&in, "val", &o->model, td_train_synthetic_images(j),
+                                                j->s.seed, &j->data.val_set),
+                                   true));
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                           j->data.class_names, false),

@@ -47,7 +47,8 @@ static td_status open_validation(job *j)
         in.data_backend == TD_DATA_SYNTHETIC)
         return TD_OK;
     in.annotations = in.val_annotations;
-    TD_TRY(td_train_validation_absent(td_boxes_open(&in, "val", &o->model, 0, &j->data.val_set)));
+    TD_TRY(td_train_validation_absent(td_boxes_open(&in, "val", &o->model, 0, &j->data.val_set),
+                                      false));
     TD_TRY_MSG(td_boxes_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
                                     j->data.class_names, true),
                "train and val have different classes");

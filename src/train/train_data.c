@@ -32,17 +32,15 @@ td_status td_train_list_classes(td_train_job *j)
     return TD_OK;
 }
 
-td_status td_train_validation_absent(td_status st)
+td_status td_train_validation_absent(td_status st, bool has_classes)
 {
     if (st != TD_ENOTFOUND)
         return st;
     char *message = td_copy_text(td_error_message());
     if (!message)
         return TD_ENOMEM;
-    st = td_error(st,
-                  "%s; --val-split 0.1 holds out a tenth of the training images, --training-only "
-                  "trains without validation",
-                  message);
+    st = td_error(st, "%s; %s--training-only trains without validation", message,
+                  has_classes ? "--val-split 0.1 holds out a tenth of the training images, " : "");
     td_free(message);
     return st;
 }

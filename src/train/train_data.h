@@ -12,8 +12,11 @@ int64_t td_train_synthetic_images(const td_train_job *j);
 /** Fill j->data.class_names with the classes of j->data.train_set.  TD_ENOMEM. */
 td_status td_train_list_classes(td_train_job *j) TD_CHECKED;
 
-/** Add to the message that validation data are absent (TD_ENOTFOUND) how to train without. */
-td_status td_train_validation_absent(td_status st) TD_CHECKED;
+/**
+ * Add to the message that validation data are absent (TD_ENOTFOUND) how to train without;
+ * --val-split requires classes.
+ */
+td_status td_train_validation_absent(td_status st, bool has_classes) TD_CHECKED;
 
 /** Log when the images are smaller than the default image size of the network, so are enlarged. */
 void td_train_note_enlarged(const td_train_job *j);

@@ -88,4 +88,9 @@ expect 2 train set --arch ssd320 --val-split 0.2 $in_both --workspace x
 error_names --val-split
 expect 1 train set $net $in_both --workspace x
 error_names --val-split --training-only
+drawn boxes --boxes --train 8 --val 4
+rm -r boxes/val boxes/annotations/instances_val.json
+expect 1 train boxes --arch ssd320 --backbone resnet18 --image-size 160 -b 2 $in_both --workspace x
+error_names --training-only
+if grep -q -e --val-split err; then complain "detectors do not take --val-split"; fi
 finish
