@@ -61,6 +61,13 @@ image=$(ls set/val/*/* | head -1)
 loss_of --weights a.safetensors >kept
 loss_of --weights a.safetensors $own >given
 same kept given
+TANDEM_INPUT=u8 loss_of --weights a.safetensors >given
+same kept given
+TANDEM_INPUT=u8 expect 0 train set --model small.td $net $own --epochs 1 --no-checkpoints --workspace u8 \
+    --final-weights u8.safetensors
+payload a.safetensors >one
+payload u8.safetensors >two
+same one two
 # the same weights without their metadata need the options
 expect 0 convert a.safetensors a.pth
 loss_of --weights a.pth >from_pth

@@ -61,6 +61,8 @@ for data in tars parts parts/val tars/val-000.tar 'tars/val-{000..000}.tar'; do
     grep -o '"loss": [0-9.]*' out >second
     same first second
 done
+expect 2 evaluate tars --weights shards.safetensors --labels-by-order --threads 1
+error_names --labels-by-order "'tars'"
 expect 0 train tars $net --evaluate --pretrained-weights shards.safetensors --val-list tars/val-000.tar --workspace w3
 # a stopped run resumes; two ranks
 expect 0 train tars $net --run-iters 3 --epochs 2 --workspace part
