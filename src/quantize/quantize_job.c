@@ -223,7 +223,10 @@ td_status td_quantize(const td_quantize_opts *opts, td_quantize_result *out)
     TD_OUT(open_calibration(&j));
     TD_OUT(calibrate(&j, &out->n_images));
     if (!count_quantized(&j.quantization))
-        TD_OUT(td_error(TD_EUSAGE, "'%s': no layer of the network is quantized", opts->weights));
+        TD_OUT(td_error(TD_EUSAGE,
+                        "'%s': no layer of the network is quantized: linear layers and the first "
+                        "convolution are only with --quantize-also",
+                        opts->weights));
     TD_OUT(write(&j));
     st = report(&j, out);
 out:

@@ -282,8 +282,8 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     TD_ACT_OTHERS(TD_ACT_BOTH, K) TD_BINARY_LIST(TD_NATIVE_TWO, K) K(scale)                        \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
     K(mul_rows) K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                  \
-    K(join_heads) K(join_heads_grad) K(quantize) K(dequantize) K(quantize_weights)                 \
-    K(shift_int8)
+    K(bias_add_grad_rows) K(join_heads) K(join_heads_grad) K(quantize) K(dequantize)               \
+    K(quantize_weights) K(shift_int8)
 /* clang-format on */
 
 #define TD_NATIVE_DECLARE(name) extern const td_kernel td_native_##name;

@@ -6,6 +6,7 @@
  *                         or one is a single number
  *     mul_reduce, sum_to  x [outer, kept, inner] -> [kept]: a row of `inner` in float32, rows in
  *                         float64, in order
+ *     bias_add_grad       the same for [N, C, H W], also of half types, widened by chunks
  */
 #include "backend/native/native.h"
 #include "backend/native/native_rows.h"
@@ -169,6 +170,64 @@ static td_status run_reduce(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* --- gradients of biases ---------------------------------------------------------------------- */
+
+static part part_of_bias(const td_type *dy)
+{
+    return (part){ dy->dim[0], dy->dim[1], dy->dim[2] * dy->dim[3] };
+}
+
+static td_status accepts_bias_grad(const td_node *n)
+{
+    const td_type *dy = td_in_type(n, 0);
+    if (!td_native_knows(dy->dtype) || n->out[0]->type.dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(dy->dtype));
+    if (!td_type_is_plain(dy) || part_of_bias(dy).inner < TD_NATIVE_ROW_STEP)
+        return td_error(TD_ENOKERNEL, "maps are not rows of at least %d", TD_NATIVE_ROW_STEP);
+    return TD_OK;
+}
+
+static double sum_of_row(td_dtype dtype, int64_t n, const char *x)
+{
+    const td_native_rows *loops = td_native_rows_here();
+    double sum = 0;
+    for (int64_t from = 0; from < n; from += TD_NATIVE_CHUNK) {
+        float room[TD_NATIVE_CHUNK];
+        const int64_t count = n - from < TD_NATIVE_CHUNK ? n - from : TD_NATIVE_CHUNK;
+        const char *at = x + (size_t)from * td_dtype_bytes(dtype);
+        if (dtype != TD_DT_F32)
+            td_native_simd_for(dtype, 16)->widen(count, at, room, false);
+        const float *row = dtype == TD_DT_F32 ? (const float *)(const void *)at : room;
+        sum += (double)loops->sum(count, row);
+    }
+    return sum;
+}
+
+static td_status run_bias_grad(const td_prepared *p, void *const *args)
+{
+    const td_type *dy = td_in_type(p->node, 0);
+    const part v = part_of_bias(dy);
+    const size_t row = (size_t)v.inner * td_dtype_bytes(dy->dtype);
+    float *z = args[1];
+#pragma omp parallel for if (v.outer * v.kept * v.inner > TD_NATIVE_PIECE)
+    for (int64_t k = 0; k < v.kept; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < v.outer; i++)
+            sum += sum_of_row(dy->dtype, v.inner,
+                              (const char *)args[0] + (size_t)(i * v.kept + k) * row);
+        z[k] = (float)sum;
+    }
+    return TD_OK;
+}
+
+static td_work_share share_bias_grad(const td_node *n, int threads)
+{
+    const part v = part_of_bias(td_in_type(n, 0));
+    return td_work_share_of(v.kept, (double)(v.outer * v.inner), threads);
+}
+
+/* --- division --------------------------------------------------------------------------------- */
+
 static td_work_share share(const td_node *n, int threads)
 {
     const walk w = walk_of(n);
@@ -194,3 +253,4 @@ KERNEL(add_repeated, add, accepts, run, share)
 KERNEL(mul_repeated, mul, accepts, run, share)
 KERNEL(mul_reduce_rows, mul_reduce, accepts_reduce, run_reduce, share_reduce)
 KERNEL(sum_to_rows, sum_to, accepts_reduce, run_reduce, share_reduce)
+KERNEL(bias_add_grad_rows, bias_add_grad, accepts_bias_grad, run_bias_grad, share_bias_grad)
