@@ -475,5 +475,7 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
     if (!model->image_size)
         model->image_size = td_weight_image_size(t);
     if (!model->image_size)
+        model->image_size = td_weights_side(t, model);
+    if (!model->image_size)
         log_unknown_size(t, model);
 }

@@ -56,6 +56,9 @@ static bool fits_graph(const td_map *map, const td_arch *a)
     const size_t head = strlen(a->family->head);
     td_model_defaults(&o);
     o.arch = a->name;
+    const td_tensor *at = a->family->positions ? td_map_get(map, a->family->positions) : NULL;
+    if (at && at->rank == 3)
+        o.image_size = a->family->side_of(a, at->dim[1]);
     if (td_model_graph(&o, 1, false, &g) != TD_OK)
         return false;
     for (int i = 0; i < td_graph_param_count(g); i++) {

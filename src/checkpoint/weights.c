@@ -478,16 +478,30 @@ int64_t td_weights_batches(const td_tensors *t)
     return 0;
 }
 
-int td_weights_rows(const td_tensors *t, const char *wanted)
+/* the tensor with this one of our names; NULL: the file does not have it */
+static const td_tensor *find_own(const td_tensors *t, const char *wanted)
 {
     char name[256];
     for (size_t i = 0; i < td_tensors_count(t); i++) {
-        const td_tensor *x = td_tensors_at(t, i);
-        td_weight_name(x->name, name);
-        if (strcmp(name, wanted) == 0 && x->rank >= 2 && x->dim[0] <= 1 << 24)
-            return (int)x->dim[0];
+        td_weight_name(td_tensors_at(t, i)->name, name);
+        if (strcmp(name, wanted) == 0)
+            return td_tensors_at(t, i);
     }
-    return 0;
+    return NULL;
+}
+
+int td_weights_rows(const td_tensors *t, const char *wanted)
+{
+    const td_tensor *x = find_own(t, wanted);
+    return x && x->rank >= 2 && x->dim[0] <= 1 << 24 ? (int)x->dim[0] : 0;
+}
+
+int td_weights_side(const td_tensors *t, const td_model_opts *model)
+{
+    const td_arch *arch = model->model || model->model_text ? NULL : td_arch_known(model->arch);
+    const char *positions = arch ? arch->family->positions : NULL;
+    const td_tensor *x = positions ? find_own(t, positions) : NULL;
+    return x && x->rank == 3 ? arch->family->side_of(arch, x->dim[1]) : 0;
 }
 
 int td_weights_classes(const td_tensors *t, const td_model_opts *model)

@@ -112,6 +112,12 @@ td_status td_classes_from_json(const char *json, const char *path, int *n,
 /** The number of rows of a matrix or filter, by our name; 0: the file does not have it. */
 int td_weights_rows(const td_tensors *t, const char *wanted);
 
+/**
+ * The side of the images that weights with position embeddings fit; 0: the network has none, or
+ * the file's belong to no square image.
+ */
+int td_weights_side(const td_tensors *t, const td_model_opts *model);
+
 /** The number of classes of a weight file: rows of the network's last layer; 0: unknown. */
 int td_weights_classes(const td_tensors *t, const td_model_opts *model);
 

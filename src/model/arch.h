@@ -51,6 +51,11 @@ struct td_family {
     /* sets the members of *out that only this family has; may be NULL */
     void (*describe)(const td_arch *arch, td_arch_info *out);
 
+    /* weights that fit images of one size only: the parameter [1, T, E] that depends on it, and the
+       side that belongs to T, 0 for none; may be NULL */
+    const char *positions;
+    int (*side_of)(const td_arch *arch, int64_t tokens);
+
     const char *head;  /* the layer with a row for each class: "fc" */
     int side_min;      /* of an image */
     bool has_stages;   /* td_model_forward_features */

@@ -4,6 +4,7 @@
  *   stem      P x P / P convolution with bias: a token for each patch; the class token before them;
  *             plus a position embedding for each token
  *   block     LN, attention, + the block's input;  LN, linear to 4 E, gelu, linear, + what entered
+ *             (--dropout: of the sum of embeddings, attention, gelu and the second linear layer)
  *   head      LN of the class token, linear with bias
  *
  *   attention   q, k, v = one linear layer of 3 E rows, as heads of 64 channels;
@@ -24,6 +25,8 @@
 #include "model/layers.h"
 
 #define HEAD_CHANNELS 64
+#define SIDE_MAX      2048 /* that a weight file may have */
+#define DROPOUT       0    /* unless --dropout is given */
 
 typedef struct {
     int patch, blocks, width; /* side of a patch, E */
@@ -85,7 +88,7 @@ static td_value *embed(vit *v, td_value *images, int patch)
     x = td_reshape(m->b, x, 3, (int64_t[]){ v->N, v->E, patches });
     x = td_transpose(m->b, x, (const int[]){ 0, 2, 1 });
     at = td_add(m->b, at, td_emit(m->b, &td_op_pad, &after, token));
-    x = td_add(m->b, td_emit(m->b, &td_op_pad, &before, x), at);
+    x = td_net_dropout(m, td_add(m->b, td_emit(m->b, &td_op_pad, &before, x), at), DROPOUT);
     return td_reshape(m->b, x, 2, (int64_t[]){ v->N * v->T, v->E });
 }
 
@@ -115,7 +118,8 @@ static td_value *attention(vit *v, td_value *x)
     td_value *share = td_softmax(m->b, td_matmul(m->b, q, false, part_of(v, qkv, 1), true, NULL));
     td_value *y = td_matmul(m->b, share, false, part_of(v, qkv, 2), false, NULL);
     y = td_reshape(m->b, td_transpose(m->b, y, (const int[]){ 0, 2, 1, 3 }), 2, joined);
-    return td_net_linear(m, y, "self_attention.out_proj", E, td_net_uniform(1, E, E, 1), zeros);
+    y = td_net_linear(m, y, "self_attention.out_proj", E, td_net_uniform(1, E, E, 1), zeros);
+    return td_net_dropout(m, y, DROPOUT);
 }
 
 static td_value *mlp(vit *v, td_value *x)
@@ -124,7 +128,8 @@ static td_value *mlp(vit *v, td_value *x)
     const td_param_attr weights = begins_xavier(v->E, 4 * v->E);
     const td_param_attr biases = td_net_begins(TD_INIT_NORMAL, 1e-6);
     x = td_net_linear(m, x, "mlp.0", 4 * v->E, weights, biases);
-    return td_net_linear(m, td_emit(m->b, &td_op_gelu, NULL, x), "mlp.3", v->E, weights, biases);
+    x = td_net_dropout(m, td_emit(m->b, &td_op_gelu, NULL, x), DROPOUT);
+    return td_net_dropout(m, td_net_linear(m, x, "mlp.3", v->E, weights, biases), DROPOUT);
 }
 
 static td_value *class_token(vit *v, td_value *x)
@@ -153,6 +158,16 @@ static td_value *build(td_net *m, td_value *images)
     return td_net_linear(m, x, "heads.head", m->opts->num_classes, zeros, zeros);
 }
 
+/* of a square image */
+static int side_of(const td_arch *arch, int64_t tokens)
+{
+    const numbers *net = arch->numbers;
+    int64_t n = 1;
+    while (n < SIDE_MAX / net->patch && n * n + 1 < tokens)
+        n++;
+    return n * n + 1 == tokens ? (int)n * net->patch : 0;
+}
+
 const td_family td_family_vit = {
     .name = "vit",
     .rows = rows,
@@ -160,5 +175,7 @@ const td_family td_family_vit = {
     .build = build,
     .head = "heads.head",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT,
+    .positions = "encoder.pos_embedding",
+    .side_of = side_of,
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth",
 };

@@ -248,6 +248,8 @@ static td_status read_weights(job *j, const char *path)
         if (!o->model.image_size && !o->batch.image_size_schedule)
             o->model.image_size = td_weight_image_size(j->start.tensors);
     }
+    if (!o->model.image_size && !o->batch.image_size_schedule)
+        o->model.image_size = td_weights_side(j->start.tensors, &o->model);
     TD_TRY(check_pretrained(j, path));
     TD_TRY(td_weight_norm_apply(j->start.tensors, path, false, &o->model));
     td_weight_backbone_apply(j->start.tensors, &o->model);

@@ -14,7 +14,6 @@ ReLU are judged tensor by tensor.  One line a check; exit status 1 if any fails.
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 
@@ -230,23 +229,13 @@ def compare(judge, case, got, want, peer, stage):
         judge.say(case, f"{what} {stage}", error, where, LIMITS[what], measure(peer[what], want[what])[0])
 
 
-def without_dropout(tandem, arch, side):
-    """Options that name the network: as a graph file whose dropout nodes do nothing, if it has any."""
-    text = tandem.run("inspect", "graph", "--arch", arch, "--image-size", str(side), "--num-classes", str(CLASSES))
-    if " dropout " not in text:
-        return ["--arch", arch]
-    with open(tandem.file("net.td"), "w", encoding="utf-8") as f:
-        f.write(re.sub(r"(= dropout %[^ ]+).*", r"\1 {p=0}", text))
-    return ["--model", tandem.file("net.td")]
-
-
 def check_steps(judge, tandem, arch, options):
     side, lr, state = ARCHS[arch], 0.01, start(arch)
     case = f"{arch}-s{side}"
     names = [n for n, _ in build(arch, CLASSES).named_parameters()]
     save_file({n: np.ascontiguousarray(t.numpy()) for n, t in state.items()}, tandem.file("start.safetensors"))
-    common = ["--data-backend", "tensors", *without_dropout(tandem, arch, side), "--num-classes", str(CLASSES),
-              "--image-size", str(side), "-b", str(BATCH)]
+    common = ["--data-backend", "tensors", "--arch", arch, "--num-classes", str(CLASSES), "--image-size", str(side),
+              "-b", str(BATCH)]
     weights = ["--pretrained-weights", tandem.file("start.safetensors")]
 
     images, labels = fill.images("one.", ROWS, side), fill.labels("one.", ROWS, CLASSES)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/weights.h"
 #include "tandem/graph.h"
 
@@ -256,6 +257,35 @@ static void norms_count_the_batches_that_they_learn_from(void **state)
     td_device_close(dev);
 }
 
+static int side_of(const char *arch, int rank, const int64_t *dim)
+{
+    static const float room[257 * 2];
+    td_tensors *t;
+    td_model_opts o;
+    td_model_defaults(&o);
+    o.arch = arch;
+    expect_ok(td_tensors_new(&t));
+    expect_ok(td_tensors_add(t, "module.encoder.pos_embedding", TD_DT_F32, rank, dim, room));
+    const int side = td_weights_side(t, &o);
+    td_weight_metadata_apply(t, false, &o);
+    assert_int_equal(o.image_size, side);
+    td_tensors_free(t);
+    return side;
+}
+
+/* a square of patches and the class token */
+static void position_embeddings_tell_the_image_size(void **state)
+{
+    (void)state;
+    assert_int_equal(side_of("vit_b_16", 3, (int64_t[]){ 1, 17, 2 }), 64);
+    assert_int_equal(side_of("vit_l_32", 3, (int64_t[]){ 1, 17, 2 }), 128);
+    assert_int_equal(side_of("vit_b_16", 3, (int64_t[]){ 1, 257, 1 }), 256);
+    assert_int_equal(side_of("vit_b_16", 3, (int64_t[]){ 1, 16, 2 }), 0);
+    assert_int_equal(side_of("vit_b_16", 3, (int64_t[]){ 1, 1, 2 }), 0);
+    assert_int_equal(side_of("vit_b_16", 2, (int64_t[]){ 17, 2 }), 0);
+    assert_int_equal(side_of("convnext_tiny", 3, (int64_t[]){ 1, 17, 2 }), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +294,7 @@ int main(void)
         cmocka_unit_test(negative_variances_are_refused),
         cmocka_unit_test(averages_are_checked_without_being_set),
         cmocka_unit_test(norms_count_the_batches_that_they_learn_from),
+        cmocka_unit_test(position_embeddings_tell_the_image_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

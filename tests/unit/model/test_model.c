@@ -561,6 +561,20 @@ static void convnext_has_stochastic_depth(void **state)
 }
 
 /* a token for each patch and the class's: the embedding has the size of the images */
+/* of the embeddings, and three times in a block; none by default */
+static void vit_has_dropout_if_it_is_chosen(void **state)
+{
+    (void)state;
+    td_model_opts o = opts_of("vit_b_32", 10);
+    o.image_size = 32;
+    for (int i = 0; i < 2; i++) {
+        o.dropout = i ? 0.1 : -1;
+        td_graph *g = graph_of(&o, 2, true);
+        assert_int_equal(count_ops(g, "dropout"), i ? 1 + 3 * 12 : 0);
+        td_graph_free(g);
+    }
+}
+
 static void vit_has_patches_of_one_size(void **state)
 {
     (void)state;
@@ -908,6 +922,7 @@ int main(void)
         cmocka_unit_test(parameters_come_in_pytorch_s_order),
         cmocka_unit_test(convnext_and_vit_have_torchvision_s_order),
         cmocka_unit_test(convnext_has_stochastic_depth),
+        cmocka_unit_test(vit_has_dropout_if_it_is_chosen),
         cmocka_unit_test(vit_has_patches_of_one_size),
         cmocka_unit_test(parameters_say_how_they_begin),
         cmocka_unit_test(later_families_say_how_they_begin),
