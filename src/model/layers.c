@@ -163,7 +163,9 @@ td_value *td_net_conv_with(td_net *m, td_value *x, td_value *w, int stride, int 
 td_value *td_net_conv(td_net *m, td_value *x, const char *name, int64_t n_out, int side, int stride,
                       int groups)
 {
-    td_value *w = td_net_filter(m, name, td_net_channels(x) / groups, n_out, side, groups);
+    /* after a failure x has no channels, and a depthwise layer therefore no groups */
+    const int64_t n_in = groups > 0 ? td_net_channels(x) / groups : 0;
+    td_value *w = td_net_filter(m, name, n_in, n_out, side, groups);
     return td_net_conv_with(m, x, w, stride, groups);
 }
 
@@ -177,7 +179,7 @@ td_value *td_net_patches(td_net *m, td_value *x, const char *name, int64_t n_out
 
 td_value *td_net_layer_norm(td_net *m, td_value *x, const char *name)
 {
-    const int64_t n = x->type.dim[x->type.rank - 1];
+    const int64_t n = x->type.rank ? x->type.dim[x->type.rank - 1] : 0; /* 0: after a failure */
     const td_layer_norm_attr attr = { m->eps };
     td_value *gamma = td_net_vector(m, name, "weight", n, td_net_begins(TD_INIT_ONES, 1));
     td_value *beta = td_net_vector(m, name, "bias", n, td_net_begins(TD_INIT_ZEROS, 1));
