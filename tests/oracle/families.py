@@ -48,6 +48,7 @@ ARCHS = {
 }
 TIMM = ("resnet50d",)
 SMOOTH = ("convnext", "vit")  # no ReLU: gradients are judged tensor by tensor
+DEEP = ("efficientnet",)  # ill-conditioned and without kinks: twice PyTorch's own error in float32 is allowed
 HUGE = 32 << 20  # parameters; of larger networks only one in a family is trained, see TRAINED
 TRAINED = ("vgg11", "vgg16_bn", "vit_b_16")
 
@@ -226,7 +227,9 @@ def compare(judge, case, got, want, peer, stage):
         if what.startswith("logits"):
             measure = lambda a, b: (off(a, b), "")
         error, where = measure(got[what], want[what])
-        judge.say(case, f"{what} {stage}", error, where, LIMITS[what], measure(peer[what], want[what])[0])
+        own = measure(peer[what], want[what])[0]
+        limit = max(LIMITS[what], 2 * own) if case.startswith(DEEP) else LIMITS[what]
+        judge.say(case, f"{what} {stage}", error, where, limit, own)
 
 
 def check_steps(judge, tandem, arch, options):
