@@ -229,7 +229,8 @@ static const char *precision_word(const td_amp_opts *o)
 static bool is_model_name(const table *t, const char *model)
 {
     return model && (!td_path_exists(model) || td_path_is_folder(model)) &&
-           (has(td_yaml_get(t->doc, "models"), model) || td_text_starts(model, "efficientnet"));
+           (has(td_yaml_get(t->doc, "models"), model) ||
+            td_text_starts(model, "efficientnet-quant"));
 }
 
 static td_status choose(const table *t, const td_train_opts *o, choice *c)
@@ -330,10 +331,10 @@ static td_status merge_epochs(settings *s, const choice *c)
 
 static td_status check_complete(const choice *c, const td_train_opts *o)
 {
-    if (td_text_starts(c->model, "efficientnet"))
+    if (td_text_starts(c->model, "efficientnet-quant"))
         return td_error(TD_EUSAGE,
-                        "'%s': EfficientNet is not supported; wanted a preset for resnet50, "
-                        "resnext101-32x4d or se-resnext101-32x4d",
+                        "'%s': training of quantized networks is not supported; wanted "
+                        "efficientnet-b0 or efficientnet-b4",
                         c->model);
     if (!*c->model && o->model.model)
         return td_error(

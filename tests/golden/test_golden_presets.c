@@ -258,7 +258,8 @@ static void what_is_missing_is_listed(void **state)
         { "resnet50//90", "empty or overlong part" },
         { "resnet50/", "empty or overlong part" },
         { "", "no model was" },
-        { "efficientnet-b4/DGXA100/AMP", "EfficientNet" },
+        { "efficientnet-b4/90", "model 'efficientnet-b4'" },
+        { "efficientnet-quant-b4/DGXA100/AMP", "quantized networks" },
         { "resnet50/90/2019-12", "requires --platform" },
         { "resnet50/DGXA100/AMP/2019-12", "'DGXA100' is not a platform" },
     };
