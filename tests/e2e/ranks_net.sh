@@ -39,6 +39,7 @@ chmod +x agent
 export GONE="$PWD/gone" # a file with the name of the machine that cannot be reached
 export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$PWD/agent" OMPI_MCA_btl=tcp,self
 export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+export OMPI_MCA_oob_tcp_retry_delay=1 # ten attempts to connect, also while a link is not up yet
 export PRTE_MCA_plm_ssh_agent="$PWD/agent"
 export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC="$PWD/agent" HYDRA_IFACE=net0
 TMPDIR=$(mktemp -d /tmp/tandem.XXXXXX) && export TMPDIR # the paths of sockets are short
