@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "io/blob.h"
 
 enum { MEMBER_BYTES_MAX = 256 << 20 };
 
@@ -28,24 +29,30 @@ td_status td_member_file_init(const char *path, td_member_file *out)
 static bool is_unchanged(const td_member_file *f, int fd)
 {
     struct stat s;
-    return fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size == f->n_bytes &&
-           s.st_mtim.tv_sec == f->changed.tv_sec && s.st_mtim.tv_nsec == f->changed.tv_nsec;
+    return fstat(fd, &s) == 0 && s.st_size == f->n_bytes && s.st_mtim.tv_sec == f->changed.tv_sec &&
+           s.st_mtim.tv_nsec == f->changed.tv_nsec;
 }
 
-static td_status read_bytes(const td_member *m, int fd, size_t n, void *to, size_t *n_done)
+static td_status read_open(const td_member *m, const td_blob *file, size_t n, void *to)
 {
-    while (*n_done < n) {
-        const ssize_t got =
-            pread(fd, (char *)to + *n_done, n - *n_done, (off_t)(m->offset + (int64_t)*n_done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return td_error(TD_EIO, "cannot read '%s' at byte %lld: %s", m->file->path,
-                            (long long)m->offset,
-                            got < 0 ? strerror(errno) : "the file became shorter");
-        *n_done += (size_t)got;
-    }
-    return TD_OK;
+    const uint64_t at = (uint64_t)m->offset;
+    if (!is_unchanged(m->file, file->fd))
+        return td_error(TD_EIO, "'%s' was changed since it was opened", file->what);
+    if (at > file->n_bytes || n > file->n_bytes - at)
+        return td_error(TD_EIO, "cannot read '%s' at byte %lld: the file became shorter",
+                        file->what, (long long)m->offset);
+    return td_blob_read(file, at, n, to);
+}
+
+/* Read the first n bytes of a member. */
+static td_status read_bytes(const td_member *m, size_t n, void *to)
+{
+    td_blob file;
+    if (td_blob_open(m->file->path, &file) != TD_OK)
+        return td_error_set(TD_EIO, td_error_message());
+    const td_status st = read_open(m, &file, n, to);
+    td_blob_close(&file);
+    return st;
 }
 
 td_status td_member_read(const td_member *m, td_transformer *w)
@@ -55,26 +62,18 @@ td_status td_member_read(const td_member *m, td_transformer *w)
         return td_error(TD_ELIMIT, "it has %lld bytes, wanted at most %d", (long long)m->n_bytes,
                         MEMBER_BYTES_MAX);
     TD_TRY(td_reserve(&w->bytes, &w->cap_bytes, (size_t)m->n_bytes + 1, 1));
-    const int fd = open(m->file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return td_error(TD_EIO, "cannot open '%s': %s", m->file->path, strerror(errno));
-    td_status st = is_unchanged(m->file, fd)
-                       ? read_bytes(m, fd, (size_t)m->n_bytes, w->bytes, &w->n_bytes)
-                       : td_error(TD_EIO, "'%s' was changed since it was opened", m->file->path);
-    (void)close(fd);
-    return st;
+    TD_TRY(read_bytes(m, (size_t)m->n_bytes, w->bytes));
+    w->n_bytes = (size_t)m->n_bytes;
+    return TD_OK;
 }
 
 size_t td_member_head(const td_member *m, void *out, size_t room)
 {
     const size_t n = m->n_bytes < (int64_t)room ? (size_t)m->n_bytes : room;
-    size_t n_done = 0;
-    const int fd = open(m->file->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    const td_status st = is_unchanged(m->file, fd) ? read_bytes(m, fd, n, out, &n_done) : TD_EIO;
-    (void)close(fd);
-    return st == TD_OK ? n_done : 0;
+    if (read_bytes(m, n, out) == TD_OK)
+        return n;
+    td_error_clear();
+    return 0;
 }
 
 void td_member_read_ahead(const td_member *m)

@@ -13,11 +13,7 @@
  */
 #include "io/tar.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     BLOCK = 512,
@@ -39,39 +35,22 @@ enum {
 
 static td_status refuse(const td_tar *t, td_status st, int64_t header, const char *why)
 {
-    return td_error(st, "'%s': %s (byte %lld)", t->what, why, (long long)header);
+    return td_error(st, "'%s': %s (byte %lld)", t->file.what, why, (long long)header);
 }
 
-/* Read n bytes, which the file has. */
-static td_status read_at(td_tar *t, int64_t at, void *to, size_t n)
+static int64_t size_of(const td_tar *t)
 {
-    unsigned char *out = to;
-    if (t->fd < 0) {
-        memcpy(to, t->bytes + at, n);
-        return TD_OK;
-    }
-    while (n > 0) {
-        const ssize_t got = pread(t->fd, out, n, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return td_error(TD_EIO, "cannot read '%s' at byte %lld: %s", t->what, (long long)at,
-                            got < 0 ? strerror(errno) : "the file became shorter");
-        out += got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return TD_OK;
+    return (int64_t)t->file.n_bytes;
 }
 
 /* A block, through the window: headers and small contents are close to each other. */
 static td_status block_at(td_tar *t, int64_t at, const unsigned char **out)
 {
-    const int64_t left = t->n_bytes - at;
+    const int64_t left = size_of(t) - at;
     if (at < t->window_at || at + BLOCK > t->window_at + (int64_t)t->window_n) {
         const size_t n = left < TD_TAR_WINDOW ? (size_t)left : TD_TAR_WINDOW;
         t->window_n = 0;
-        TD_TRY(read_at(t, at, t->window, n));
+        TD_TRY(td_blob_read(&t->file, (uint64_t)at, n, t->window));
         t->window_at = at;
         t->window_n = n;
     }
@@ -81,36 +60,20 @@ static td_status block_at(td_tar *t, int64_t at, const unsigned char **out)
 
 td_status td_tar_open(const char *path, td_tar *out)
 {
-    struct stat s;
     memset(out, 0, sizeof *out);
-    out->what = path;
-    out->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (out->fd < 0)
-        return td_error(errno == ENOENT ? TD_ENOTFOUND : TD_EIO, "cannot open '%s': %s", path,
-                        strerror(errno));
-    if (fstat(out->fd, &s) != 0)
-        return td_error(TD_EIO, "cannot read '%s': %s", path, strerror(errno));
-    if (!S_ISREG(s.st_mode))
-        return td_error(TD_EIO, "'%s' is not a regular file", path);
-    out->n_bytes = s.st_size;
-    return TD_OK;
+    return td_blob_open(path, &out->file);
 }
 
 void td_tar_from(const void *bytes, size_t n_bytes, const char *what, td_tar *out)
 {
     memset(out, 0, sizeof *out);
-    out->what = what;
-    out->fd = -1;
-    out->bytes = bytes;
-    out->n_bytes = (int64_t)n_bytes;
+    out->file = td_blob_of(bytes, n_bytes, what);
 }
 
 void td_tar_close(td_tar *t)
 {
-    if (t->fd >= 0 && t->what)
-        (void)close(t->fd);
+    td_blob_close(&t->file);
     td_text_release(&t->name);
-    t->fd = -1;
 }
 
 td_status td_tar_read(td_tar *t, const td_tar_entry *e, void *to)
@@ -120,7 +83,7 @@ td_status td_tar_read(td_tar *t, const td_tar_entry *e, void *to)
         memcpy(to, t->window + (e->offset - t->window_at), (size_t)e->n_bytes);
         return TD_OK;
     }
-    return read_at(t, e->offset, to, (size_t)e->n_bytes);
+    return td_blob_read(&t->file, (uint64_t)e->offset, (size_t)e->n_bytes, to);
 }
 
 /* --- numbers ---------------------------------------------------------------------------------- */
@@ -301,15 +264,15 @@ static td_status check_end(td_tar *t)
 {
     const int64_t end = t->at;
     const unsigned char *block;
-    for (; t->n_bytes - t->at >= BLOCK; t->at += BLOCK) {
+    for (; size_of(t) - t->at >= BLOCK; t->at += BLOCK) {
         TD_TRY(block_at(t, t->at, &block));
         if (!is_zero(block, BLOCK))
             return td_error(TD_EFORMAT,
                             "'%s': bytes at %lld follow the end of the tar (byte %lld): files of "
                             "several tars are not read",
-                            t->what, (long long)t->at, (long long)end);
+                            t->file.what, (long long)t->at, (long long)end);
     }
-    t->at = t->n_bytes;
+    t->at = size_of(t);
     return TD_OK;
 }
 
@@ -344,11 +307,12 @@ static td_status measure(td_tar *t, const unsigned char *h, const extra *x, td_t
         return refuse(t, TD_EFORMAT, t->at, "a malformed size");
     if (x->has_size && (h[TYPE] == '0' || h[TYPE] == '\0'))
         e->n_bytes = x->size;
-    if (e->n_bytes > t->n_bytes - e->offset)
+    if (e->n_bytes > size_of(t) - e->offset)
         return td_error(TD_EFORMAT,
                         "'%s' is truncated: the entry at byte %lld has %lld bytes, the file ends "
                         "after %lld",
-                        t->what, (long long)t->at, (long long)e->n_bytes, (long long)t->n_bytes);
+                        t->file.what, (long long)t->at, (long long)e->n_bytes,
+                        (long long)size_of(t));
     return TD_OK;
 }
 
@@ -406,9 +370,9 @@ td_status td_tar_next(td_tar *t, td_tar_entry *out)
     const unsigned char *h;
     *out = (td_tar_entry){ 0 };
     while (!is_file) {
-        if (t->n_bytes - t->at < BLOCK)
+        if (size_of(t) - t->at < BLOCK)
             return refuse(t, TD_EFORMAT, t->at,
-                          t->n_bytes < BLOCK ? "it is not a tar file"
+                          size_of(t) < BLOCK ? "it is not a tar file"
                                              : "it is truncated: the end is missing");
         TD_TRY(block_at(t, t->at, &h));
         if (is_zero(h, BLOCK))

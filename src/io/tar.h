@@ -19,6 +19,7 @@
 #define TD_IO_TAR_H
 
 #include "base/text.h"
+#include "io/blob.h"
 
 enum { TD_TAR_WINDOW = 4096 };
 
@@ -29,12 +30,9 @@ typedef struct {
     int64_t offset, n_bytes;
 } td_tar_entry;
 
-/** All zero is closed, but fd. */
 typedef struct {
-    const char *what; /* the file, in messages; borrowed */
-    int fd;           /* -1: `bytes` is the file */
-    const unsigned char *bytes;
-    int64_t n_bytes, at; /* size; the next header */
+    td_blob file;
+    int64_t at; /* byte at which the next header begins */
     td_text name;
     int64_t window_at; /* the part of the file in `window` */
     size_t window_n;
