@@ -38,18 +38,13 @@ static const td_arch rows[] = {
 };
 /* clang-format on */
 
-static td_param_attr begins(int64_t taps, int64_t n_in, int64_t n_out, int groups)
-{
-    (void)taps;
-    (void)n_in;
-    (void)n_out;
-    (void)groups;
-    return td_net_begins(TD_INIT_NORMAL, 0.02);
-}
+static const td_param_attr begins = { .role = TD_ROLE_WEIGHT,
+                                      .init = TD_INIT_NORMAL,
+                                      .scale = 0.02 };
 
 static td_value *linear(td_net *m, td_value *x, const char *name, int64_t n_out)
 {
-    return td_net_linear(m, x, name, n_out, begins(0, 0, 0, 0), td_net_begins(TD_INIT_ZEROS, 1));
+    return td_net_linear(m, x, name, n_out, begins, td_net_begins(TD_INIT_ZEROS, 1));
 }
 
 /* [N, C, H, W] -> [N H W, C] */
@@ -92,7 +87,7 @@ static td_value *build(td_net *m, td_value *images)
     const numbers *net = m->arch->numbers;
     int n_blocks = 0, i = 0, at = 0;
     m->eps = 1e-6;
-    m->begin_filters = begins;
+    m->init = &begins;
     for (int s = 0; s < STAGES; s++)
         n_blocks += net->depths[s];
     td_net_prefix(m, "features.%d.", at++);
