@@ -21,8 +21,6 @@
 #include "model/own_graph.h"
 
 #define VERSION "1"
-#define MEAN    "tandem.image_mean"
-#define STD     "tandem.image_std"
 
 enum { IMAGE_SIZE_OF_FILE = 2048 }; /* the largest image size that a file may set */
 
@@ -74,8 +72,8 @@ td_status td_weight_norm_store(td_tensors *t, const td_model_opts *model)
         return TD_OK;
     td_norm_print(n->mean, mean);
     td_norm_print(n->std, std);
-    TD_TRY(td_tensors_set_meta(t, MEAN, mean));
-    return td_tensors_set_meta(t, STD, std);
+    TD_TRY(td_tensors_set_meta(t, TD_NORM_META_MEAN, mean));
+    return td_tensors_set_meta(t, TD_NORM_META_STD, std);
 }
 
 td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_weight_metadata *f)
@@ -419,12 +417,13 @@ static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
 /* The file's; ImageNet's if it names none.  False: unknown, a file of another program. */
 static td_status meta_norm(const td_tensors *t, td_norm *out, bool *is_known)
 {
-    const char *mean = td_tensors_meta(t, MEAN), *std = td_tensors_meta(t, STD);
+    const char *mean = td_tensors_meta(t, TD_NORM_META_MEAN),
+               *std = td_tensors_meta(t, TD_NORM_META_STD);
     *out = td_norm_torch;
     *is_known = mean || std || td_tensors_meta(t, "tandem.kind");
-    td_status st = mean ? td_norm_parse_mean(mean, MEAN, out->mean) : TD_OK;
+    td_status st = mean ? td_norm_parse_mean(mean, TD_NORM_META_MEAN, out->mean) : TD_OK;
     if (st == TD_OK && std)
-        st = td_norm_parse_std(std, STD, out->std);
+        st = td_norm_parse_std(std, TD_NORM_META_STD, out->std);
     return st == TD_OK ? st : td_error_set(TD_EFORMAT, td_error_message());
 }
 
@@ -452,7 +451,7 @@ td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_sa
     TD_TRY_MSG(meta_norm(t, &file, &is_known), "'%s'", path);
     if (td_model_detector(model)) /* its values are fixed */
         return td_model_resolve_norm(model);
-    if (td_tensors_meta(t, MEAN) || td_tensors_meta(t, STD))
+    if (td_tensors_meta(t, TD_NORM_META_MEAN) || td_tensors_meta(t, TD_NORM_META_STD))
         model->norm = file;
     TD_TRY(td_model_resolve_norm(model));
     if (is_known && model->mean)

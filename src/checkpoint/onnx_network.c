@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "image/norm_text.h"
 #include "ir/graph.h"
 #include "onnx_import/onnx_import.h"
 
@@ -27,7 +28,7 @@ static td_status copy_network(td_tensors *to, const td_onnx_graph *g)
 /* Of a file that td_onnx_export has written. */
 static td_status copy_norm(td_tensors *to, const td_onnx *m)
 {
-    static const char *const keys[] = { "tandem.image_mean", "tandem.image_std" };
+    static const char *const keys[] = { TD_NORM_META_MEAN, TD_NORM_META_STD };
     for (int i = 0; i < 2; i++)
         if (td_onnx_meta_find(m, keys[i]))
             TD_TRY(td_tensors_set_meta(to, keys[i], td_onnx_meta_find(m, keys[i])));

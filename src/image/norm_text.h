@@ -10,6 +10,10 @@
 
 enum { TD_NORM_TEXT = 96 };
 
+/* names of the metadata of weight files and ONNX files that hold them */
+#define TD_NORM_META_MEAN "tandem.image_mean"
+#define TD_NORM_META_STD  "tandem.image_std"
+
 /**
  * Means of red, green and blue, 0 .. 1.  TD_EUSAGE: other text; the message begins with `what`, the
  * name of an option or of metadata.  `out` is then unchanged.

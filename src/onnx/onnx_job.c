@@ -248,9 +248,9 @@ static void add_metadata(job *j)
     add_channels(m, "tandem.std", norm->std);
     if (norm == &j->o.model.norm) {
         td_norm_print(norm->mean, text);
-        td_onnx_set_meta(m, "tandem.image_mean", text);
+        td_onnx_set_meta(m, TD_NORM_META_MEAN, text);
         td_norm_print(norm->std, text);
-        td_onnx_set_meta(m, "tandem.image_std", text);
+        td_onnx_set_meta(m, TD_NORM_META_STD, text);
     }
     for (size_t i = 0; i < sizeof kept / sizeof *kept - !j->qdq.graph; i++)
         if (td_tensors_meta(j->weights, kept[i]))
