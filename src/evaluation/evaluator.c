@@ -28,11 +28,10 @@ struct td_evaluator {
     int batch, classes;
     size_t image_bytes;
     bool takes_pixels;
-    char *images;    /* [batch] rows of image_bytes, for smaller batches */
-    int64_t *labels; /* [batch] */
-    bool mirrors;
-    td_mirrored mirrored;
-    double *latency; /* [n_batches] s, grown */
+    char *images;         /* [batch] rows of image_bytes, for smaller batches */
+    int64_t *labels;      /* [batch] */
+    td_mirrored mirrored; /* images NULL: no mirror images */
+    double *latency;      /* [n_batches] s, grown */
     size_t cap_latency;
     td_eval_result window; /* since the last record */
     double log_s;          /* seconds to write it */
@@ -63,8 +62,7 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     e->takes_pixels = opts->norm != NULL;
     e->image_bytes =
         (size_t)3 * (size_t)size * (size_t)size * (e->takes_pixels ? 1 : sizeof(float));
-    e->mirrors = opts->mirrors;
-    if (e->mirrors)
+    if (opts->mirrors)
         TD_OUT(
             td_mirrored_init(&e->mirrored, &(td_mirrored_shape){ .batch = e->batch,
                                                                  .classes = e->classes,
@@ -99,15 +97,20 @@ td_program *td_evaluator_program(td_evaluator *e)
     return e->program;
 }
 
+static bool mirrors(const td_evaluator *e)
+{
+    return e->mirrored.images != NULL;
+}
+
 /* logits [batch, classes] and losses [batch] of the last batch */
 static const float *logits_of(const td_evaluator *e)
 {
-    return e->mirrors ? e->mirrored.logits : td_program_output(e->program, "logits", NULL);
+    return mirrors(e) ? e->mirrored.logits : td_program_output(e->program, "logits", NULL);
 }
 
 static const float *losses_of(const td_evaluator *e)
 {
-    return e->mirrors ? e->mirrored.losses : td_program_output(e->program, "losses", NULL);
+    return mirrors(e) ? e->mirrored.losses : td_program_output(e->program, "losses", NULL);
 }
 
 /* *images, *labels: of a whole batch, where the rows behind those of `b` are any */
@@ -135,10 +138,10 @@ static td_status run_batch(td_evaluator *e, td_loader *ld, const td_batch *b, do
     const int64_t *labels;
     TD_TRY(feed(e, b, &images, &labels));
     TD_TRY(td_program_start(e->program));
-    if (!e->mirrors)
+    if (!mirrors(e))
         TD_TRY(td_program_send_ahead(e->program, "images", td_loader_peek(ld)));
     TD_TRY(td_program_finish(e->program));
-    if (!e->mirrors)
+    if (!mirrors(e))
         return TD_OK;
     td_mirrored *m = &e->mirrored;
     td_mirrored_keep(m, td_program_output(e->program, "logits", NULL));
