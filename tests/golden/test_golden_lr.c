@@ -25,13 +25,6 @@ static bool find_policy(const char *name, td_lr_schedule *out)
     return false;
 }
 
-static int whole(const td_json *j, const char *key)
-{
-    int64_t v;
-    expect_ok(td_json_int(j, key, &v));
-    return (int)v;
-}
-
 /* the schedule's steps are fixed; a curve with others tests nothing */
 static bool has_our_steps(const td_json *curve)
 {
@@ -55,8 +48,8 @@ static bool check_curve(const td_json *curve)
     const td_json *lr = td_golden_rows(curve, "lr");
     td_lr_curve o = {
         .lr = td_golden_number(curve, "base_lr"),
-        .warmup = whole(curve, "warmup"),
-        .epochs = whole(curve, "epochs"),
+        .warmup = td_golden_int(curve, "warmup"),
+        .epochs = td_golden_int(curve, "epochs"),
     };
 
     if (!find_policy(policy, &o.schedule) || !has_our_steps(curve)) {
@@ -68,7 +61,7 @@ static bool check_curve(const td_json *curve)
     if (td_json_get(curve, "final_multiplier"))
         assert_true(td_golden_number(curve, "final_multiplier") == 0.001);
     if (td_json_get(curve, "decay_step"))
-        o.decay_epochs = whole(curve, "decay_step");
+        o.decay_epochs = td_golden_int(curve, "decay_step");
     if (td_json_get(curve, "end_lr"))
         o.end_lr = td_golden_number(curve, "end_lr");
     assert_non_null(lr);

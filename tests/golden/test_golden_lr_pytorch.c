@@ -23,13 +23,6 @@ static double number_or_0(const td_json *j, const char *key)
     return td_json_get(j, key) ? td_golden_number(j, key) : 0;
 }
 
-static int whole(const td_json *j, const char *key)
-{
-    int64_t v;
-    expect_ok(td_json_int(j, key, &v));
-    return (int)v;
-}
-
 static void compare(const td_json *rates, size_t i, double found, double peak)
 {
     double wanted;
@@ -54,13 +47,14 @@ static void check_curve(const td_json *curve)
         .schedule = (td_lr_schedule)find(schedules, 5, td_golden_text(curve, "schedule")),
         .lr = td_golden_number(curve, "peak"),
         .end_lr = number_or_0(curve, "end"),
-        .warmup = whole(curve, "warmup"),
+        .warmup = td_golden_int(curve, "warmup"),
         .warms_from = true,
         .warmup_form = (td_warmup)find(forms, 2, td_golden_text(curve, "warmup_form")),
         .warmup_start = td_golden_number(curve, "warmup_start"),
-        .epochs = whole(curve, "epochs"),
+        .epochs = td_golden_int(curve, "epochs"),
         .decay = number_or_0(curve, "decay"),
-        .decay_epochs = td_json_get(curve, "decay_epochs") ? whole(curve, "decay_epochs") : 0,
+        .decay_epochs =
+            td_json_get(curve, "decay_epochs") ? td_golden_int(curve, "decay_epochs") : 0,
         .power = number_or_0(curve, "power"),
     };
     if (td_json_get(curve, "drops")) {
@@ -82,7 +76,7 @@ static void check_cycle(const td_json *cycle)
         .div = td_golden_number(cycle, "div"),
         .end_div = td_golden_number(cycle, "end_div"),
         .form = (td_anneal)find(forms, 2, td_golden_text(cycle, "form")),
-        .steps = whole(cycle, "steps"),
+        .steps = td_golden_int(cycle, "steps"),
     };
     assert_int_equal(td_json_count(rates), o.steps);
     for (int64_t t = 0; t < o.steps; t++)

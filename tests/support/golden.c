@@ -62,6 +62,13 @@ double td_golden_number(const td_json *object, const char *key)
     return v;
 }
 
+int td_golden_int(const td_json *object, const char *key)
+{
+    int64_t v;
+    expect_ok(td_json_int(object, key, &v));
+    return (int)v;
+}
+
 const char *td_golden_text(const td_json *object, const char *key)
 {
     const char *v;

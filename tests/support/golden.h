@@ -25,6 +25,7 @@ td_tensors *td_golden_tensors(const char *part, const char *file);
 /** Members of a JSON object that must be there; rows: an array or object that is not empty. */
 const td_json *td_golden_rows(const td_json *object, const char *key);
 double td_golden_number(const td_json *object, const char *key);
+int td_golden_int(const td_json *object, const char *key);
 const char *td_golden_text(const td_json *object, const char *key);
 
 /** The element that sample k of a tensor of n elements shows. */
