@@ -62,14 +62,14 @@ TD_API void td_dataset_report_free(td_dataset_report *r);
 
 typedef struct {
     int threads;    /* 0 means one per CPU */
-    int image_size; /* of the center crop, as in evaluation; 0: whole images, so that large ones
-                       count more */
+    int image_size; /* side of the center crop that evaluation takes; 0: whole images, in which
+                       case large images have more weight */
     td_interpolation interpolation;
     bool stored_orientation;
 } td_stats_opts;
 
 typedef struct {
-    double mean[3], std[3];            /* of red, green and blue; pixels from 0 to 1 */
+    double mean[3], std[3];            /* [red, green, blue]; pixel values are 0 to 1 */
     int64_t n_images, n_bad, n_pixels; /* n_bad: unreadable images, which do not count */
 } td_pixel_stats;
 

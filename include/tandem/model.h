@@ -63,8 +63,8 @@ typedef struct {
     td_variant variant;         /* AUTO: the weight file's, or PyTorch's */
     td_variant weights_variant; /* of the weight file; another one is an error */
     double dropout;             /* probability, of networks with dropout; negative: the network's */
-    double stochastic_depth;    /* of the last residual block, of networks with stochastic depth;
-                                   earlier ones have proportionally less; negative: the network's */
+    double stochastic_depth;    /* probability of dropping the last residual block; proportionally
+                                   less for earlier blocks; negative: the network's */
     td_dtype dtype;             /* 0: float32; TD_DT_F64 on the reference device only */
     const char *mean, *std;     /* "0.485,0.456,0.406": of the images' pixels, 0 .. 1; NULL: the
                                    weight file's, or ImageNet's */

@@ -64,8 +64,7 @@ static const job_row jobs[] = {
       COMMON MODEL AMP RUN LAUNCH " to_predict resume pretrained_weights interpolation "
                                   "ignore_orientation workers fp16 " },
     { "train", "benchmark", "a benchmark mode of train",
-      COMMON MODEL AMP RUN LAUNCH SOURCE REPORT
-      " bn_decay last_bn_0_init conv_init dropout stochastic_depth " CHANGES
+      COMMON MODEL AMP RUN LAUNCH SOURCE REPORT TRAINED CHANGES
       "decode exact_decode annotations label_ids "
       "strict batch_size num_iter iter_unit warmup_steps benchmark_iterations prof "
       "skip_passes fp16 workspace model_dir resume pretrained_weights eval_batch_size "

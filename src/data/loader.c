@@ -372,7 +372,7 @@ static td_status set_up_order(td_loader *ld)
                                      .order_kind = o->order,
                                      .shuffles = o->is_training && td_dataset_decodes(ld->plan.ds),
                                      .drops_last = o->is_training,
-                                     .repeats = o->is_training ? o->repeats : 1,
+                                     .repeats = o->repeats,
                                      .seed = o->seed };
     TD_TRY(td_sampler_init(&ld->plan.sampler));
     ld->plan.n_batches = td_sampler_batches(&ld->plan.sampler);

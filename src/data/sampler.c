@@ -91,7 +91,7 @@ static int padded_rows(const td_sampler *s, int64_t index, int64_t *rows)
     return n;
 }
 
-/* of an evaluation, or without the option: 1 */
+/* 1 unless a permutation of training samples is repeated */
 static int repeats_of(const td_sampler *s)
 {
     return s->order && s->order_kind == TD_ORDER_PERMUTATION && s->repeats > 1 ? s->repeats : 1;

@@ -37,7 +37,7 @@ typedef struct {
     td_order order_kind;
     bool shuffles;   /* a new order every epoch */
     bool drops_last; /* omit the last batch if it is smaller */
-    int repeats;     /* of each sample, in training with TD_ORDER_PERMUTATION; 0: 1 */
+    int repeats;     /* times that a permutation has each sample; 0 means 1 */
     uint64_t seed;
     int64_t epoch;  /* the epoch of `order`; -1: none yet */
     int64_t *order; /* [n]; NULL without shuffling; buffer: [share], this rank's */

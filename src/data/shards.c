@@ -35,11 +35,11 @@ typedef struct {
 
 typedef struct {
     td_dataset *ds;
-    size_t cap; /* of ds->samples */
+    size_t cap; /* allocated elements of ds->samples */
     td_labels labels;
-    td_map keys; /* of the shard's finished samples */
+    td_map keys; /* base names of the samples already read from this shard */
     current now;
-    char *content; /* of a small file */
+    char *content; /* buffer for a label file */
     size_t cap_content;
     const char *shard;
     const td_member_file *file;

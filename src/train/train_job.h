@@ -82,7 +82,7 @@ typedef struct {
 
 /* Length and learning rate, planned by train_rate.c. */
 typedef struct {
-    td_lr_steps by_step;      /* for --lr-rule ssd320 and ssd300 */
+    td_lr_steps by_step;      /* rates by step, drops, number of steps */
     double lr_exact;          /* learning rate of the next step */
     int64_t planned_steps;    /* length in steps; 0: in whole epochs */
     int64_t batches_per_step; /* batches per optimizer step */
