@@ -22,12 +22,13 @@ typedef enum {
     TD_DATA_DALI_CPU,  /* a folder; jobs use DALI's crop and resize rules with it */
     TD_DATA_DALI_GPU,  /* the same, computed on the CPU */
     TD_DATA_LIST,      /* a CSV, TSV or text file of images and labels */
-    TD_DATA_SHARDS     /* WebDataset: tar files with images and labels */
+    TD_DATA_SHARDS,    /* WebDataset: tar files with images and labels */
+    TD_DATA_RECORDS    /* TFRecords of images with classes or boxes */
 } td_data_backend;
 
 /**
- * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu list webdataset. TD_EUSAGE
- * lists them.
+ * By name: folder pytorch synthetic syntetic tensors dali-cpu dali-gpu list webdataset
+ * tfrecord. TD_EUSAGE lists them.
  * The backend of an open data set is one of the first three.
  */
 TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_backend *out);
@@ -36,11 +37,12 @@ TD_API TD_CHECKED td_status td_data_backend_parse(const char *name, td_data_back
 typedef struct {
     const char *path; /* the folder, pack or file; unused by synthetic */
     td_data_backend backend;
-    const char *split;  /* "train" or "val": use <path>/<split>; NULL: `path` itself */
-    bool allow_root;    /* no <path>/<split>, but `path` holds class folders: use `path` */
-    bool allow_outside; /* a list may name files outside of its folder */
-    int n_classes;      /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
-    int64_t n_images;   /* synthetic: images in an epoch; 0 means 1024 */
+    const char *split;     /* "train" or "val": use <path>/<split>; NULL: `path` itself */
+    bool allow_root;       /* no <path>/<split>, but `path` holds class folders: use `path` */
+    bool allow_outside;    /* a list may name files outside of its folder */
+    int n_classes;         /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
+    int64_t n_images;      /* synthetic: images in an epoch; 0 means 1024 */
+    bool labels_from_zero; /* TFRecords: the first class is 0 and not 1 */
 
     /* for detectors: images with boxes instead of classes */
     bool has_boxes; /* find the annotations in `path`; tensors, synthetic: samples with boxes */
@@ -59,7 +61,8 @@ typedef struct {
  *
  * A file whose name ends in .csv, .tsv or .txt is a list of images and labels, with a column of
  * splits or without (docs/formats/datasets.md). A tar file, a pattern such as
- * "train-{000..009}.tar", or a folder of tar files is a data set of shards (WebDataset).
+ * "train-{000..009}.tar", or a folder of tar files is a data set of shards (WebDataset); a TFRecord
+ * file, a pattern such as "train-*", or a folder of such files is a data set of TFRecords.
  *
  * With boxes, the samples are the images listed in the annotation file, in its order. If
  * `annotations` is NULL, the file is <path>/annotations/instances_<split>2017.json,

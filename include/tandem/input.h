@@ -31,6 +31,7 @@ typedef struct {
     double val_split;     /* fraction of each class held out of the training images for validation;
                              0: the data have validation images */
     bool list_outside;    /* lists may name files outside of their folder */
+    int label_offset;     /* TFRecords: number of the first class, 0 or 1 */
     td_interpolation interpolation;
     td_crop_rules crop;
     bool antialias, point_sampled;

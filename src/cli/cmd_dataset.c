@@ -11,6 +11,7 @@ typedef struct {
     td_pack_opts pack;
     const char *split, *annotations;
     bool strict, list_outside;
+    int label_offset;
     double max_bad;
     int quality;
     int threads;
@@ -64,6 +65,8 @@ static const td_field option_fields[] = {
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_BOOL(options, list_outside, false,
             "check, stats: allow a list to name files outside of its folder"),
+    TD_INT (options, label_offset, 1, 0, 1,
+            "check, stats: number of the first class in TFRecords; 0: no label is the background"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check, stats: exit with code 1 if a larger fraction of the images is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "draw, pack: JPEG quality of drawn and shrunk images"),
@@ -130,6 +133,7 @@ static td_dataset_opts source_of(const td_call *call, const char *split)
                               .split = split,
                               .annotations = o->annotations,
                               .allow_outside = o->list_outside,
+                              .labels_from_zero = o->label_offset == 0,
                               .has_boxes = td_dataset_is_annotated(call->args[1], split),
                               .strict = o->strict };
 }

@@ -39,8 +39,8 @@ typedef struct {
 #define RUN    " device threads tune tune_cache winograd log "
 #define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
 #define SOURCE                                                                                     \
-    " data data_backend list_outside interpolation crop antialias no-antialias normalization "     \
-    "workers prefetch "                                                                            \
+    " data data_backend list_outside label_offset interpolation crop antialias no-antialias "         \
+    "normalization workers prefetch "                                                              \
     "max_bad ignore_orientation "
 #define CHANGES                                                                                    \
     "augmentation auto_augment ra_ops ra_magnitude augment_bins color_jitter jitter_strength "     \
@@ -97,11 +97,11 @@ static const job_row jobs[] = {
       COMMON " boxes classes train val size seed quality threads " },
     { "dataset", "check", "dataset check",
       COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
-             "list_outside max_bad threads " },
+             "list_outside label_offset max_bad threads " },
     { "dataset", "stats", "dataset stats",
       COMMON
-      " image_size interpolation ignore_orientation split annotations strict list_outside max_bad "
-      "threads " },
+      " image_size interpolation ignore_orientation split annotations strict list_outside "
+      "label_offset max_bad threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
     { "convert", "weights", "convert to weights",
@@ -149,7 +149,7 @@ typedef struct {
     "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
     "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
     "decode|exact_decode|max_bad"
-#define FOLDERS "folder|dali-cpu|dali-gpu|list|webdataset"
+#define FOLDERS "folder|dali-cpu|dali-gpu|list|webdataset|tfrecord"
 
 static const need_row needs[] = {
     { "rmsprop_alpha|rmsprop_eps", "optimizer", "rmsprop", NULL },

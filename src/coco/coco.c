@@ -13,16 +13,16 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "coco/coco_parts.h"
+#include "coco/coco_reading.h"
 #include "io/json_tokens.h"
 
-enum { SIDE_MAX = 1000000, DESCRIBED = 96, SENTENCE = 512, BOX = 4 };
+enum { DESCRIBED = 96, SENTENCE = 512, FILE_SHOWN = 256, BOX = 4 };
 
 /* --- bad entries ------------------------------------------------------------------------------ */
 
 td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const char *fmt, ...)
 {
-    char said[SENTENCE], name[64], text[SENTENCE + 160];
+    char said[SENTENCE], name[64], text[SENTENCE + 160 + FILE_SHOWN];
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(said, sizeof said, fmt, args);
@@ -31,8 +31,12 @@ td_status td_coco_list(td_coco_reading *r, const td_coco_subject *about, const c
         (void)snprintf(name, sizeof name, "%s %" PRId64, about->kind, about->id);
     else
         (void)snprintf(name, sizeof name, "%s number %" PRId64, about->kind, about->number + 1);
-    (void)snprintf(text, sizeof text, "%s: %s (byte %" PRId64 ", line %" PRId64 ")", name, said,
-                   about->at.byte, about->at.line);
+    if (about->at.file)
+        (void)snprintf(text, sizeof text, "%s: %s ('%.*s', byte %" PRId64 ")", name, said,
+                       FILE_SHOWN, about->at.file, about->at.byte);
+    else
+        (void)snprintf(text, sizeof text, "%s: %s (byte %" PRId64 ", line %" PRId64 ")", name, said,
+                       about->at.byte, about->at.line);
     if (r->opts.is_strict)
         return td_error(TD_EFORMAT, "'%s': %s", r->what, text);
     td_coco *c = r->out;
@@ -205,14 +209,14 @@ static bool is_inside(const char *name)
 static td_status check_side(td_coco_reading *r, const td_coco_subject *about, const member *m,
                             const char *name, bool *is_good)
 {
-    if (!*is_good || (m->whole >= 1 && m->whole <= SIDE_MAX))
+    if (!*is_good || (m->whole >= 1 && m->whole <= TD_COCO_SIDE_MAX))
         return TD_OK;
     *is_good = false;
     return td_coco_list(r, about, "'%s' is %" PRId64 ", wanted 1 .. %d pixels", name, m->whole,
-                        SIDE_MAX);
+                        TD_COCO_SIDE_MAX);
 }
 
-static td_status keep_image(td_coco_reading *r, const td_coco_image *image, td_coco_place at)
+td_status td_coco_keep_image(td_coco_reading *r, const td_coco_image *image, td_coco_place at)
 {
     td_coco *c = r->out;
     TD_TRY(td_reserve(&c->images, &r->cap_images, c->n_images + 1, sizeof *c->images));
@@ -247,7 +251,7 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
     if (r->opts.keeps_invalid) {
         if (!is_good)
             return TD_OK;
-        return keep_image(
+        return td_coco_keep_image(
             r, &(td_coco_image){ .id = id.whole, .file_name = file_name ? file_name : "" }, at);
     }
     TD_TRY(require_member(r, &about, &name, "file_name", "a text", &is_good));
@@ -260,15 +264,15 @@ static td_status read_image(td_coco_reading *r, td_tokens *t, int64_t number, td
                             file_name);
     if (!is_good)
         return TD_OK;
-    return keep_image(r,
-                      &(td_coco_image){ .id = id.whole,
-                                        .file_name = file_name,
-                                        .width = (int)width.whole,
-                                        .height = (int)height.whole },
-                      at);
+    return td_coco_keep_image(r,
+                              &(td_coco_image){ .id = id.whole,
+                                                .file_name = file_name,
+                                                .width = (int)width.whole,
+                                                .height = (int)height.whole },
+                              at);
 }
 
-static td_status keep_category(td_coco_reading *r, int64_t id, const char *name, td_coco_place at)
+td_status td_coco_keep_category(td_coco_reading *r, int64_t id, const char *name, td_coco_place at)
 {
     td_coco *c = r->out;
     TD_TRY(
@@ -314,7 +318,7 @@ static td_status read_category(td_coco_reading *r, td_tokens *t, int64_t number,
         is_good = false;
         TD_TRY(td_coco_list(r, &about, "its name is empty"));
     }
-    return is_good ? keep_category(r, id.whole, text, at) : TD_OK;
+    return is_good ? td_coco_keep_category(r, id.whole, text, at) : TD_OK;
 }
 
 /* the members of an annotation */
@@ -348,13 +352,19 @@ static td_status read_members(td_tokens *t, annotation *a)
     }
 }
 
-static td_status keep_annotation(td_coco_reading *r, const annotation *a, td_coco_place at)
+td_status td_coco_keep_annotation(td_coco_reading *r, const td_coco_raw *x)
 {
     if (r->n_raw == INT32_MAX)
         return td_error(TD_ELIMIT, "'%s' has more than %d annotations", r->what, INT32_MAX);
     TD_TRY(td_reserve(&r->raw, &r->cap_raw, r->n_raw + 1, sizeof *r->raw));
+    r->raw[r->n_raw++] = *x;
+    return TD_OK;
+}
+
+static td_status keep_annotation(td_coco_reading *r, const annotation *a, td_coco_place at)
+{
     const double *b = a->xywh;
-    r->raw[r->n_raw++] = (td_coco_raw){
+    const td_coco_raw x = {
         .a = { .id = a->id.whole,
                .x = b[0],
                .y = b[1],
@@ -366,7 +376,7 @@ static td_status keep_annotation(td_coco_reading *r, const annotation *a, td_coc
         .category_id = a->category.whole,
         .at = at,
     };
-    return TD_OK;
+    return td_coco_keep_annotation(r, &x);
 }
 
 static td_status read_annotation(td_coco_reading *r, td_tokens *t, int64_t number, td_coco_place at)
@@ -408,7 +418,7 @@ static td_status read_entry(td_coco_reading *r, td_tokens *t, const section *s, 
     td_token v;
     char found[DESCRIBED];
     TD_TRY(td_tokens_value(t, &v));
-    td_coco_place at = { td_tokens_byte(t), td_tokens_line(t) };
+    td_coco_place at = { .byte = td_tokens_byte(t), .line = td_tokens_line(t) };
     if (v.kind == TD_TOKEN_OBJECT)
         return s->read(r, t, number, at);
     td_token_describe(&v, found, sizeof found);
@@ -486,6 +496,14 @@ static td_status read_all(td_coco_reading *r, td_tokens *t)
 
 /* --- entry points ----------------------------------------------------------------------------- */
 
+void td_coco_reading_release(td_coco_reading *r)
+{
+    td_coco_free(r->out);
+    td_free(r->image_at);
+    td_free(r->category_at);
+    td_free(r->raw);
+}
+
 static td_status read_from(td_tokens *t, const td_coco_opts *opts, td_coco **out)
 {
     td_status st;
@@ -497,10 +515,7 @@ static td_status read_from(td_tokens *t, const td_coco_opts *opts, td_coco **out
     *out = r.out;
     r.out = NULL;
 out:
-    td_coco_free(r.out);
-    td_free(r.image_at);
-    td_free(r.category_at);
-    td_free(r.raw);
+    td_coco_reading_release(&r);
     return st;
 }
 

@@ -22,7 +22,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-enum { TD_COCO_LISTED_MAX = 10000 };
+enum { TD_COCO_LISTED_MAX = 10000, TD_COCO_SIDE_MAX = 1000000 };
 
 typedef struct {
     int64_t id;

@@ -4,7 +4,7 @@
  * Ids are found by bisection in a sorted copy of (id, position in the file): of two entries with
  * the same id the first in the file is used.
  */
-#include "coco/coco_parts.h"
+#include "coco/coco_reading.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -42,7 +42,9 @@ td_status td_sample_read(const td_dataset *ds, int64_t sample, td_transformer *w
     if (ds->pack)
         return td_pack_read(ds->pack, place_in_pack(ds, sample), &w->packed, bytes, n_bytes);
     const td_sample *s = &ds->samples[sample];
-    TD_TRY(s->member ? td_member_read(s->member, w) : td_transform_read(w, s->path));
+    if (s->member)
+        return td_member_read(s->member, w, bytes, n_bytes);
+    TD_TRY(td_transform_read(w, s->path));
     *bytes = w->bytes;
     *n_bytes = w->n_bytes;
     return TD_OK;

@@ -36,9 +36,9 @@ struct td_dataset {
     td_sample *samples; /* folder: [n] */
     int64_t n_others;   /* folder: number of files that are no samples; the first of them: */
     const char *others[TD_OTHERS_LISTED];
-    bool is_list;        /* list, shards: labels and places are independent */
-    bool is_unsplit;     /* list, shards: they are not divided into splits, all was taken */
-    td_pack *pack;       /* holds the images, unless they are separate files */
+    bool is_list;    /* list, shards, records: labels and places are independent */
+    bool is_unsplit; /* list, shards, records: they are not divided into splits, all was taken */
+    td_pack *pack;   /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */
     int64_t *places;     /* [n]; NULL: no image is skipped */
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "io/blob.h"
+#include "io/tfrecord.h"
 
 enum { MEMBER_BYTES_MAX = 256 << 20 };
 
@@ -33,44 +33,52 @@ static bool is_unchanged(const td_member_file *f, int fd)
            s.st_mtim.tv_nsec == f->changed.tv_nsec;
 }
 
-static td_status read_open(const td_member *m, const td_blob *file, size_t n, void *to)
+static td_status read_open(const td_member *m, const td_blob *file, int64_t from, size_t n,
+                           void *to)
 {
-    const uint64_t at = (uint64_t)m->offset;
+    const uint64_t at = (uint64_t)from;
     if (!is_unchanged(m->file, file->fd))
         return td_error(TD_EIO, "'%s' was changed since it was opened", file->what);
     if (at > file->n_bytes || n > file->n_bytes - at)
         return td_error(TD_EIO, "cannot read '%s' at byte %lld: the file became shorter",
-                        file->what, (long long)m->offset);
+                        file->what, (long long)from);
     return td_blob_read(file, at, n, to);
 }
 
-/* Read the first n bytes of a member. */
-static td_status read_bytes(const td_member *m, size_t n, void *to)
+/* Read n bytes of its file. */
+static td_status read_bytes(const td_member *m, int64_t from, size_t n, void *to)
 {
     td_blob file;
     if (td_blob_open(m->file->path, &file) != TD_OK)
         return td_error_set(TD_EIO, td_error_message());
-    const td_status st = read_open(m, &file, n, to);
+    const td_status st = read_open(m, &file, from, n, to);
     td_blob_close(&file);
     return st;
 }
 
-td_status td_member_read(const td_member *m, td_transformer *w)
+td_status td_member_read(const td_member *m, td_transformer *w, const void **bytes, size_t *n_bytes)
 {
+    const int64_t from = m->record ? m->record : m->offset;
+    const int64_t n = m->record ? m->record_bytes : m->n_bytes;
+    const size_t n_read = (size_t)n + (m->record ? TD_TFRECORD_FOOT : 0);
     w->n_bytes = 0;
-    if (m->n_bytes > MEMBER_BYTES_MAX)
-        return td_error(TD_ELIMIT, "it has %lld bytes, wanted at most %d", (long long)m->n_bytes,
+    if (n > MEMBER_BYTES_MAX)
+        return td_error(TD_ELIMIT, "it has %lld bytes, wanted at most %d", (long long)n,
                         MEMBER_BYTES_MAX);
-    TD_TRY(td_reserve(&w->bytes, &w->cap_bytes, (size_t)m->n_bytes + 1, 1));
-    TD_TRY(read_bytes(m, (size_t)m->n_bytes, w->bytes));
-    w->n_bytes = (size_t)m->n_bytes;
+    TD_TRY(td_reserve(&w->bytes, &w->cap_bytes, n_read + 1, 1));
+    TD_TRY(read_bytes(m, from, n_read, w->bytes));
+    if (m->record)
+        TD_TRY(td_tfrecord_check(w->bytes, (size_t)n, m->file->path, from - TD_TFRECORD_HEAD));
+    w->n_bytes = n_read;
+    *bytes = w->bytes + (m->offset - from);
+    *n_bytes = (size_t)m->n_bytes;
     return TD_OK;
 }
 
 size_t td_member_head(const td_member *m, void *out, size_t room)
 {
     const size_t n = m->n_bytes < (int64_t)room ? (size_t)m->n_bytes : room;
-    if (read_bytes(m, n, out) == TD_OK)
+    if (read_bytes(m, m->offset, n, out) == TD_OK)
         return n;
     td_error_clear();
     return 0;

@@ -1,5 +1,8 @@
 /*
- * shard_names.c -- finds the tar files of a data set
+ * shard_names.c -- finds the tar or TFRecord files of a data set
+ *
+ * A tar is recognised by its name.  TFRecords have no common one, so a file is one by its first
+ * bytes; or, so that a damaged one is not left out of a folder, by one of TensorFlow's names.
  */
 #include "data/shard_names.h"
 
@@ -10,10 +13,14 @@
 
 #include "base/file_io.h"
 #include "base/paths.h"
+#include "io/tfrecord.h"
 
-enum { NAMES_MAX = 1000000, BRACES_MAX = 16, DIGITS_MAX = 9 };
+enum { NAMES_MAX = 1000000, BRACES_MAX = 16, DIGITS_MAX = 9, FILES_TRIED = 16 };
 
-#define ENDING ".tar"
+const char *td_shard_word(td_shard_kind kind)
+{
+    return kind == TD_SHARDS_TAR ? "tar file" : "TFRecord file";
+}
 
 /* --- patterns --------------------------------------------------------------------------------- */
 
@@ -103,49 +110,154 @@ td_status td_shard_names_expand(const char *pattern, td_shard_names *out)
     return expand(pattern, 0, out);
 }
 
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* "...-00007-of-01024" */
+static bool is_numbered(const char *name)
+{
+    enum { DIGITS = 5, LENGTH = 1 + DIGITS + 4 + DIGITS };
+    const size_t n = strlen(name);
+    const char *at = name + n - LENGTH;
+    return n >= LENGTH && at[0] == '-' && strspn(at + 1, "0123456789") == DIGITS &&
+           td_text_starts(at + 1 + DIGITS, "-of-") &&
+           strspn(at + 1 + DIGITS + 4, "0123456789") == DIGITS;
+}
+
+static bool has_record_ending(const char *name)
+{
+    return td_text_ends(name, ".tfrecord") || td_text_ends(name, ".tfrecords") ||
+           td_text_ends(name, ".record");
+}
+
+static bool begins_as_record(const char *folder, const char *name)
+{
+    char *path = td_path_join(folder, name);
+    const bool is = path && td_tfrecord_is(path);
+    td_free(path);
+    return is;
+}
+
+static bool is_shard(const char *folder, const td_listing *l, size_t i, td_shard_kind kind)
+{
+    const char *name = l->names[i];
+    if (l->is_folder[i] || name[0] == '.')
+        return false;
+    if (kind == TD_SHARDS_TAR)
+        return td_text_ends(name, ".tar");
+    return is_numbered(name) || has_record_ending(name) || begins_as_record(folder, name);
+}
+
+static bool is_file_of(const char *path, td_shard_kind kind)
+{
+    if (!td_path_is_file(path))
+        return false;
+    return kind == TD_SHARDS_TAR ? td_text_ends(path, ".tar")
+                                 : has_record_ending(path) || td_tfrecord_is(path);
+}
+
 /* --- folders ---------------------------------------------------------------------------------- */
+
+static bool is_glob(const char *path)
+{
+    return td_path_base(path)[strcspn(td_path_base(path), "*?")] && !strchr(path, '{') &&
+           !td_path_exists(path);
+}
 
 static bool is_pattern(const char *path)
 {
-    return strchr(path, '{') && td_text_ends(path, ENDING) && !td_path_exists(path);
+    return strchr(path, '{') && !td_path_exists(path);
 }
 
-static bool is_shard(const td_listing *l, size_t i)
+/* Add the files of the folder whose names match the last part of the path. */
+static td_status add_matches(const char *path, td_shard_names *out)
 {
-    return !l->is_folder[i] && l->names[i][0] != '.' && td_text_ends(l->names[i], ENDING);
+    const char *name = td_path_base(path);
+    const size_t n = (size_t)(name - path);
+    td_listing l = { 0 };
+    td_status st;
+    char *folder = td_copy_text(n ? path : ".");
+    if (!folder)
+        return TD_ENOMEM;
+    if (n)
+        folder[n > 1 ? n - 1 : n] = '\0';
+    TD_OUT(td_list_folder(folder, &l));
+    for (size_t i = 0; i < l.n; i++) {
+        if (!td_text_glob(name, l.names[i]) || !is_shard(folder, &l, i, out->kind))
+            continue;
+        const char *file = n ? td_path_append(out->arena, folder, l.names[i]) : l.names[i];
+        TD_OUT(file ? add_name(out, file) : TD_ENOMEM);
+    }
+    if (!out->n)
+        st = td_error(TD_ENOTFOUND, "no %s matches '%s'", td_shard_word(out->kind), path);
+out:
+    td_listing_release(&l);
+    td_free(folder);
+    return st;
 }
 
-/* Are there shards in a folder, and no folders, which would be classes? */
-static bool holds_shards(const char *folder)
+/*
+ * Are there shards in a folder?  For tars there are no folders, which would be classes; TFRecords
+ * may lie beside a folder of their indexes, but not beside the splits of an image folder, where
+ * they are TensorBoard's.
+ */
+static bool holds_shards(const char *folder, td_shard_kind kind)
 {
     td_listing l;
-    bool has_shard = false, has_folder = false;
+    bool has_shard = false, has_folder = false, has_split = false;
+    size_t n_tried = 0;
     if (td_list_folder(folder, &l) != TD_OK) {
         td_error_clear();
         return false;
     }
     for (size_t i = 0; i < l.n; i++) {
-        has_shard |= is_shard(&l, i);
-        has_folder |= l.is_folder[i] && l.names[i][0] != '.';
+        const bool is_hidden = l.names[i][0] == '.';
+        has_folder |= l.is_folder[i] && !is_hidden;
+        has_split |=
+            l.is_folder[i] && (strcmp(l.names[i], "train") == 0 || strcmp(l.names[i], "val") == 0);
+        if (kind == TD_SHARDS_TAR)
+            has_shard |= is_shard(folder, &l, i, kind);
+        else if (!l.is_folder[i] && !is_hidden && !has_shard && n_tried++ < FILES_TRIED)
+            has_shard = begins_as_record(folder, l.names[i]);
     }
     td_listing_release(&l);
-    return has_shard && !has_folder;
+    return has_shard && !(kind == TD_SHARDS_TAR ? has_folder : has_split);
 }
 
-static bool part_holds_shards(const char *path, const char *part)
+static bool part_holds_shards(const char *path, const char *part, td_shard_kind kind)
 {
     char *folder = td_path_join(path, part);
-    const bool holds = folder && td_path_is_folder(folder) && holds_shards(folder);
+    const bool holds = folder && td_path_is_folder(folder) && holds_shards(folder, kind);
     td_free(folder);
     return holds;
 }
 
-bool td_shard_names_are(const char *path)
+/* Is the first file of a pattern one of this kind?  Its name decides if it does not exist. */
+static bool is_pattern_of(const char *path, td_shard_kind kind)
 {
-    if (is_pattern(path) || (td_text_ends(path, ENDING) && td_path_is_file(path)))
+    td_arena arena;
+    td_arena_init(&arena);
+    td_shard_names names = { .arena = &arena, .kind = kind };
+    const td_status st =
+        is_glob(path) ? add_matches(path, &names) : td_shard_names_expand(path, &names);
+    const bool is = st == TD_OK && names.n && is_file_of(names.paths[0], kind);
+    if (st != TD_OK)
+        td_error_clear();
+    td_free(names.paths);
+    td_arena_release(&arena);
+    return is;
+}
+
+bool td_shard_names_are(const char *path, td_shard_kind kind)
+{
+    if (is_file_of(path, kind))
         return true;
-    return td_path_is_folder(path) && (holds_shards(path) || part_holds_shards(path, "train") ||
-                                       part_holds_shards(path, "val"));
+    if (is_pattern(path) && td_text_ends(path, ".tar"))
+        return kind == TD_SHARDS_TAR;
+    if (is_pattern(path) || is_glob(path))
+        return is_pattern_of(path, kind);
+    return td_path_is_folder(path) &&
+           (holds_shards(path, kind) || part_holds_shards(path, "train", kind) ||
+            part_holds_shards(path, "val", kind));
 }
 
 static td_status add_folder(const char *folder, td_shard_names *out)
@@ -154,7 +266,7 @@ static td_status add_folder(const char *folder, td_shard_names *out)
     td_status st = TD_OK;
     TD_TRY(td_list_folder(folder, &l));
     for (size_t i = 0; i < l.n && st == TD_OK; i++) {
-        if (!is_shard(&l, i))
+        if (!is_shard(folder, &l, i, out->kind))
             continue;
         const char *path = td_path_append(out->arena, folder, l.names[i]);
         st = path ? add_name(out, path) : TD_ENOMEM;
@@ -187,12 +299,12 @@ static const char *split_of(const char *path)
     return NULL;
 }
 
-static td_status no_shard(const td_dataset_opts *opts)
+static td_status no_shard(const td_dataset_opts *opts, td_shard_kind kind)
 {
     return td_error(TD_ENOTFOUND,
-                    "'%s' has no shard of split '%s': a tar file with '%s' in its "
-                    "name, or in a folder of this name",
-                    opts->path, opts->split, opts->split);
+                    "'%s' has no shard of split '%s': a %s with '%s' in its name, or in a "
+                    "folder of this name",
+                    opts->path, opts->split, td_shard_word(kind), opts->split);
 }
 
 /* Keep the shards of the split, if there are shards of both. */
@@ -210,7 +322,7 @@ static td_status choose(const td_dataset_opts *opts, td_shard_names *s, bool *is
         return TD_OK;
     if (*is_unsplit) {
         const bool is_other = wants_val ? !n_of[1] && !opts->allow_root : n_of[1] == s->n;
-        return is_other ? no_shard(opts) : TD_OK;
+        return is_other ? no_shard(opts, s->kind) : TD_OK;
     }
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -219,24 +331,24 @@ static td_status choose(const td_dataset_opts *opts, td_shard_names *s, bool *is
             s->paths[n++] = s->paths[i];
     }
     s->n = n;
-    return n ? TD_OK : no_shard(opts);
+    return n ? TD_OK : no_shard(opts, s->kind);
 }
 
 static td_status find_in_folder(const td_dataset_opts *opts, td_shard_names *out, bool *is_unsplit)
 {
-    const bool has_train = part_holds_shards(opts->path, "train");
-    const bool has_val = part_holds_shards(opts->path, "val");
+    const bool has_train = part_holds_shards(opts->path, "train", out->kind);
+    const bool has_val = part_holds_shards(opts->path, "val", out->kind);
     if (opts->split && (has_train || has_val)) {
         const char *folder = td_path_append(out->arena, opts->path, opts->split);
         *is_unsplit = false;
         if (!folder)
             return TD_ENOMEM;
-        return part_holds_shards(opts->path, opts->split) ? add_folder(folder, out)
-                                                          : no_shard(opts);
+        return part_holds_shards(opts->path, opts->split, out->kind) ? add_folder(folder, out)
+                                                                     : no_shard(opts, out->kind);
     }
     TD_TRY(add_folder(opts->path, out));
     if (!out->n)
-        return td_error(TD_ENOTFOUND, "'%s' has no tar files", opts->path);
+        return td_error(TD_ENOTFOUND, "'%s' has no %ss", opts->path, td_shard_word(out->kind));
     return choose(opts, out, is_unsplit);
 }
 
@@ -245,8 +357,9 @@ td_status td_shard_names_find(const td_dataset_opts *opts, td_shard_names *out, 
     *is_unsplit = true;
     if (td_path_is_folder(opts->path))
         return find_in_folder(opts, out, is_unsplit);
-    if (is_pattern(opts->path)) {
-        TD_TRY(td_shard_names_expand(opts->path, out));
+    if (is_pattern(opts->path) || is_glob(opts->path)) {
+        TD_TRY(is_glob(opts->path) ? add_matches(opts->path, out)
+                                   : td_shard_names_expand(opts->path, out));
         return choose(opts, out, is_unsplit);
     }
     if (!td_path_exists(opts->path))

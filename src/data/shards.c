@@ -47,7 +47,7 @@ typedef struct {
 
 bool td_shards_is(const char *path)
 {
-    return td_shard_names_are(path);
+    return td_shard_names_are(path, TD_SHARDS_TAR);
 }
 
 /* --- labels ----------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static td_status add_sample(shards *s)
     int64_t number;
     if (!m)
         return TD_ENOMEM;
-    *m = (td_member){ s->file, now->offset, now->n_bytes };
+    *m = (td_member){ .file = s->file, .offset = now->offset, .n_bytes = now->n_bytes };
     TD_TRY_MSG(td_labels_add(&s->labels, &ds->arena,
                              td_text_get(now->has_cls ? &now->cls : &now->json), &number),
                "'%s'", s->shard);

@@ -9,6 +9,7 @@
 #include "base/paths.h"
 #include "base/text.h"
 #include "data/list.h"
+#include "data/records.h"
 #include "data/shards.h"
 
 /* One value of --data-backend. */
@@ -25,6 +26,8 @@ static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
         return td_list_open(opts, ds);
     if (td_shards_is(opts->path))
         return td_shards_open(opts, ds);
+    if (td_records_is(opts->path))
+        return td_records_open(opts, ds);
     if (opts->has_boxes || opts->annotations)
         return td_annotated_open(opts, ds);
     return td_folder_open(opts, ds);
@@ -33,7 +36,9 @@ static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
 /* A list; validation data are named in this way, too. */
 static td_status open_list(const td_dataset_opts *opts, td_dataset *ds)
 {
-    return td_shards_is(opts->path) ? td_shards_open(opts, ds) : td_list_open(opts, ds);
+    if (td_shards_is(opts->path))
+        return td_shards_open(opts, ds);
+    return td_records_is(opts->path) ? td_records_open(opts, ds) : td_list_open(opts, ds);
 }
 
 /* clang-format off */
@@ -45,6 +50,7 @@ static const source sources[] = {
     [TD_DATA_DALI_GPU]  = { { "dali-gpu" },               open_images },
     [TD_DATA_LIST]      = { { "list" },                   open_list },
     [TD_DATA_SHARDS]    = { { "webdataset" },             td_shards_open },
+    [TD_DATA_RECORDS]   = { { "tfrecord" },               td_records_open },
 };
 /* clang-format on */
 
@@ -137,6 +143,8 @@ td_status td_dataset_from_files(const char *const *paths, int64_t n, td_dataset 
 
 bool td_dataset_is_annotated(const char *path, const char *split)
 {
-    return td_pack_is(path) ? td_packed_is_annotated(path, split)
-                            : td_annotated_exists(path, split);
+    if (td_pack_is(path))
+        return td_packed_is_annotated(path, split);
+    return td_annotated_exists(path, split) ||
+           (td_records_is(path) && td_records_is_annotated(path, split));
 }

@@ -2,7 +2,7 @@
  * data/source.h -- functions that open each kind of data set
  *
  *     source.c                          opens a data set: uses all kinds
- *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c      independent of each other
+ *     folder.c  coco_source.c  packed.c  tensors.c  synthetic.c  list.c  shards.c  records.c
  *     dataset.c  objects.c              a data set of any kind
  *
  * An opener fills a zeroed data set; on failure the caller frees it.

@@ -221,7 +221,7 @@ static td_status open_set(packing *p, const char *path, const char *split)
         td_dataset_free(p->sets[p->n_sets]);
         p->sets[p->n_sets] = NULL;
         return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a list or tar files, wanted a folder of images for each "
+                        "'%s' is a list, tar files or TFRecords, wanted a folder of images for each "
                         "class",
                         o.path);
     }

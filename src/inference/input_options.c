@@ -5,10 +5,9 @@
 #include "options/rows.h"
 #include "tandem/input.h"
 
-static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic",
-                                        "tensors",        "dali-cpu",
-                                        "dali-gpu",       "list",
-                                        "webdataset",     NULL };
+static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
+                                        "dali-cpu",       "dali-gpu",           "list",
+                                        "webdataset",     "tfrecord",           NULL };
 static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
@@ -26,9 +25,10 @@ static const td_field input_fields[] = {
                "data source; dali-cpu and dali-gpu: a folder, with DALI's crop and resize; list: a "
                "file of images and labels, as DATA that ends in .csv, .tsv or .txt is without it; "
                "webdataset: tar files with images and labels, as DATA is that ends in .tar, or a "
-               "folder of these"),
+               "folder of these; tfrecord: TFRecords of ImageNet, or for detectors of COCO, as "
+               "DATA is that begins like one, or a folder of these"),
     TD_TEXT   (td_input_opts, val_list, NULL, "FILE",
-               "list of images and labels, or tar files, for the validation during training; "
+               "list of images and labels, tar files or TFRecords for validation in training; "
                "default: the rows or files of DATA whose split is val"),
     TD_REAL   (td_input_opts, val_split, 0, 0, 0.99,
                "data without validation images: fraction of the training images of each class "
@@ -74,6 +74,10 @@ static const td_field input_fields[] = {
                "decoding of training JPEGs; exact: same pixels as PIL; fast: reduced size, "
                "simple chroma upsampling"),
     TD_BOOL   (td_input_opts, exact_decode, false, "same as --decode exact"),
+    TD_TITLE_SECONDARY("TFRecords"),
+    TD_INT    (td_input_opts, label_offset, 1, 0, 1,
+               "TFRecords: number of the first class in image/class/label; 1, as TensorFlow's "
+               "programs write ImageNet, whose 0 is the background and is refused; or 0"),
     TD_TITLE_SECONDARY("Boxes"),
     TD_TEXT   (td_input_opts, annotations, NULL, "FILE",
                "detectors: COCO annotation file; default: annotations/instances_SPLIT.json "

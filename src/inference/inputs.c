@@ -34,6 +34,7 @@ static td_status check_part(const td_input_opts *in)
     const td_dataset_opts o = { .path = in->data,
                                 .backend = in->data_backend,
                                 .allow_outside = in->list_outside,
+                                .labels_from_zero = in->label_offset == 0,
                                 .split = "val" };
     const td_status st = td_dataset_open(&o, &val);
     td_dataset_free(val);
@@ -58,6 +59,7 @@ td_status td_open_part(const td_input_opts *in, const char *split, const td_mode
     const td_dataset_opts o = { .path = in->data,
                                 .backend = in->data_backend,
                                 .allow_outside = in->list_outside,
+                                .labels_from_zero = in->label_offset == 0,
                                 .split = "train",
                                 .allow_root = true };
     TD_TRY(td_dataset_open(&o, out));
@@ -76,6 +78,7 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
     td_dataset_opts o = { .path = in->data,
                           .backend = in->data_backend,
                           .allow_outside = in->list_outside,
+                          .labels_from_zero = in->label_offset == 0,
                           .split = is_folder ? split : NULL,
                           .allow_root = is_folder && strcmp(split, "val") == 0,
                           .n_classes = is_folder ? 0 : model->num_classes,

@@ -12,20 +12,13 @@
 #include "base/paths.h"
 #include "base/text.h"
 #include "io/blob.h"
-#include "io/crc32c.h"
+#include "io/tfrecord.h"
 
 #define TABLE_MAGIC UINT64_C(0xdb4775248b80fb57) /* LevelDB, table/format.h */
 #define STATE_TEXT  "model_checkpoint_path: \""  /* tf.train.Saver's file `checkpoint` */
 #define CHECKPOINT  "a TensorFlow checkpoint"
 
 enum { HEAD_BYTES = 24, FILES_TRIED = 16 };
-
-/* a record is: length u64, masked CRC of the length u32, data, masked CRC of the data u32 */
-static bool is_tfrecord(const unsigned char *head, size_t n, uint64_t n_bytes)
-{
-    return n >= 12 && n_bytes >= 16 && td_get_le(head, 8) <= n_bytes - 16 &&
-           td_crc32c_masked(head, 8) == (uint32_t)td_get_le(head + 8, 4);
-}
 
 static bool is_table(const td_blob *b)
 {
@@ -74,7 +67,7 @@ static const char *kind_of_bytes(const td_blob *b, const char *path)
     const size_t n = b->n_bytes < HEAD_BYTES ? (size_t)b->n_bytes : HEAD_BYTES;
     if (td_blob_read(b, 0, n, head) != TD_OK)
         return NULL;
-    if (is_tfrecord(head, n, b->n_bytes))
+    if (td_tfrecord_begins(head, n, b->n_bytes))
         return "a TFRecord file";
     if (is_table(b) || td_text_starts((const char *)head, STATE_TEXT) || is_checkpoint_data(path))
         return CHECKPOINT;

@@ -1,7 +1,7 @@
 /*
  * io/foreign.h -- recognises files of other programs that Tandem cannot read
  *
- * If a user gives a TFRecord file as data, or a TensorFlow checkpoint as weights, the message
+ * If a user gives an HDF5 file as data, or a TensorFlow checkpoint as weights, the message
  * should name the file's format instead of reporting an invalid header.
  *
  *     TFRecord      its first 8 bytes, a length, are followed by their masked CRC-32C

@@ -12,10 +12,9 @@
 
 static const char *const units[] = { "epoch", "batch", NULL };
 
-#define NO_QUANT  "Tandem has no quantized training"
-#define NO_RECORD "TFRecord files are not read; --data-dir names a folder of images"
-#define DEVICE    "--device chooses processor or GPU"
-#define TF32      "--precision tf32 requests it"
+#define NO_QUANT "Tandem has no quantized training"
+#define DEVICE   "--device chooses processor or GPU"
+#define TF32     "--precision tf32 requests it"
 
 /* clang-format off */
 static const td_field fields[] = {
@@ -101,7 +100,7 @@ static const td_field fields[] = {
     TD_ACCEPTED("gpu_id", "N", "CUDA_VISIBLE_DEVICES chooses a GPU"),
     TD_ACCEPTED("use_static_loss_scaling", NULL, "the reference program does not use it either"),
     TD_ACCEPTED("local_rank", "N", "one process"),
-    TD_REFUSED("data_idx_dir", NO_RECORD),
+    TD_ACCEPTED("data_idx_dir", "DIR", "records are found without index files"),
     TD_REFUSED("export_dir", "use 'tandem convert' to export weights"),
     TD_REFUSED("use_final_conv", "the reference's own graph for it cannot be built"),
     TD_REFUSED("quantize", NO_QUANT),

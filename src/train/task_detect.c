@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "checkpoint/weights.h"
+#include "data/dataset.h"
 #include "evaluation/detector_evaluator.h"
 #include "inference/detect_data.h"
 #include "inference/inputs.h"
@@ -47,6 +48,15 @@ static td_status open_validation(job *j)
         in.data_backend == TD_DATA_SYNTHETIC)
         return TD_OK;
     in.annotations = in.val_annotations;
+    if (in.val_list) {
+        in.data = in.val_list;
+        in.data_backend = TD_DATA_LIST;
+    } else if (j->data.train_set->is_unsplit) {
+        return td_train_validation_absent(
+            td_error(TD_ENOTFOUND, "'%s' is not divided into splits, and no --val-list is given",
+                     td_dataset_root(j->data.train_set)),
+            false);
+    }
     TD_TRY(td_train_validation_absent(td_boxes_open(&in, "val", &o->model, 0, &j->data.val_set),
                                       false));
     TD_TRY_MSG(td_boxes_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),

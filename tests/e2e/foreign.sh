@@ -1,5 +1,5 @@
-# foreign.sh -- TFRecords, TensorFlow checkpoints, ONNX and HDF5 files are called by their names wherever data or weights
-# are wanted; a file that only resembles one is not
+# foreign.sh -- TensorFlow checkpoints, ONNX and HDF5 files are called by their names wherever data or weights are wanted,
+# and TFRecords where weights are; a file that only resembles one is not
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -12,7 +12,7 @@ expect 0 convert w.safetensors net.onnx
 
 mkdir -p records/train index folder saved coco
 cp events/* records/train/train-00000-of-00001 # event files are TFRecords
-cp events/* coco/coco_val.record-00000-of-00001
+cp events/* coco/coco_train.record-00000-of-00001
 record=records/train/train-00000-of-00001
 head -c 4000 w.safetensors >index/model.ckpt-7.data-00000-of-00001
 { head -c 100 /dev/zero; printf '\127\373\200\213\044\165\107\333'; } >index/model.ckpt-7.index
@@ -50,18 +50,16 @@ expect 1 train set $own --resume net.onnx
 error_names "'net.onnx'"
 
 # --- data ----------------------------------------------------------------------------------------
-expect 1 evaluate records/train $own --weights w.safetensors
-error_names "'records/train'" "'train-00000-of-00001'" TFRecord
-expect 1 train records $own --workspace none
-error_names "'records/train'" "'train-00000-of-00001'" TFRecord
-expect 1 evaluate $record $own --weights w.safetensors
-error_names "'$record'" TFRecord
-expect 1 dataset check $record
-error_names "'$record'" TFRecord
+# TFRecords are data (tfrecords.sh), but those of TensorBoard have no images
+for data in "evaluate records/train $own --weights w.safetensors" "train records $own --workspace none" \
+    "evaluate $record $own --weights w.safetensors" "dataset check $record"; do
+    expect 1 $data
+    error_names "'$record'" tf.train.Example
+done
 expect 1 evaluate $record --data-backend tensors $own --weights w.safetensors
 error_names "'$record'" TFRecord
 expect 1 train coco --arch ssd320 --backbone resnet18 --image-size 160 --threads 1 --workspace none
-error_names "'coco'" "'coco_val.record-00000-of-00001'" TFRecord COCO
+error_names "'coco/coco_train.record-00000-of-00001'" tf.train.Example
 expect 1 evaluate net.onnx $own --weights w.safetensors
 error_names "'net.onnx'" ONNX
 

@@ -7,6 +7,7 @@
 #include "support/expect.h"
 #include "support/leaks.h"
 #include "support/scratch.h"
+#include "support/tf_records.h"
 
 #include "base/file_io.h"
 #include "base/paths.h"
@@ -72,12 +73,19 @@ static void write_shards(const char *name, const char *const *names, char *root,
     }
 }
 
+static td_shard_kind expect_kind;
+
+static void join(char *out, size_t room, const char *folder, const char *name)
+{
+    assert_true((size_t)snprintf(out, room, "%s/%s", folder, name) < room);
+}
+
 /* The shards of a split, or "none". */
 static void expect_split(const char *root, const char *split, bool allow_root, const char *wanted)
 {
     const td_dataset_opts o = { .path = root, .split = split, .allow_root = allow_root };
     td_arena arena = { 0 };
-    td_shard_names s = { .arena = &arena };
+    td_shard_names s = { .arena = &arena, .kind = expect_kind };
     td_text t = { 0 };
     bool is_unsplit;
     const td_status st = td_shard_names_find(&o, &s, &is_unsplit);
@@ -105,7 +113,7 @@ static void splits_are_words_of_names(void **state)
                                          NULL };
     char root[4096];
     write_shards("words", names, root, sizeof root);
-    assert_true(td_shard_names_are(root));
+    assert_true(td_shard_names_are(root, TD_SHARDS_TAR));
     expect_split(root, "train", false, "in1k-train-00.tar in1k-train-01.tar");
     expect_split(root, "val", false, "in1k-validation-00.tar");
     expect_split(root, "val", true, "in1k-validation-00.tar");
@@ -118,7 +126,7 @@ static void splits_are_folders(void **state)
     static const char *const names[] = { "train/1.tar", "train/0.tar", "val/0.tar", NULL };
     char root[4096];
     write_shards("folders", names, root, sizeof root);
-    assert_true(td_shard_names_are(root));
+    assert_true(td_shard_names_are(root, TD_SHARDS_TAR));
     expect_split(root, "train", false, "train/0.tar train/1.tar");
     expect_split(root, "val", true, "val/0.tar");
 }
@@ -140,8 +148,56 @@ static void classes_are_no_shards(void **state)
     static const char *const names[] = { "train/cat/0.tar", "train/x.tar", "all.tar", NULL };
     char root[4096];
     write_shards("classes", names, root, sizeof root);
-    assert_false(td_shard_names_are(root));
-    assert_false(td_shard_names_are("absent.tar"));
+    assert_false(td_shard_names_are(root, TD_SHARDS_TAR));
+    assert_false(td_shard_names_are("absent.tar", TD_SHARDS_TAR));
+}
+
+static void stars_match_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "train-1.tar", "train-0.tar", "val-0.tar", "train-2.txt",
+                                         NULL };
+    char root[4096], pattern[4200];
+    td_arena arena = { 0 };
+    td_shard_names s = { .arena = &arena };
+    bool is_unsplit;
+    write_shards("stars", names, root, sizeof root);
+    snprintf(pattern, sizeof pattern, "%s/train-*", root);
+    assert_true(td_shard_names_are(pattern, TD_SHARDS_TAR));
+    assert_false(td_shard_names_are(pattern, TD_SHARDS_RECORD));
+    expect_ok(td_shard_names_find(&(td_dataset_opts){ .path = pattern }, &s, &is_unsplit));
+    assert_int_equal(s.n, 2);
+    assert_string_equal(td_path_base(s.paths[0]), "train-0.tar");
+    td_free(s.paths);
+    s = (td_shard_names){ .arena = &arena };
+    snprintf(pattern, sizeof pattern, "%s/test-*", root);
+    expect_error(td_shard_names_find(&(td_dataset_opts){ .path = pattern }, &s, &is_unsplit),
+                 TD_ENOTFOUND, "test-*");
+    td_free(s.paths);
+    td_arena_release(&arena);
+}
+
+static void records_are_found_by_their_bytes(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "r/validation-00000-of-00001", "r/idx/a", "r/notes.txt",
+                                         "r/train", NULL };
+    char root[4096], path[4200];
+    td_text record = { 0 };
+    write_shards("records", names, root, sizeof root);
+    join(path, sizeof path, root, "r");
+    assert_false(td_shard_names_are(path, TD_SHARDS_RECORD));
+    td_record_write("", 0, &record);
+    join(path, sizeof path, root, "r/train");
+    expect_ok(td_file_write(path, record.data, record.len));
+    assert_true(td_shard_names_are(path, TD_SHARDS_RECORD));
+    join(path, sizeof path, root, "r");
+    assert_true(td_shard_names_are(path, TD_SHARDS_RECORD));
+    expect_kind = TD_SHARDS_RECORD;
+    expect_split(path, "train", false, "train");
+    expect_split(path, "val", false, "validation-00000-of-00001");
+    expect_kind = TD_SHARDS_TAR;
+    td_text_release(&record);
 }
 
 int main(void)
@@ -153,6 +209,8 @@ int main(void)
         leak_checked_test(splits_are_folders),
         leak_checked_test(undivided_shards_are_for_training),
         leak_checked_test(classes_are_no_shards),
+        leak_checked_test(stars_match_names),
+        leak_checked_test(records_are_found_by_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
