@@ -88,6 +88,8 @@ typedef struct {
                          counts them from 0 */
     double random_erase; /* training: probability that a box becomes 0, after the normalization */
     td_order order;      /* training, and shares of the ranks in evaluation */
+    bool balanced;       /* training: each class is equally probable in every row; classes and
+                                images are drawn with replacement */
     int repeats;         /* training with TD_ORDER_PERMUTATION: times that an image is taken in
                                 an epoch, each time transformed anew; 0 means 1 */
     const char *image_sizes; /* training: "0:128,30:160", image_size by epoch, for the call; NULL */

@@ -42,6 +42,7 @@ typedef enum {
 typedef struct {
     int size;      /* images of one rank in a batch */
     int repeats;   /* times that an epoch has an image, of as many fewer images; 1: once */
+    bool balanced; /* each class is equally probable; images are drawn with replacement */
     int step_size; /* images of an optimizer step, by accumulation; -1: one batch */
     td_shuffle_mode shuffle;
     td_sampler_mode sampler;

@@ -28,7 +28,8 @@ typedef enum {
     TD_RNG_AUGMENT = 9, /* a = epoch, b = sample: operations on the image; like the next two */
     TD_RNG_JITTER = 10, /* colours */
     TD_RNG_ERASE = 11,  /* the erased box */
-    TD_RNG_CUTMIX = 12  /* a = epoch, b = batch; also whether it is mixed or cut */
+    TD_RNG_CUTMIX = 12, /* a = epoch, b = batch; also whether it is mixed or cut */
+    TD_RNG_BALANCE = 13 /* a = epoch: classes and samples, drawn with replacement */
 } td_rng_purpose;
 
 typedef struct {

@@ -184,7 +184,7 @@ static const need_row needs[] = {
     { "tune_cache", "tune", "cached|quick|full", NULL },
     { "raport_warmup", "raport_names", "tf", NULL },
     { "data", "data_backend", FOLDERS "|tensors", NULL },
-    { "aug_repeats", "data_backend", FOLDERS, "train" },
+    { "aug_repeats|balanced_sampling", "data_backend", FOLDERS, "train" },
     { IMAGES, "data_backend", FOLDERS, NULL },
     { IMAGES "|mean|std|workers|prefetch|label_ids|strict", "data", "*", "benchmark" },
     { "seed", "data_backend|val_split", "synthetic|*", "evaluate" },

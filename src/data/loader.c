@@ -362,6 +362,33 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     return TD_OK;
 }
 
+static td_status check_balanced(const td_loader *ld)
+{
+    const td_loader_opts *o = &ld->plan.opts;
+    const td_dataset *ds = ld->plan.ds;
+    if (!o->is_training || !td_dataset_decodes(ds) || ds->objects)
+        return td_error(TD_EARG, "balanced sampling requires training on image files with classes");
+    if (o->order == TD_ORDER_BUFFER || o->repeats > 1)
+        return td_error(TD_EARG, "balanced sampling excludes a buffer and repeats");
+    return TD_OK;
+}
+
+static td_status init_sampler(td_loader *ld)
+{
+    const td_dataset *ds = ld->plan.ds;
+    int64_t *classes;
+    if (!ld->plan.opts.balanced)
+        return td_sampler_init(&ld->plan.sampler);
+    TD_TRY(check_balanced(ld));
+    TD_TRY(TD_ALLOC(classes, (size_t)ds->n));
+    for (int64_t i = 0; i < ds->n; i++)
+        classes[i] = ds->samples[i].label;
+    ld->plan.sampler.classes = classes;
+    const td_status st = td_sampler_init(&ld->plan.sampler);
+    td_free(classes);
+    return st;
+}
+
 static td_status set_up_order(td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
@@ -374,7 +401,7 @@ static td_status set_up_order(td_loader *ld)
                                      .drops_last = o->is_training,
                                      .repeats = o->repeats,
                                      .seed = o->seed };
-    TD_TRY(td_sampler_init(&ld->plan.sampler));
+    TD_TRY(init_sampler(ld));
     ld->plan.n_batches = td_sampler_batches(&ld->plan.sampler);
     if (ld->plan.n_batches == 0)
         return td_error(TD_EARG,

@@ -3,6 +3,8 @@
  */
 #include "data/sampler.h"
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/rng.h"
 
@@ -11,13 +13,81 @@ enum { PLACES = 1024 };
 /* seed of the list, which is the same for all runs and ranks; an arbitrary constant */
 static const uint64_t list_seed = 524287;
 
+/* The samples of each class that has any. */
+typedef struct td_class_lists {
+    int64_t n_classes;
+    int64_t *first;   /* [n_classes + 1] */
+    int64_t *samples; /* [n], by class */
+    int *copies;      /* [n] how often the sample of each place occurs before it in this epoch */
+    int *n_drawn;     /* [n] how often each sample has been drawn */
+} class_lists;
+
+static void free_lists(class_lists *l)
+{
+    if (!l)
+        return;
+    td_free(l->first);
+    td_free(l->samples);
+    td_free(l->copies);
+    td_free(l->n_drawn);
+    td_free(l);
+}
+
+/* first[k]: the number of samples of lower classes, for classes 0 .. n - 1 */
+static void sort_by_class(class_lists *l, const int64_t *classes, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        l->first[classes[i] + 1]++;
+    for (int64_t k = 0; k < l->n_classes; k++)
+        l->first[k + 1] += l->first[k];
+    for (int64_t i = 0; i < n; i++)
+        l->samples[l->first[classes[i]]++] = i;
+    for (int64_t k = l->n_classes; k > 0; k--)
+        l->first[k] = l->first[k - 1];
+    l->first[0] = 0;
+}
+
+/* Leave out classes without samples. */
+static void drop_empty(class_lists *l)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < l->n_classes; k++)
+        if (l->first[k + 1] > l->first[k])
+            l->first[n++] = l->first[k];
+    l->first[n] = l->first[l->n_classes];
+    l->n_classes = n;
+}
+
+static td_status make_lists(td_sampler *s, const int64_t *classes)
+{
+    int64_t n_classes = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        n_classes = classes[i] >= n_classes ? classes[i] + 1 : n_classes;
+    class_lists *l = s->lists = TD_NEW(class_lists);
+    if (!l)
+        return TD_ENOMEM;
+    l->n_classes = n_classes;
+    TD_TRY(TD_ALLOC(l->first, (size_t)n_classes + 1));
+    TD_TRY(TD_ALLOC(l->samples, (size_t)s->n));
+    TD_TRY(TD_ALLOC(l->copies, (size_t)s->n));
+    TD_TRY(TD_ALLOC(l->n_drawn, (size_t)s->n));
+    sort_by_class(l, classes, s->n);
+    drop_empty(l);
+    return TD_OK;
+}
+
 td_status td_sampler_init(td_sampler *s)
 {
+    const int64_t *classes = s->classes;
     s->epoch = -1;
     s->order = s->list = NULL;
+    s->lists = NULL;
+    s->classes = NULL;
     if (!s->shuffles)
         return TD_OK;
     TD_TRY(TD_ALLOC(s->order, (size_t)s->n));
+    if (classes)
+        return make_lists(s, classes);
     if (s->order_kind != TD_ORDER_BUFFER)
         return TD_OK;
     TD_TRY(TD_ALLOC(s->list, (size_t)s->n));
@@ -30,7 +100,9 @@ void td_sampler_release(td_sampler *s)
 {
     td_free(s->order);
     td_free(s->list);
+    free_lists(s->lists);
     s->order = s->list = NULL;
+    s->lists = NULL;
 }
 
 /* --- ranges ----------------------------------------------------------------------------------- */
@@ -51,6 +123,23 @@ static int64_t range_shortest(const td_sampler *s)
 {
     return s->n / s->world;
 }
+
+/* --- balanced --------------------------------------------------------------------------------- */
+
+static void draw_order(td_sampler *s, int64_t epoch)
+{
+    class_lists *l = s->lists;
+    td_rng r = td_rng_make(s->seed, TD_RNG_BALANCE, (uint64_t)epoch, 0);
+    memset(l->n_drawn, 0, (size_t)s->n * sizeof *l->n_drawn);
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t k = (int64_t)td_rng_below(&r, (uint64_t)l->n_classes);
+        const int64_t first = l->first[k], count = l->first[k + 1] - first;
+        s->order[i] = l->samples[first + (int64_t)td_rng_below(&r, (uint64_t)count)];
+        l->copies[i] = l->n_drawn[s->order[i]]++;
+    }
+}
+
+/* --- buffer ----------------------------------------------------------------------------------- */
 
 /* Pass the range of this epoch through the buffer to s->order. */
 static void fill_order(td_sampler *s, int64_t epoch)
@@ -111,8 +200,18 @@ static int dealt_rows(const td_sampler *s, int64_t index, int64_t *rows)
     return n;
 }
 
+/* The place in the order of a row of a batch. */
+static int64_t place_of(const td_sampler *s, int64_t index, int row)
+{
+    if (s->order_kind == TD_ORDER_PADDED)
+        return ((index * s->batch + row) * s->world + s->rank) % s->n;
+    return dealt_place(s, index) + row;
+}
+
 int td_sampler_copy(const td_sampler *s, int64_t index, int row)
 {
+    if (s->lists)
+        return s->lists->copies[place_of(s, index, row)];
     return (int)((dealt_place(s, index) + row) % repeats_of(s));
 }
 
@@ -135,6 +234,10 @@ static void make_order(td_sampler *s, int64_t epoch)
     if (!s->order || s->epoch == epoch)
         return;
     s->epoch = epoch;
+    if (s->lists) {
+        draw_order(s, epoch);
+        return;
+    }
     if (s->order_kind == TD_ORDER_BUFFER) {
         fill_order(s, epoch);
         return;

@@ -19,6 +19,10 @@
  *                  same batch; an epoch has n places still, so it has n / repeats samples.  Source:
  *                  Hoffer et al. 2019; torchvision's RASampler, whose copies go to several ranks
  *
+ *   balanced       each place of the epoch has a class, all equally probable, and a sample of this
+ *                  class, drawn with replacement: PyTorch's WeightedRandomSampler with 1 / (samples
+ *                  of the class) as weights.  Ranks share the places as those of a permutation.
+ *
  * The order is a function of (seed, epoch, rank), so that a run can resume at any batch.
  */
 #ifndef TD_DATA_SAMPLER_H
@@ -35,13 +39,17 @@ typedef struct {
     int batch; /* rows of one rank's batch */
     int rank, world;
     td_order order_kind;
-    bool shuffles;   /* a new order every epoch */
-    bool drops_last; /* omit the last batch if it is smaller */
-    int repeats;     /* times that a permutation has each sample; 0 means 1 */
+    bool shuffles;          /* a new order every epoch */
+    bool drops_last;        /* omit the last batch if it is smaller */
+    int repeats;            /* times that a permutation has each sample; 0 means 1 */
+    const int64_t *classes; /* balanced: [n] class of each sample, 0 or more; for the call of
+                               td_sampler_init, which sets it to NULL; with a permutation, or
+                               padded, that is shuffled and not repeated.  NULL: not balanced */
     uint64_t seed;
-    int64_t epoch;  /* the epoch of `order`; -1: none yet */
-    int64_t *order; /* [n]; NULL without shuffling; buffer: [share], this rank's */
-    int64_t *list;  /* buffer: [n], divided into ranges; NULL: 0, 1, 2, ... */
+    int64_t epoch;                /* the epoch of `order`; -1: none yet */
+    int64_t *order;               /* [n]; NULL without shuffling; buffer: [share], this rank's */
+    int64_t *list;                /* buffer: [n], divided into ranges; NULL: 0, 1, 2, ... */
+    struct td_class_lists *lists; /* balanced; NULL: not */
 } td_sampler;
 
 /** Prepare a sampler whose settings, above, the caller has set.  TD_ENOMEM. */

@@ -149,6 +149,9 @@ static const td_field train_fields[] = {
     TD_ENUM_AS(td_train_opts, batch.sampler, "sampler", NULL, TD_SAMPLER_DEALT, samplers,
                "how samples are divided among ranks; dealt: each sample once; padded: "
                "like PyTorch, some samples twice so that all ranks get the same number"),
+    TD_BOOL_AS(td_train_opts, batch.balanced, "balanced_sampling", NULL, false,
+               "draw the images of an epoch with replacement so that each class is equally "
+               "probable, as PyTorch's WeightedRandomSampler"),
     TD_INT_AS (td_train_opts, batch.repeats, "aug_repeats", "ra-reps", 1, 1, 1000, NULL,
                "repeated augmentation: a batch has each image N times, augmented differently; an "
                "epoch reads as many fewer images"),
@@ -587,6 +590,9 @@ td_status td_train_check_line(const td_train_opts *o)
         (o->batch.shuffle != TD_SHUFFLE_PERMUTATION || o->batch.sampler != TD_SAMPLER_DEALT))
         return td_error(TD_EUSAGE, "--aug-repeats requires --shuffle permutation and --sampler "
                                    "dealt");
+    if (o->batch.balanced && (o->batch.shuffle != TD_SHUFFLE_PERMUTATION || o->batch.repeats > 1))
+        return td_error(TD_EUSAGE, "--balanced-sampling excludes --shuffle buffer and "
+                                   "--aug-repeats");
     if (o->profile.trace && o->validation.evaluate_only)
         return td_error(
             TD_EUSAGE, "--trace and --evaluate exclude each other: --trace records training steps");

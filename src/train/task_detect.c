@@ -192,6 +192,7 @@ static td_status check(const td_train_opts *o)
         { false, o->loss.cutmix > 0, "--cutmix" },
         { false, o->loss.label_smoothing > 0, "--label-smoothing" },
         { false, o->batch.repeats > 1, "--aug-repeats" },
+        { false, o->batch.balanced, "--balanced-sampling" },
         { false, o->loss.class_weights != NULL, "--class-weights" },
         { false, o->loss.type != TD_LOSS_CROSS_ENTROPY, "--loss" },
         { false, o->output.train_logits != NULL, "--train-logits" },

@@ -100,6 +100,7 @@ td_status td_train_loader_opts(const td_train_job *j, td_loader_opts *lo)
     lo->world = j->ranks.n;
     lo->image_sizes = o->batch.image_size_schedule;
     lo->repeats = o->batch.repeats;
+    lo->balanced = o->batch.balanced;
     lo->start_epoch = j->s.epoch;
     lo->start_batch = j->s.iteration;
     lo->order = o->batch.shuffle == TD_SHUFFLE_BUFFER   ? TD_ORDER_BUFFER

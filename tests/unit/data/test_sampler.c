@@ -85,6 +85,55 @@ static void samples_are_repeated(void **state)
     td_sampler_release(&plain);
 }
 
+/* each class as often as another, each of its samples too, and copies are told apart */
+static void classes_are_balanced(void **state)
+{
+    (void)state;
+    enum { N = 1200, A = 1000, B = 150, W = 2, EPOCHS = 40 };
+    static int64_t classes[N], all[N], rows[N / W];
+    static int seen[N], copies[N];
+    int64_t n_of[4] = { 0 };
+    double spread = 0;
+    for (int i = 0; i < N; i++)
+        classes[i] = i < A ? 3 : i < A + B ? 0 : 1; /* none has class 2 */
+    td_sampler one = {
+        .n = N, .batch = N, .world = 1, .shuffles = true, .drops_last = true, .seed = 5
+    };
+    for (int e = 0; e < EPOCHS; e++) {
+        one.classes = classes;
+        expect_ok(td_sampler_init(&one));
+        assert_int_equal(td_sampler_batches(&one), 1);
+        assert_int_equal(td_sampler_rows(&one, e, 0, all), N);
+        memset(copies, 0, sizeof copies);
+        for (int i = 0; i < N; i++) {
+            n_of[classes[all[i]]]++;
+            seen[all[i]]++;
+            assert_int_equal(td_sampler_copy(&one, 0, i), copies[all[i]]++);
+        }
+        for (int rank = 0; rank < W; rank++) { /* the ranks have its parts */
+            td_sampler s = one;
+            s.batch = N / W;
+            s.rank = rank;
+            s.world = W;
+            s.classes = classes;
+            expect_ok(td_sampler_init(&s));
+            assert_int_equal(td_sampler_rows(&s, e, 0, rows), N / W);
+            assert_memory_equal(rows, all + rank * (N / W), sizeof rows);
+            for (int i = 0; i < N / W; i++)
+                assert_int_equal(td_sampler_copy(&s, 0, i),
+                                 td_sampler_copy(&one, 0, rank * (N / W) + i));
+            td_sampler_release(&s);
+        }
+        td_sampler_release(&one);
+    }
+    assert_int_equal(n_of[2], 0);
+    for (int k = 0; k < 4; k++) /* 16000 each, a deviation of 103 */
+        assert_true(k == 2 || (n_of[k] > 15500 && n_of[k] < 16500));
+    for (int i = 0; i < A; i++)
+        spread += (seen[i] - 16.0) * (seen[i] - 16.0) / 16.0; /* chi square, 999 degrees */
+    assert_true(spread > 850 && spread < 1150);
+}
+
 static void ranks_see_what_one_sees(void **state)
 {
     (void)state;
@@ -134,6 +183,14 @@ static void no_memory(void **state)
 {
     (void)state;
     td_sampler s = { .n = 5, .batch = 1, .world = 1, .shuffles = true };
+    for (int n = 1; n <= 6; n++) {
+        s.classes = (int64_t[]){ 0, 1, 0, 1, 1 };
+        td_alloc_fail_at(n);
+        td_status st = td_sampler_init(&s);
+        td_alloc_fail_at(0);
+        assert_int_equal(st, TD_ENOMEM);
+        td_sampler_release(&s);
+    }
     td_alloc_fail_at(1);
     td_status st = td_sampler_init(&s);
     td_alloc_fail_at(0);
@@ -283,6 +340,7 @@ int main(void)
         cmocka_unit_test(epoch_is_a_partition),
         cmocka_unit_test(order_depends_on_epoch_and_seed_alone),
         cmocka_unit_test(samples_are_repeated),
+        cmocka_unit_test(classes_are_balanced),
         cmocka_unit_test(ranks_see_what_one_sees),
         cmocka_unit_test(small_sets),
         cmocka_unit_test(no_memory),
