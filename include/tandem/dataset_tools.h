@@ -1,5 +1,5 @@
 /*
- * tandem/dataset_tools.h -- check, draw, measure and pack whole data sets
+ * tandem/dataset_tools.h -- check, draw, measure, pack and unpack whole data sets
  */
 #ifndef TD_DATASET_TOOLS_H
 #define TD_DATASET_TOOLS_H
@@ -132,6 +132,31 @@ typedef struct {
  */
 TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,
                                             const td_pack_opts *opts, td_pack_result *result);
+
+/** How to unpack; all zero means all existing splits. */
+typedef struct {
+    const char *split;       /* only this split; NULL: train and val, or all if there are none */
+    const char *annotations; /* annotation file to use instead of the one found */
+    bool allow_outside, labels_from_zero; /* as in td_dataset_opts */
+} td_unpack_opts;
+
+typedef struct {
+    int64_t n_images, n_bytes;
+} td_unpack_result;
+
+/**
+ * Write the images of a data set of any kind (a pack, tar files, TFRecords, a list) unchanged to
+ * out/SPLIT/CLASS/NAME or, with boxes, to out/SPLIT/NAME and
+ * out/annotations/instances_SPLIT.json. Classes whose names do not sort in their order have
+ * numbers as folders; out/classes.txt then has the names. SIGINT, SIGTERM and SIGUSR1 are caught.
+ *
+ *   as td_dataset_open, for `path`
+ *   TD_EARG      `out` is not a new or empty folder
+ *   TD_EIO, TD_EFORMAT  an image cannot be read, or not written
+ *   TD_ESTOPPED  stopped by a signal; the folder is incomplete
+ */
+TD_API TD_CHECKED td_status td_dataset_unpack(const char *path, const char *out,
+                                              const td_unpack_opts *opts, td_unpack_result *result);
 
 #ifdef __cplusplus
 }

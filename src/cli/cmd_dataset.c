@@ -1,5 +1,6 @@
 /*
- * cmd_dataset.c -- tandem dataset draw, check and stats FOLDER, pack FOLDER OUT.pack
+ * cmd_dataset.c -- tandem dataset draw, check and stats FOLDER, pack FOLDER OUT.pack, unpack DATA
+ * FOLDER
  */
 #include <string.h>
 
@@ -57,16 +58,17 @@ static const td_field pack_fields[] = {
 
 static const td_field option_fields[] = {
     TD_TEXT(options, split, NULL, "NAME",
-            "check, stats, pack: only FOLDER/NAME; default: train and val (stats: train), or "
-            "FOLDER itself"),
+            "check, stats, pack, unpack: only FOLDER/NAME; default: train and val (stats: train), "
+            "or FOLDER itself"),
     TD_TEXT(options, annotations, NULL, "FILE",
-            "check, pack: COCO annotation file; default: "
+            "check, pack, unpack: COCO annotation file; default: "
             "annotations/instances_SPLIT.json or a similar name in FOLDER"),
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_BOOL(options, list_outside, false,
-            "check, stats: allow a list to name files outside of its folder"),
+            "check, stats, unpack: allow a list to name files outside of its folder"),
     TD_INT (options, label_offset, 1, 0, 1,
-            "check, stats: number of the first class in TFRecords; 0: no label is the background"),
+            "check, stats, unpack: number of the first class in TFRecords; 0: no label is the "
+            "background"),
     TD_REAL(options, max_bad, 0.01, 0, 1,
             "check, stats: exit with code 1 if a larger fraction of the images is unreadable"),
     TD_INT (options, quality, 90, 1, 100, "draw, pack: JPEG quality of drawn and shrunk images"),
@@ -310,6 +312,30 @@ static td_status pack(const td_call *call)
     return TD_OK;
 }
 
+/* --- unpack ----------------------------------------------------------------------------------- */
+
+static td_status unpack(const td_call *call)
+{
+    const options *o = call->opts;
+    const td_unpack_opts how = { .split = o->split,
+                                 .annotations = o->annotations,
+                                 .allow_outside = o->list_outside,
+                                 .labels_from_zero = o->label_offset == 0 };
+    td_unpack_result r;
+    TD_TRY(td_dataset_unpack(call->args[1], call->args[2], &how, &r));
+    if (call->json) {
+        td_text_add(call->out, "{");
+        td_json_add_text(call->out, "path", call->args[2]);
+        td_json_add(call->out, "pictures", (double)r.n_images);
+        td_json_add(call->out, "bytes", (double)r.n_bytes);
+        td_text_add(call->out, "}\n");
+    } else {
+        td_text_add(call->out, "%s\n  images      %lld\n  bytes       %lld\n", call->args[2],
+                    (long long)r.n_images, (long long)r.n_bytes);
+    }
+    return TD_OK;
+}
+
 /* --- stats ------------------------------------------------------------------------------------ */
 
 static void stats_json(const td_dataset *ds, const td_pixel_stats *r, td_text *out)
@@ -372,10 +398,9 @@ static td_status run(const td_call *call)
         int n_args;
         td_status (*run)(const td_call *);
     } tasks[] = {
-        { "draw", "FOLDER", 2, draw },
-        { "check", "FOLDER", 2, check },
-        { "stats", "FOLDER", 2, stats },
-        { "pack", "FOLDER OUT.pack", 3, pack },
+        { "draw", "FOLDER", 2, draw },          { "check", "FOLDER", 2, check },
+        { "stats", "FOLDER", 2, stats },        { "pack", "FOLDER OUT.pack", 3, pack },
+        { "unpack", "DATA FOLDER", 3, unpack },
     };
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         if (strcmp(call->args[0], tasks[i].name) != 0)
@@ -387,7 +412,8 @@ static td_status run(const td_call *call)
                             tasks[i].name, call->args[tasks[i].n_args], tasks[i].arguments);
         return tasks[i].run(call);
     }
-    return td_error(TD_EUSAGE, "unknown command '%s' of dataset, wanted draw, check, stats or pack",
+    return td_error(TD_EUSAGE,
+                    "unknown command '%s' of dataset, wanted draw, check, stats, pack or unpack",
                     call->args[0]);
 }
 
@@ -398,8 +424,8 @@ static const char *job(const td_call *call)
 
 const td_verb td_verb_dataset = {
     .name = "dataset",
-    .arguments = "draw|check|stats FOLDER | pack FOLDER OUT.pack",
-    .summary = "draw a labeled data set, check or measure one, or pack it into one file",
+    .arguments = "draw|check|stats FOLDER | pack|unpack DATA OUT",
+    .summary = "draw a labeled data set, or check, measure, pack or unpack one",
     .about =
         "draw writes FOLDER/train and FOLDER/val with images of shapes, textures and letters,\n"
         "one class per kind: an easy task that shows whether training works.\n"
@@ -417,7 +443,10 @@ const td_verb td_verb_dataset = {
         "takes of that size.\n\n"
         "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
         "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
-        "used in place of FOLDER, here and in train, evaluate and benchmark.",
+        "used in place of FOLDER, here and in train, evaluate and benchmark.\n\n"
+        "unpack writes the images of DATA, which may be TFRecords, tar files, a list or a\n"
+        "pack, unchanged to FOLDER, one folder for each class; with boxes it writes the\n"
+        "images and FOLDER/annotations.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
                 "tandem dataset draw figures --boxes\n"
                 "tandem dataset check flowers\n"
@@ -425,7 +454,8 @@ const td_verb td_verb_dataset = {
                 "coco/annotations/instances_val2017.json\n"
                 "tandem dataset check flowers --split val --dump-tensors val.safetensors\n"
                 "tandem train flowers $(tandem dataset stats flowers)\n"
-                "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90",
+                "tandem dataset pack flowers flowers.pack --short-side 256 --quality 90\n"
+                "tandem dataset unpack 'coco/coco_*.record-*' coco-folder",
     .n_args_min = 1,
     .n_args_max = 3,
     .has_json = true,

@@ -39,7 +39,7 @@ typedef struct {
 #define RUN    " device threads tune tune_cache winograd log "
 #define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
 #define SOURCE                                                                                     \
-    " data data_backend list_outside label_offset interpolation crop antialias no-antialias "         \
+    " data data_backend list_outside label_offset interpolation crop antialias no-antialias "      \
     "normalization workers prefetch "                                                              \
     "max_bad ignore_orientation "
 #define CHANGES                                                                                    \
@@ -99,11 +99,12 @@ static const job_row jobs[] = {
       COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
              "list_outside label_offset max_bad threads " },
     { "dataset", "stats", "dataset stats",
-      COMMON
-      " image_size interpolation ignore_orientation split annotations strict list_outside "
-      "label_offset max_bad threads " },
+      COMMON " image_size interpolation ignore_orientation split annotations strict list_outside "
+             "label_offset max_bad threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
+    { "dataset", "unpack", "dataset unpack",
+      COMMON " split annotations list_outside label_offset " },
     { "convert", "weights", "convert to weights",
       COMMON
       " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "

@@ -17,6 +17,7 @@
 #include "base/signals.h"
 #include "data/objects.h"
 #include "data/parallel.h"
+#include "dataset_tools/coco_text.h"
 #include "io/atomic.h"
 #include "tandem/dataset_tools.h"
 
@@ -133,42 +134,9 @@ static td_status pack_block(packing *p, int64_t n)
 
 /* --- boxes ------------------------------------------------------------------------------------ */
 
-static void add_annotations(const td_dataset *ds, td_text *t)
+static const char *file_name(const void *ctx, int64_t i)
 {
-    for (int64_t i = 0, k = 0; i < ds->n; i++) {
-        int n;
-        const td_annotation *a = td_dataset_annotations(ds, i, &n);
-        for (; n > 0; n--, a++)
-            td_text_add(
-                t,
-                "%s\n{\"id\": %" PRId64 ", \"image_id\": %" PRId64 ", \"category_id\": %" PRId64
-                ", \"bbox\": [%.17g, %.17g, %.17g, %.17g], \"area\": %.17g, \"iscrowd\": %d}",
-                k++ ? "," : "", a->id, ds->objects->images[i].id,
-                ds->objects->categories[a->label - 1], a->x, a->y, a->width, a->height, a->area,
-                a->is_crowd);
-    }
-}
-
-/* Write the annotations, except skipped entries and unused members. */
-static td_status make_annotations(const td_dataset *ds, td_text *t)
-{
-    td_text_add(t, "{\"images\": [");
-    for (int64_t i = 0; i < ds->n; i++) {
-        const td_annotated *p = &ds->objects->images[i];
-        td_text_add(t, "%s\n{\"id\": %" PRId64, i ? "," : "", p->id);
-        td_json_add_text(t, "file_name", name_of(ds, i));
-        td_text_add(t, ", \"width\": %d, \"height\": %d}", p->width, p->height);
-    }
-    td_text_add(t, "],\n\"annotations\": [");
-    add_annotations(ds, t);
-    td_text_add(t, "],\n\"categories\": [");
-    for (int i = 0; i < ds->n_classes; i++) {
-        td_text_add(t, "%s\n{\"id\": %" PRId64, i ? "," : "", ds->objects->categories[i]);
-        td_json_add_text(t, "name", ds->class_names[i]);
-        td_text_add(t, "}");
-    }
-    td_text_add(t, "]}\n");
-    return td_text_status(t);
+    return name_of(ctx, i);
 }
 
 static void log_bad_annotations(const td_dataset *ds)
@@ -187,7 +155,8 @@ static td_status pack_annotations(packing *p, const char *name)
     td_status st;
     log_bad_annotations(p->ds);
     TD_OUT(td_pack_begin_split(p->out, name, 2, classes));
-    TD_OUT(make_annotations(p->ds, &t));
+    td_coco_text_add(p->ds, file_name, p->ds, &t);
+    TD_OUT(td_text_status(&t));
     TD_OUT(td_pack_add(p->out, 0, "instances.json", t.data, t.len));
 out:
     td_text_release(&t);
@@ -220,10 +189,11 @@ static td_status open_set(packing *p, const char *path, const char *split)
     if (p->sets[p->n_sets]->is_list) {
         td_dataset_free(p->sets[p->n_sets]);
         p->sets[p->n_sets] = NULL;
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a list, tar files or TFRecords, wanted a folder of images for each "
-                        "class",
-                        o.path);
+        return td_error(
+            TD_EUNSUPPORTED,
+            "'%s' is a list, tar files or TFRecords, wanted a folder of images for each "
+            "class",
+            o.path);
     }
     p->names[p->n_sets++] = split ? split : "";
     return TD_OK;

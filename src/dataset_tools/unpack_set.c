@@ -1,0 +1,333 @@
+/*
+ * unpack_set.c -- tandem dataset unpack: writes the images of a data set of any kind as a folder of
+ * images for each class, or with boxes as a folder of images and COCO annotations
+ *
+ * Images are written unchanged.  A class folder has the class's name if the folders then have the
+ * order of the classes; else, as for numbers, the number with as many digits as the largest.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file_io.h"
+#include "base/map.h"
+#include "base/paths.h"
+#include "base/signals.h"
+#include "data/objects.h"
+#include "dataset_tools/coco_text.h"
+#include "image/image.h"
+#include "tandem/dataset_tools.h"
+
+enum { NAME_BYTES_MAX = 200 };
+
+typedef struct {
+    const char *out;
+    td_unpack_opts opts;
+    bool has_boxes;
+    td_dataset *sets[2];
+    const char *splits[2]; /* "" for data without splits */
+    int n_sets;
+    td_arena arena;
+    td_transformer w;
+
+    const td_dataset *ds; /* the current split */
+    const char **folders; /* [n_classes] of the classes, below the split's folder */
+    const char **names;   /* [ds->n] of the files */
+    td_map taken;         /* "<folder>/<name>" of the files so far */
+    td_unpack_result result;
+} unpacking;
+
+static td_status check_signal(const unpacking *u)
+{
+    return td_signal_caught()
+               ? td_error(TD_ESTOPPED, "interrupted by a signal; '%s' is incomplete", u->out)
+               : TD_OK;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* A name as that of one file or folder, which is not hidden. */
+static char *make_name(td_arena *a, const char *name)
+{
+    char *copy = td_arena_text(a, name);
+    if (!copy)
+        return NULL;
+    if (strlen(copy) > NAME_BYTES_MAX)
+        copy[NAME_BYTES_MAX] = '\0';
+    for (char *c = copy; *c; c++)
+        if (*c == '/' || (unsigned char)*c < ' ' || *c == 127)
+            *c = '_';
+    if (*copy == '.')
+        *copy = '_';
+    return copy;
+}
+
+static bool has_order(const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!*names[i] || (i > 0 && strcmp(names[i - 1], names[i]) >= 0))
+            return false;
+    return true;
+}
+
+/* Numbers are the same in all splits, but a small one may lack the last classes. */
+static const td_dataset *named_set(const unpacking *u, const td_dataset *ds)
+{
+    const td_dataset *largest = ds;
+    for (int i = 0; i < u->n_sets && !ds->has_class_names; i++)
+        if (u->sets[i]->n_classes > largest->n_classes)
+            largest = u->sets[i];
+    return largest;
+}
+
+static td_status name_folders(unpacking *u)
+{
+    const td_dataset *named = named_set(u, u->ds);
+    const int n = named->n_classes;
+    u->folders = td_arena_alloc(&u->arena, (size_t)n + 1, sizeof *u->folders);
+    if (!u->folders)
+        return TD_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        u->folders[i] = make_name(&u->arena, named->class_names[i]);
+        if (!u->folders[i])
+            return TD_ENOMEM;
+    }
+    if (has_order(u->folders, n))
+        return TD_OK;
+    const int digits = snprintf(NULL, 0, "%d", n - 1);
+    for (int i = 0; i < n; i++) {
+        char number[16];
+        (void)snprintf(number, sizeof number, "%0*d", digits, i);
+        u->folders[i] = td_arena_text(&u->arena, number);
+        if (!u->folders[i])
+            return TD_ENOMEM;
+    }
+    return TD_OK;
+}
+
+static const char *ending_of(const void *bytes, size_t n)
+{
+    static const char *const formats[][2] = { { "JPEG", ".jpg" },  { "PNG", ".png" },
+                                              { "WebP", ".webp" }, { "TIFF", ".tif" },
+                                              { "GIF", ".gif" },   { "BMP", ".bmp" } };
+    td_image_info info;
+    if (td_image_probe(bytes, n, &info) != TD_OK) {
+        td_error_clear();
+        return ".jpg"; /* counts as an image, and as a bad one, as before */
+    }
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(info.format, formats[i][0]) == 0)
+            return formats[i][1];
+    return "";
+}
+
+static bool has_image_ending(const char *name)
+{
+    static const char *const endings[] = {
+        "jpg", "jpeg", "png", "webp", "tif", "tiff", "gif", "bmp"
+    };
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        if (strlen(dot + 1) == strlen(endings[i])) {
+            size_t k = 0;
+            while (endings[i][k] && tolower((unsigned char)dot[1 + k]) == endings[i][k])
+                k++;
+            if (!endings[i][k])
+                return true;
+        }
+    return false;
+}
+
+/* A name of its own for a sample, below `folder`. */
+static td_status name_file(unpacking *u, const char *folder, int64_t i, const void *bytes, size_t n)
+{
+    const char *base = make_name(&u->arena, td_path_base(td_dataset_path(u->ds, i)));
+    td_text name = { 0 };
+    td_status st = base ? TD_OK : TD_ENOMEM;
+    for (int tries = 0; st == TD_OK; tries++) {
+        name.len = 0;
+        td_text_add(&name, "%s/", folder);
+        if (tries)
+            td_text_add(&name, "%" PRId64 "-%d-", i, tries);
+        td_text_add(&name, "%s%s", base, has_image_ending(base) ? "" : ending_of(bytes, n));
+        st = td_text_status(&name);
+        if (st == TD_OK && !td_map_has(&u->taken, td_text_get(&name)))
+            break;
+    }
+    if (st == TD_OK)
+        st = td_map_set(&u->taken, td_text_get(&name), u);
+    if (st == TD_OK) {
+        u->names[i] = td_arena_text(&u->arena, td_text_get(&name) + strlen(folder) + 1);
+        st = u->names[i] ? TD_OK : TD_ENOMEM;
+    }
+    td_text_release(&name);
+    return st;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static td_status write_image(unpacking *u, const char *split_folder, int64_t i)
+{
+    const void *bytes;
+    size_t n;
+    const td_dataset *ds = u->ds;
+    const char *class_folder = ds->objects ? "" : u->folders[ds->samples[i].label];
+    TD_TRY(check_signal(u));
+    td_sample_read_ahead(ds, i + TD_SAMPLES_AHEAD);
+    TD_TRY_MSG(td_sample_read(ds, i, &u->w, &bytes, &n), "image %" PRId64, i);
+    TD_TRY(name_file(u, class_folder, i, bytes, n));
+    char *folder =
+        *class_folder ? td_path_join(split_folder, class_folder) : td_copy_text(split_folder);
+    char *path = folder ? td_path_join(folder, u->names[i]) : NULL;
+    td_status st = path ? td_make_folder(folder) : TD_ENOMEM;
+    if (st == TD_OK)
+        st = td_file_write(path, bytes, n);
+    td_free(folder);
+    td_free(path);
+    u->result.n_images++;
+    u->result.n_bytes += (int64_t)n;
+    return st;
+}
+
+static const char *file_name(const void *ctx, int64_t i)
+{
+    const unpacking *u = ctx;
+    return u->names[i];
+}
+
+static td_status write_annotations(const unpacking *u, const char *split)
+{
+    td_text text = { 0 }, path = { 0 };
+    td_status st;
+    td_text_add(&path, "%s/annotations", u->out);
+    TD_OUT(td_text_status(&path));
+    TD_OUT(td_make_folder(td_text_get(&path)));
+    td_text_add(&path, *split ? "/instances_%s.json" : "/instances%s.json", split);
+    td_coco_text_add(u->ds, file_name, u, &text);
+    TD_OUT(td_text_status(&path));
+    TD_OUT(td_text_status(&text));
+    st = td_file_write(td_text_get(&path), td_text_get(&text), text.len);
+out:
+    td_text_release(&text);
+    td_text_release(&path);
+    return st;
+}
+
+/* The names of the classes, one a line, if the folders are numbers. */
+static td_status write_names(const unpacking *u)
+{
+    const td_dataset *named = named_set(u, u->ds);
+    td_text text = { 0 };
+    td_status st = TD_OK;
+    char *path = td_path_join(u->out, "classes.txt");
+    if (!path)
+        return TD_ENOMEM;
+    if (strcmp(u->folders[0], named->class_names[0]) != 0) {
+        for (int i = 0; i < named->n_classes; i++)
+            td_text_add(&text, "%s\n", named->class_names[i]);
+        st = td_text_status(&text);
+        if (st == TD_OK)
+            st = td_file_write(path, td_text_get(&text), text.len);
+    }
+    td_text_release(&text);
+    td_free(path);
+    return st;
+}
+
+static td_status unpack_split(unpacking *u, const char *split)
+{
+    const td_dataset *ds = u->ds;
+    td_status st;
+    const char *below = *split ? split : ds->objects ? "images" : "";
+    char *folder = *below ? td_path_join(u->out, below) : td_copy_text(u->out);
+    if (!folder)
+        return TD_ENOMEM;
+    u->names = td_arena_alloc(&u->arena, (size_t)ds->n + 1, sizeof *u->names);
+    TD_OUT(u->names ? TD_OK : TD_ENOMEM);
+    td_map_release(&u->taken);
+    u->taken = (td_map){ 0 };
+    TD_OUT(td_make_folder(folder));
+    if (!ds->objects) {
+        TD_OUT(name_folders(u));
+        TD_OUT(write_names(u));
+    }
+    for (int64_t i = 0; i < ds->n; i++)
+        TD_OUT(write_image(u, folder, i));
+    if (ds->objects)
+        TD_OUT(write_annotations(u, split));
+out:
+    td_free(folder);
+    return st;
+}
+
+/* --- splits ----------------------------------------------------------------------------------- */
+
+static td_status open_set(unpacking *u, const char *path, const char *split)
+{
+    const td_dataset_opts o = { .path = path,
+                                .split = split,
+                                .has_boxes = u->has_boxes,
+                                .annotations = u->opts.annotations,
+                                .allow_outside = u->opts.allow_outside,
+                                .labels_from_zero = u->opts.labels_from_zero };
+    TD_TRY(td_dataset_open(&o, &u->sets[u->n_sets]));
+    u->splits[u->n_sets++] = split ? split : "";
+    return TD_OK;
+}
+
+static td_status open_if_there(unpacking *u, const char *path, const char *split)
+{
+    const td_status st = open_set(u, path, split);
+    return st == TD_ENOTFOUND ? TD_OK : st;
+}
+
+static td_status open_sets(unpacking *u, const char *path)
+{
+    const char *split = u->opts.split;
+    u->has_boxes = u->opts.annotations || td_dataset_is_annotated(path, split) ||
+                   (!split && (td_dataset_is_annotated(path, "train") ||
+                               td_dataset_is_annotated(path, "val")));
+    if (split || u->opts.annotations)
+        return open_set(u, path, split);
+    TD_TRY(open_if_there(u, path, "train"));
+    TD_TRY(open_if_there(u, path, "val"));
+    return u->n_sets > 0 ? TD_OK : open_set(u, path, NULL);
+}
+
+static td_status check_free(const char *path)
+{
+    td_listing l;
+    if (!td_path_exists(path))
+        return TD_OK;
+    if (!td_path_is_folder(path))
+        return td_error(TD_EARG, "'%s' exists and is not a folder", path);
+    TD_TRY(td_list_folder(path, &l));
+    const size_t n = l.n;
+    td_listing_release(&l);
+    return n ? td_error(TD_EARG, "folder '%s' is not empty, wanted a new or empty one", path)
+             : TD_OK;
+}
+
+td_status td_dataset_unpack(const char *path, const char *out, const td_unpack_opts *opts,
+                            td_unpack_result *result)
+{
+    unpacking u = { .out = out, .opts = *opts };
+    td_status st;
+    *result = (td_unpack_result){ 0 };
+    td_signals_catch();
+    TD_OUT(check_free(out));
+    TD_OUT(open_sets(&u, path));
+    for (int i = 0; i < u.n_sets; i++) {
+        u.ds = u.sets[i];
+        TD_OUT(unpack_split(&u, u.splits[i]));
+    }
+    *result = u.result;
+out:
+    for (int i = 0; i < u.n_sets; i++)
+        td_dataset_free(u.sets[i]);
+    td_map_release(&u.taken);
+    td_transformer_release(&u.w);
+    td_arena_release(&u.arena);
+    return st;
+}
