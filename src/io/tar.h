@@ -12,11 +12,13 @@
  *     }
  *     td_tar_close(&t);
  *
- * Reads the formats ustar, pax and GNU.  Folders are skipped.  The file is not trusted: checksums,
- * sizes, names and the end are checked.
+ * libarchive reads the headers: the formats ustar, pax and GNU.  Folders are skipped.  The file is
+ * not trusted: checksums, sizes, names, places and the end are checked.
  */
 #ifndef TD_IO_TAR_H
 #define TD_IO_TAR_H
+
+#include <locale.h>
 
 #include "base/text.h"
 #include "io/blob.h"
@@ -32,9 +34,12 @@ typedef struct {
 
 typedef struct {
     td_blob file;
-    int64_t at; /* byte at which the next header begins */
-    td_text name;
-    int64_t window_at; /* the part of the file in `window` */
+    struct archive *archive; /* libarchive's; made by the first td_tar_next */
+    locale_t utf8;           /* for names; 0: not supported */
+    int64_t next;            /* byte at which the next header must begin */
+    int64_t read_at;         /* next byte for libarchive */
+    td_status st;            /* failure of reading, which libarchive does not pass on */
+    int64_t window_at;       /* the part of the file in `window` */
     size_t window_n;
     unsigned char window[TD_TAR_WINDOW];
 } td_tar;
