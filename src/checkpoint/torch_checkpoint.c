@@ -18,12 +18,16 @@
 
 #define OPTIMIZER_PREFIX "optimizer." /* pth/pth.h */
 #define EPOCH_MAX        1000000000
+#define STEPS_MAX        1e15
 
 /* Settings of an entry of param_groups. */
 typedef struct {
     const td_json *params;
-    double momentum, decay, dampening, alpha, eps;
-    bool is_rmsprop, nesterov, maximize, centered;
+    td_optimizer kind;
+    double momentum, decay, dampening, alpha, eps, beta1, beta2, max_norm;
+    double step; /* LAMB's; -1: not there */
+    bool nesterov, maximize, centered, amsgrad, caution;
+    bool lacks_correction, lacks_averaging, clips_trust, always_adapts, is_decoupled; /* LAMB's */
 } group;
 
 typedef struct {
@@ -41,8 +45,47 @@ typedef struct {
 
 /* --- the groups ------------------------------------------------------------------------------- */
 
+/* apex writes numbers for some of the switches */
+static td_status read_flag(const td_json *j, const char *name, bool *out)
+{
+    double x;
+    if (td_json_bool(j, name, out) == TD_OK)
+        return TD_OK;
+    td_error_clear();
+    TD_TRY(td_json_number(j, name, &x));
+    *out = x > 0 || x < 0;
+    return TD_OK;
+}
+
+/* the optimizer that has such settings */
+static td_status find_kind(const td_json *j, group *g)
+{
+    bool is_decoupled = false;
+    if (td_json_get(j, "momentum")) {
+        g->kind = td_json_get(j, "alpha") ? TD_OPTIMIZER_RMSPROP : TD_OPTIMIZER_SGD;
+        return TD_OK;
+    }
+    if (!td_json_get(j, "beta1"))
+        return td_error(TD_EUNSUPPORTED, "a parameter group has neither momentum nor betas: the "
+                                         "optimizer is not SGD, RMSprop, Adam, AdamW or LAMB");
+    if (td_json_get(j, "grad_averaging")) {
+        g->kind = TD_OPTIMIZER_LAMB;
+        return TD_OK;
+    }
+    if (td_json_get(j, "decoupled_weight_decay"))
+        TD_TRY(td_json_bool(j, "decoupled_weight_decay", &is_decoupled));
+    else if (g->decay > 0)
+        return td_error(TD_EUNSUPPORTED,
+                        "its optimizer is Adam or AdamW with weight_decay %g, which files of "
+                        "PyTorch before 2.7 do not tell apart: save it with a newer one",
+                        g->decay);
+    g->kind = is_decoupled ? TD_OPTIMIZER_ADAMW : TD_OPTIMIZER_ADAM;
+    return TD_OK;
+}
+
 static td_status read_group(const td_json *j, group *g)
 {
+    bool corrects = true, averages = true;
     const struct {
         const char *name;
         double *real;
@@ -52,38 +95,73 @@ static td_status read_group(const td_json *j, group *g)
                  { "dampening", &g->dampening, NULL },
                  { "alpha", &g->alpha, NULL },
                  { "eps", &g->eps, NULL },
+                 { "beta1", &g->beta1, NULL },
+                 { "beta2", &g->beta2, NULL },
+                 { "max_grad_norm", &g->max_norm, NULL },
+                 { "step", &g->step, NULL },
                  { "nesterov", NULL, &g->nesterov },
                  { "maximize", NULL, &g->maximize },
-                 { "centered", NULL, &g->centered } };
-    *g = (group){ .params = td_json_get(j, "params"),
-                  .is_rmsprop = td_json_get(j, "alpha") != NULL };
+                 { "centered", NULL, &g->centered },
+                 { "amsgrad", NULL, &g->amsgrad },
+                 { "caution", NULL, &g->caution },
+                 { "trust_clip", NULL, &g->clips_trust },
+                 { "always_adapt", NULL, &g->always_adapts },
+                 { "decoupled_decay", NULL, &g->is_decoupled },
+                 { "bias_correction", NULL, &corrects },
+                 { "grad_averaging", NULL, &averages } };
+    *g = (group){ .params = td_json_get(j, "params"), .step = -1 };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!td_json_get(j, rows[i].name))
             continue;
         TD_TRY(rows[i].real ? td_json_number(j, rows[i].name, rows[i].real)
-                            : td_json_bool(j, rows[i].name, rows[i].flag));
+                            : read_flag(j, rows[i].name, rows[i].flag));
     }
-    if (!td_json_get(j, "momentum"))
-        return td_error(
-            TD_EUNSUPPORTED,
-            "a parameter group has no momentum: the optimizer is neither SGD nor RMSprop");
-    return TD_OK;
+    g->lacks_correction = !corrects;
+    g->lacks_averaging = !averages;
+    return find_kind(j, g);
+}
+
+static bool is_equal(double a, double b)
+{
+    return !(a < b || a > b);
 }
 
 static bool is_same_rule(const group *a, const group *b)
 {
-    return a->is_rmsprop == b->is_rmsprop && a->nesterov == b->nesterov &&
-           !(a->momentum < b->momentum || a->momentum > b->momentum || a->alpha < b->alpha ||
-             a->alpha > b->alpha || a->eps < b->eps || a->eps > b->eps);
+    return a->kind == b->kind && a->nesterov == b->nesterov && is_equal(a->momentum, b->momentum) &&
+           is_equal(a->alpha, b->alpha) && is_equal(a->eps, b->eps) &&
+           is_equal(a->beta1, b->beta1) && is_equal(a->beta2, b->beta2) &&
+           is_equal(a->max_norm, b->max_norm) && is_equal(a->step, b->step);
+}
+
+/* a setting that is not supported; NULL: none */
+static const char *unsupported(const group *g)
+{
+    const struct {
+        bool is_set;
+        const char *name;
+    } rows[] = { { g->dampening > 0, "dampening" },
+                 { g->maximize, "maximize" },
+                 { g->centered, "centered" },
+                 { g->amsgrad, "amsgrad" },
+                 { g->caution, "caution" },
+                 { g->lacks_correction, "bias_correction=False" },
+                 { g->lacks_averaging, "grad_averaging=False" },
+                 { g->clips_trust, "trust_clip" },
+                 { g->always_adapts, "always_adapt" },
+                 { g->is_decoupled, "decoupled_decay" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_set)
+            return rows[i].name;
+    return NULL;
 }
 
 static td_status check_groups(const reader *r)
 {
     const group *a = &r->groups[0], *b = &r->groups[r->n_groups - 1];
-    if (a->dampening > 0 || b->dampening > 0 || a->maximize || b->maximize || a->centered ||
-        b->centered)
-        return td_error(TD_EUNSUPPORTED,
-                        "dampening, maximize or centered is set, which is not supported");
+    const char *name = unsupported(a) ? unsupported(a) : unsupported(b);
+    if (name)
+        return td_error(TD_EUNSUPPORTED, "its optimizer has %s, which is not supported", name);
     if (!is_same_rule(a, b))
         return td_error(TD_EUNSUPPORTED, "its two groups differ in more than weight_decay");
     if (r->n_groups == 2 && a->decay > 0 && (a->decay < b->decay || a->decay > b->decay))
@@ -232,9 +310,15 @@ static td_status add_kept(reader *r, size_t number, const char *key, const char 
 static td_status add_optimizer(reader *r)
 {
     size_t n_there = 0;
+    const td_optimizer kind = r->groups[0].kind;
     for (size_t i = 0; i < r->n; i++) {
+        if (td_optimizer_is_adam(kind)) {
+            TD_TRY(add_kept(r, i, "exp_avg", TD_MEAN_PREFIX));
+            TD_TRY(add_kept(r, i, "exp_avg_sq", TD_MEAN_SQ_PREFIX));
+            continue;
+        }
         TD_TRY(add_kept(r, i, "momentum_buffer", TD_MOMENTUM_PREFIX));
-        if (r->groups[0].is_rmsprop)
+        if (kind == TD_OPTIMIZER_RMSPROP)
             TD_TRY(add_kept(r, i, "square_avg", TD_SQUARE_PREFIX));
     }
     for (size_t i = 0; i < td_tensors_count(r->raw); i++)
@@ -249,23 +333,56 @@ static td_status add_optimizer(reader *r)
 
 /* --- metadata --------------------------------------------------------------------------------- */
 
+/* the value of --optimizer, and what people call it */
+static const struct {
+    const char *name, *title;
+} optimizers[] = {
+    [TD_OPTIMIZER_SGD] = { "sgd", "SGD" },    [TD_OPTIMIZER_RMSPROP] = { "rmsprop", "RMSprop" },
+    [TD_OPTIMIZER_ADAM] = { "adam", "Adam" }, [TD_OPTIMIZER_ADAMW] = { "adamw", "AdamW" },
+    [TD_OPTIMIZER_LAMB] = { "lamb", "LAMB" },
+};
+
 static td_status set_config(reader *r)
 {
     td_text j = { 0 };
     const group *g = &r->groups[r->n_groups - 1];
     const bool decays_norms = r->n_groups == 1 || r->groups[0].decay > 0;
-    td_text_add(&j, "{\"optimizer\": \"%s\", \"momentum\": %.17g, \"weight_decay\": %.17g",
-                g->is_rmsprop ? "rmsprop" : "sgd", g->momentum, g->decay);
+    td_text_add(&j, "{\"optimizer\": \"%s\"", optimizers[g->kind].name);
+    if (!td_optimizer_is_adam(g->kind))
+        td_text_add(&j, ", \"momentum\": %.17g", g->momentum);
+    td_text_add(&j, ", \"weight_decay\": %.17g", g->decay);
     td_text_add(&j, ", \"nesterov\": %s, \"bn_weight_decay\": %s", g->nesterov ? "true" : "false",
                 decays_norms ? "true" : "false");
-    if (g->is_rmsprop)
+    if (g->kind == TD_OPTIMIZER_RMSPROP)
         td_text_add(&j, ", \"rmsprop_alpha\": %.17g, \"rmsprop_eps\": %.17g", g->alpha, g->eps);
+    if (td_optimizer_is_adam(g->kind))
+        td_text_add(&j, ", \"adam_beta1\": %.17g, \"adam_beta2\": %.17g, \"adam_eps\": %.17g",
+                    g->beta1, g->beta2, g->eps);
+    if (g->kind == TD_OPTIMIZER_LAMB)
+        td_text_add(&j, ", \"lamb_max_grad_norm\": %.17g", g->max_norm);
     td_text_add(&j, "}");
     td_status st = td_text_status(&j);
     if (st == TD_OK)
         st = td_tensors_set_meta(r->out, "tandem.config", td_text_get(&j));
     td_text_release(&j);
     return st;
+}
+
+/* the steps that bias correction counts; 0 without it */
+static td_status read_steps(const reader *r, int64_t *steps)
+{
+    const char *text = td_tensors_meta(r->raw, "torch.step");
+    double x = r->groups[0].step;
+    *steps = 0;
+    if (!td_optimizer_is_adam(r->groups[0].kind) || (r->n_taken == 0 && x < 0))
+        return TD_OK;
+    if (x < 0 && (!text || !td_text_to_real(text, &x)))
+        return td_error(TD_EUNSUPPORTED, "its optimizer's parameters have no 'step', or different "
+                                         "ones");
+    if (!(x >= 0 && x <= STEPS_MAX))
+        return td_error(TD_EFORMAT, "its optimizer's step is %g, wanted 0 to %g", x, STEPS_MAX);
+    *steps = (int64_t)x;
+    return TD_OK;
 }
 
 static td_status set_state(reader *r)
@@ -284,6 +401,7 @@ static td_status set_state(reader *r)
         return td_error(TD_EFORMAT, "its best_prec1 is %s, wanted 0 to 100", best);
     s.best_epoch = s.epoch - 1;
     s.batches_tracked = td_weights_batches(r->raw);
+    TD_TRY(read_steps(r, &s.steps));
     td_scaler_begin(&s.scaler, TD_SCALER_NONE, TD_SCALER_TF, 0, 0);
     return td_checkpoint_set_state(r->out, &s);
 }
@@ -358,9 +476,8 @@ void td_torch_checkpoint_log(const td_tensors *t, const char *path, const td_tra
     td_log(TD_LOG_INFO, "train",
            "'%s' is a PyTorch checkpoint: loading its weights, the state of %s, epoch %s, best "
            "accuracy %s%s%s, and the optimizer options not given on the command line",
-           path, o->optimizer.type == TD_OPTIMIZER_RMSPROP ? "RMSprop" : "SGD",
-           td_tensors_meta(t, "torch.epoch"), best ? best : "(none)",
-           has_averages && o->optimizer.ema >= 0 ? ", averages" : "",
+           path, optimizers[o->optimizer.type].title, td_tensors_meta(t, "torch.epoch"),
+           best ? best : "(none)", has_averages && o->optimizer.ema >= 0 ? ", averages" : "",
            has_arch ? ", the network" : "");
     if (has_averages && o->optimizer.ema < 0)
         td_log(TD_LOG_WARN, "train", "'%s': ignoring its averaged weights (--use-ema not given)",

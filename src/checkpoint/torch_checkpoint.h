@@ -8,8 +8,11 @@
  *     state_dict        weights and statistics           <->  W
  *     state_dict_ema                                     <->  ema.W
  *     optimizer.state   momentum_buffer, square_avg      <->  momentum.W, square_avg.W
- *     epoch, best_prec1                                  <->  tandem.state
+ *                       exp_avg, exp_avg_sq              <->  exp_avg.W, exp_avg_sq.W
+ *     epoch, best_prec1, step                            <->  tandem.state
  *     param_groups      optimizer, momentum, weight decay <-> tandem.config, only these options
+ *
+ * SGD, RMSprop, Adam and AdamW are torch.optim's, LAMB is timm's or apex's.
  *
  * main.py does not save the network's name, the seed and the other options: the command line gives
  * them.
@@ -27,8 +30,9 @@
  *
  *   TD_EFORMAT       malformed, or the optimizer's numbers, shapes or groups do not match the
  *                    weights
- *   TD_EUNSUPPORTED  an optimizer that is neither SGD nor RMSprop, or has unsupported settings:
- *                    dampening, maximize, centered, two weight decays
+ *   TD_EUNSUPPORTED  another optimizer, or one with unsupported settings: dampening, maximize,
+ *                    centered, amsgrad, two weight decays, ...; an Adam with weight decay that does
+ *                    not say whether it is AdamW, as those before PyTorch 2.7
  *   and the errors of td_weight_file_open
  */
 td_status td_checkpoint_open(const char *path, td_tensors **out) TD_CHECKED;

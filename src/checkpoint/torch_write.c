@@ -30,6 +30,7 @@ typedef struct {
     td_pth_writer out;
     /* for a checkpoint */
     td_run_state s;
+    float step; /* s.steps */
     td_json *config;
 } writer;
 
@@ -167,11 +168,26 @@ static bool option_bool(const writer *w, const char *name)
     return v && td_json_as_bool(v, &x) == TD_OK && x;
 }
 
-static bool is_rmsprop(const writer *w)
+static bool is_optimizer(const writer *w, const char *wanted)
 {
     const char *name;
     const td_json *v = td_json_get(w->config, "optimizer");
-    return v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "rmsprop") == 0;
+    return v && td_json_as_text(v, &name) == TD_OK && strcmp(name, wanted) == 0;
+}
+
+static bool is_rmsprop(const writer *w)
+{
+    return is_optimizer(w, "rmsprop");
+}
+
+static bool is_lamb(const writer *w)
+{
+    return is_optimizer(w, "lamb");
+}
+
+static bool is_adam(const writer *w)
+{
+    return is_optimizer(w, "adam") || is_optimizer(w, "adamw") || is_lamb(w);
 }
 
 /* main.py has one group with --bn-weight-decay, except for RMSprop. */
@@ -186,8 +202,33 @@ static bool is_in_group(const writer *w, const td_tensor *x, int group)
     return is_param(x) && (count_groups(w) == 1 || td_is_undecayed(x->name) == (group == 0));
 }
 
+/* Adam's count is a tensor; LAMB's is in its groups. */
+static void put_adam_state(writer *w, const td_tensor *x, int64_t number)
+{
+    const td_tensor *mean = prefixed(w, TD_MEAN_PREFIX, x);
+    const td_tensor *square = prefixed(w, TD_MEAN_SQ_PREFIX, x);
+    const td_tensor step = { .dtype = TD_DT_F32, .data = &w->step, .n_bytes = sizeof w->step };
+    if (!mean || !square)
+        return;
+    td_pth_int(&w->out, number);
+    td_pth_dict(&w->out);
+    if (!is_lamb(w)) {
+        td_pth_text(&w->out, "step");
+        td_pth_tensor(&w->out, &step);
+    }
+    td_pth_text(&w->out, "exp_avg");
+    put_tensor(w, mean);
+    td_pth_text(&w->out, "exp_avg_sq");
+    put_tensor(w, square);
+    td_pth_end_dict(&w->out);
+}
+
 static void put_state_of(writer *w, const td_tensor *x, int64_t number)
 {
+    if (is_adam(w)) {
+        put_adam_state(w, x, number);
+        return;
+    }
     const td_tensor *v = prefixed(w, TD_MOMENTUM_PREFIX, x);
     const td_tensor *square = prefixed(w, TD_SQUARE_PREFIX, x);
     if (!v)
@@ -225,16 +266,51 @@ static void put_bool(writer *w, const char *key, bool value)
     td_pth_bool(&w->out, value);
 }
 
-/* Every setting that torch.optim.SGD and RMSprop read; None leaves the choice to PyTorch. */
+static void put_adam_group(writer *w)
+{
+    const double eps = option_real(w, "adam_eps", 0),
+                 limit = option_real(w, "lamb_max_grad_norm", 1);
+    td_pth_text(&w->out, "betas");
+    td_pth_list(&w->out);
+    td_pth_real(&w->out, option_real(w, "adam_beta1", 0.9));
+    td_pth_real(&w->out, option_real(w, "adam_beta2", 0.999));
+    td_pth_end_list(&w->out);
+    put_real(w, "eps", eps > 0 ? eps : is_lamb(w) ? 1e-6 : 1e-8);
+    if (is_lamb(w)) {
+        td_pth_text(&w->out, "step");
+        td_pth_int(&w->out, w->s.steps);
+        td_pth_text(&w->out, "max_grad_norm");
+        if (limit > 0)
+            td_pth_real(&w->out, limit);
+        else
+            td_pth_none(&w->out);
+        put_bool(w, "bias_correction", true);
+        put_bool(w, "grad_averaging", true);
+        put_bool(w, "trust_clip", false);
+        put_bool(w, "always_adapt", false);
+        put_bool(w, "caution", false);
+        return;
+    }
+    put_bool(w, "amsgrad", false);
+    put_bool(w, "capturable", false);
+    put_bool(w, "decoupled_weight_decay", is_optimizer(w, "adamw"));
+    td_pth_text(&w->out, "fused");
+    td_pth_none(&w->out);
+}
+
+/* Every setting that PyTorch's optimizers read; None leaves the choice to PyTorch. */
 static void put_group(writer *w, int group, int64_t first)
 {
     const int64_t n = count_group(w, group);
     const bool decays = count_groups(w) == 1 || group == 1 || option_bool(w, "bn_weight_decay");
     td_pth_dict(&w->out);
     put_real(w, "lr", option_real(w, "lr", 0));
-    put_real(w, "momentum", option_real(w, "momentum", 0));
+    if (!is_adam(w))
+        put_real(w, "momentum", option_real(w, "momentum", 0));
     put_real(w, "weight_decay", decays ? option_real(w, "weight_decay", 0) : 0);
-    if (is_rmsprop(w)) {
+    if (is_adam(w)) {
+        put_adam_group(w);
+    } else if (is_rmsprop(w)) {
         put_real(w, "alpha", option_real(w, "rmsprop_alpha", 0.9));
         put_real(w, "eps", option_real(w, "rmsprop_eps", 1e-3));
         put_bool(w, "centered", false);
@@ -296,11 +372,11 @@ static td_status check_optimizer(const writer *w)
                                           "transformer_embedding_decay" };
     const char *name;
     const td_json *v = td_json_get(w->config, "optimizer");
-    if (v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "sgd") != 0 &&
-        strcmp(name, "rmsprop") != 0)
+    if (v && td_json_as_text(v, &name) == TD_OK && strcmp(name, "sgd") != 0 && !is_rmsprop(w) &&
+        !is_adam(w))
         return td_error(TD_EUNSUPPORTED,
-                        "'%s' is a checkpoint with optimizer %s; only those of sgd and rmsprop "
-                        "become PyTorch checkpoints: convert it to weights first",
+                        "'%s' is a checkpoint with optimizer %.80s, which does not become a "
+                        "PyTorch checkpoint: convert it to weights first",
                         w->what, name);
     for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
         if (option_real(w, decays[i], -1) >= 0)
@@ -323,6 +399,7 @@ static td_status open_checkpoint(writer *w)
                         "resume: convert it to weights first",
                         w->what);
     TD_TRY(check_optimizer(w));
+    w->step = (float)w->s.steps;
     if (w->s.iteration > 0 || w->s.step.done > 0)
         td_log(TD_LOG_WARN, "train",
                "'%s' was saved inside epoch %lld, after %lld batches, which main.py will repeat",

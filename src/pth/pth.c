@@ -72,6 +72,8 @@ typedef struct {
     td_map storage_of;   /* key -> index into storages, plus 1 */
     uint64_t bytes_left; /* remaining for tensors */
     td_tensors *t;
+    bool has_steps, steps_differ; /* of an optimizer's parameters */
+    double steps;
 } reader;
 
 bool td_pth_is(const void *head, size_t n_bytes)
@@ -377,6 +379,30 @@ static void log_other_entries(const reader *r, const td_pvalue *root)
 
 /* --- an optimizer's state_dict ---------------------------------------------------------------- */
 
+static bool is_state_key(const td_pvalue *key)
+{
+    static const char *const keys[] = { "momentum_buffer", "square_avg", "exp_avg", "exp_avg_sq" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (td_pvalue_is(key, keys[i]))
+            return true;
+    return false;
+}
+
+/* notes a parameter's count of steps, a number or a tensor of one */
+static td_status take_step(reader *r, const td_pvalue *v)
+{
+    bool is_there;
+    double step;
+    TD_TRY(read_real(r, v, "step", &is_there, &step));
+    if (!is_there)
+        return TD_OK;
+    r->steps_differ =
+        r->steps_differ || (r->has_steps && (r->steps < step || r->steps > step)) || step != step;
+    r->has_steps = true;
+    r->steps = step;
+    return TD_OK;
+}
+
 /* {"momentum_buffer": tensor, "step": ...} of one parameter */
 static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
 {
@@ -388,10 +414,11 @@ static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
     snprintf(prefix, sizeof prefix, "optimizer.%" PRId64 ".", index);
     for (size_t i = 0; i + 1 < state->list.n; i += 2) {
         const td_pvalue *key = state->list.at[i], *x = state->list.at[i + 1];
+        if (td_pvalue_is(key, "step"))
+            TD_TRY(take_step(r, x));
         if (x->kind == TD_PICKLE_NONE || td_pvalue_is(key, "step"))
             continue;
-        if (x->kind == TD_PICKLE_TENSOR &&
-            (td_pvalue_is(key, "momentum_buffer") || td_pvalue_is(key, "square_avg"))) {
+        if (x->kind == TD_PICKLE_TENSOR && is_state_key(key)) {
             TD_TRY(add_tensor(r, prefix, key->text, &x->tensor));
             continue;
         }
@@ -400,7 +427,8 @@ static td_status add_state(reader *r, int64_t index, const td_pvalue *state)
         return td_error(
             TD_EUNSUPPORTED,
             "'%s': the optimizer state of parameter %" PRId64
-            " contains '%s', %s; only SGD's momentum_buffer and RMSprop's square_avg are supported",
+            " contains '%s', %s; only SGD's momentum_buffer, RMSprop's square_avg and Adam's "
+            "exp_avg and exp_avg_sq are supported",
             r->what, index, name, td_pickle_kind_name(x->kind));
     }
     return TD_OK;
@@ -422,18 +450,10 @@ static td_status add_states(reader *r, const td_pvalue *states)
     return TD_OK;
 }
 
-/* one setting of a group; skips settings that are absent, None or of another type */
-static td_status print_setting(reader *r, const td_pvalue *group, const char *name, td_text *j)
+static td_status print_real(reader *r, const td_pvalue *v, const char *name, td_text *j)
 {
     bool is_there;
     double x;
-    const td_pvalue *v = td_pickle_get(group, name);
-    if (!v)
-        return TD_OK;
-    if (v->kind == TD_PICKLE_BOOL) {
-        td_text_add(j, ", \"%s\": %s", name, v->whole ? "true" : "false");
-        return TD_OK;
-    }
     TD_TRY(read_real(r, v, name, &is_there, &x));
     if (is_there && !isfinite(x))
         return td_error(TD_EFORMAT, "'%s': its optimizer has an invalid %s of %g", r->what, name,
@@ -443,12 +463,42 @@ static td_status print_setting(reader *r, const td_pvalue *group, const char *na
     return TD_OK;
 }
 
+/* one setting of a group; skips settings that are absent, None or of another type */
+static td_status print_setting(reader *r, const td_pvalue *group, const char *name, td_text *j)
+{
+    const td_pvalue *v = td_pickle_get(group, name);
+    if (!v)
+        return TD_OK;
+    if (v->kind == TD_PICKLE_BOOL) {
+        td_text_add(j, ", \"%s\": %s", name, v->whole ? "true" : "false");
+        return TD_OK;
+    }
+    return print_real(r, v, name, j);
+}
+
 static td_status print_group(reader *r, const td_pvalue *group, td_text *j)
 {
-    static const char *const settings[] = { "lr",           "momentum", "dampening",
-                                            "weight_decay", "nesterov", "maximize",
-                                            "alpha",        "eps",      "centered" };
+    static const char *const settings[] = { "lr",
+                                            "momentum",
+                                            "dampening",
+                                            "weight_decay",
+                                            "eps",
+                                            "nesterov",
+                                            "maximize",
+                                            "alpha",
+                                            "step",
+                                            "centered",
+                                            "amsgrad",
+                                            "decoupled_weight_decay",
+                                            "caution",
+                                            "grad_averaging",
+                                            "trust_clip",
+                                            "always_adapt",
+                                            "max_grad_norm",
+                                            "bias_correction",
+                                            "decoupled_decay" };
     const td_pvalue *params = td_pickle_get(group, "params");
+    const td_pvalue *betas = td_pickle_get(group, "betas");
     if (!params || params->kind != TD_PICKLE_LIST || params->list.n > PARAMS_MAX)
         return td_error(TD_EFORMAT,
                         "'%s': a group of its optimizer has no list of at most %d params", r->what,
@@ -464,6 +514,11 @@ static td_status print_group(reader *r, const td_pvalue *group, td_text *j)
     td_text_add(j, "]");
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         TD_TRY(print_setting(r, group, settings[i], j));
+    if (betas && (betas->kind == TD_PICKLE_TUPLE || betas->kind == TD_PICKLE_LIST) &&
+        betas->list.n == 2) {
+        TD_TRY(print_real(r, betas->list.at[0], "beta1", j));
+        TD_TRY(print_real(r, betas->list.at[1], "beta2", j));
+    }
     td_text_add(j, "}");
     return TD_OK;
 }
@@ -506,6 +561,11 @@ static td_status add_training(reader *r, const td_pvalue *root)
     if (averages)
         TD_TRY(add_tensors(r, "ema.", &averages->list));
     TD_TRY(add_states(r, td_pickle_get(optimizer, "state")));
+    if (r->has_steps && !r->steps_differ) {
+        char text[40];
+        snprintf(text, sizeof text, "%.17g", r->steps);
+        TD_TRY(td_tensors_set_meta(r->t, "torch.step", text));
+    }
     return note_groups(r, td_pickle_get(optimizer, "param_groups"));
 }
 

@@ -54,11 +54,15 @@ TD_CHECKED td_status td_pth_parse(const void *bytes, size_t n_bytes, const char 
  *
  *     ema.NAME                      tensors of state_dict_ema, if it has one
  *     optimizer.I.momentum_buffer   the optimizer's state for parameter I, if any;
- *     optimizer.I.square_avg        step counts are ignored
+ *     optimizer.I.square_avg        and with Adam, AdamW and LAMB
+ *     optimizer.I.exp_avg, .exp_avg_sq
  *
  * and metadata "torch.param_groups", a JSON array of the one or two groups of parameters:
  *
  *     [{"params": [0, 1], "lr": 0.1, "momentum": 0.9, "nesterov": false, ...}, ...]
+ *
+ * where "betas" are "beta1" and "beta2".  "torch.step" is the count of steps of the parameters, if
+ * they have one and all the same.
  *
  * Errors as above; also TD_EFORMAT: no optimizer or no epoch; TD_EUNSUPPORTED: the optimizer has
  * other state, or more than two groups.

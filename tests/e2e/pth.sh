@@ -115,6 +115,17 @@ for checkpoint in ours/checkpoint.safetensors ours.pth.tar; do
 done
 same checkpoint.safetensors.payload ours.pth.tar.payload
 same checkpoint.safetensors.logits ours.pth.tar.logits
+for optimizer in adam adamw lamb; do # their means, squares and steps; other options than the defaults
+    how="-b 4 --lr 0.001 --optimizer $optimizer --adam-beta1 0.8 --adam-eps 1e-5 --wd 0.01 --seed 1 --epochs 2"
+    expect 0 train set $net $how --run-epochs 1 --workspace $optimizer
+    expect 0 convert $optimizer/checkpoint.safetensors $optimizer.pth.tar
+    for checkpoint in $optimizer/checkpoint.safetensors $optimizer.pth.tar; do
+        expect 0 train set $net -b 4 --lr 0.001 --seed 1 --epochs 2 --resume $checkpoint --no-checkpoints --final-state \
+            --final-weights w.safetensors --workspace on
+        payload w.safetensors >"$(basename $checkpoint).payload"
+    done
+    same checkpoint.safetensors.payload $optimizer.pth.tar.payload
+done
 expect 0 convert "$files/tiny.safetensors" out.pth
 expect 0 convert out.pth back.safetensors
 for name in conv1.weight layer1.0.se.fc2.weight bn1.num_batches_tracked fc.bias; do

@@ -9,7 +9,7 @@ Three steps in PyTorch, a checkpoint as the reference's main.py saves it, then t
 to compare, in PyTorch: in float64 from the same checkpoint, and in float32, printed beside.  The other way
 three steps in Tandem, `convert` to .pth.tar, torch.load(weights_only=True), and three more in PyTorch, compared
 with Tandem's own.  Weights, statistics, momentum buffers and averages; SGD with and without Nesterov, with one
-group of parameters (--bn-weight-decay), and RMSprop.
+group of parameters (--bn-weight-decay), RMSprop, Adam, AdamW, and timm's LAMB.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import tempfile
 from collections import OrderedDict
 
 import numpy as np
+import timm.optim
 import torch
 from safetensors.numpy import save_file
 
@@ -32,12 +33,18 @@ DATA = os.path.join(HERE, "..", "data", "pth")
 BATCH, STEPS, EPOCHS, CLASSES = 4, 3, 4, 4
 ROWS = BATCH * STEPS  # an epoch
 SMOOTHING, DECAY, EMA, ALPHA, EPS = 0.1, 1.0 / 1024, 0.9, 0.9, 0.01
+BETAS, ADAM_EPS = (0.8, 0.98), 1e-5
+KEPT = {"momentum": "momentum_buffer", "square_avg": "square_avg", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}
+ADAMS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lamb": timm.optim.Lamb}
 LIMIT = 1e-4
 
 RUNS = {
     "sgd": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, one_group=False),
     "sgd, nesterov, one group": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=True, one_group=True),
     "rmsprop": dict(optimizer="rmsprop", lr=0.002, momentum=0.9, nesterov=False, one_group=False),
+    "adam": dict(optimizer="adam", lr=0.002, momentum=0, nesterov=False, one_group=False),
+    "adamw, one group": dict(optimizer="adamw", lr=0.002, momentum=0, nesterov=False, one_group=True),
+    "lamb": dict(optimizer="lamb", lr=0.005, momentum=0, nesterov=False, one_group=False),
 }
 
 
@@ -97,6 +104,8 @@ def optimizer(run, net):
     if run["optimizer"] == "rmsprop":
         return torch.optim.RMSprop(groups, lr=run["lr"], momentum=run["momentum"], alpha=ALPHA, eps=EPS)
     params = [p for _, p in named] if run["one_group"] else groups
+    if run["optimizer"] in ADAMS:
+        return ADAMS[run["optimizer"]](params, lr=run["lr"], betas=BETAS, eps=ADAM_EPS, weight_decay=DECAY)
     return torch.optim.SGD(params, lr=run["lr"], momentum=run["momentum"], nesterov=run["nesterov"], weight_decay=DECAY)
 
 
@@ -153,12 +162,11 @@ class Trainer:
     def result(self):
         """By kind and our names, float64."""
         numbers = lambda items: {n: x.detach().double().numpy().copy() for n, x in items}
-        kept = {"momentum": "momentum_buffer", "square_avg": "square_avg"}
         named = list(self.net.named_parameters())
         out = {"weights": numbers(named),
                "statistics": numbers((n, b) for n, b in self.net.named_buffers() if b.is_floating_point()),
                "ema": numbers((n, x) for n, x in self.averages.items() if x.is_floating_point())}
-        for ours, key in kept.items():
+        for ours, key in KEPT.items():
             if any(key in self.opt.state[p] for _, p in named):
                 out[ours] = numbers((n, self.opt.state[p][key]) for n, p in named)
         return out
@@ -178,20 +186,23 @@ def tandem_train(tandem, args, data, *more):
                "--final-state", "--final-weights", tandem.file("end.safetensors"))
     end = tandem.out("end.safetensors")
     pick = lambda prefix: {n.removeprefix(prefix): x for n, x in end.items() if n.startswith(prefix)}
-    return {"weights": end, "statistics": end, "momentum": pick("momentum."), "square_avg": pick("square_avg."),
-            "ema": pick("ema.")}
+    return {"weights": end, "statistics": end, "ema": pick("ema."), **{k: pick(k + ".") for k in KEPT}}
 
 
 def optimizer_args(run):
     args = ["--lr", repr(run["lr"]), "--optimizer", run["optimizer"], "--momentum", repr(run["momentum"]),
             "--wd", repr(DECAY), "--rmsprop-alpha", repr(ALPHA), "--rmsprop-eps", repr(EPS)]
+    args += ["--adam-beta1", repr(BETAS[0]), "--adam-beta2", repr(BETAS[1]), "--adam-eps", repr(ADAM_EPS)]
     return args + ["--nesterov"] * run["nesterov"] + ["--bn-weight-decay"] * run["one_group"]
 
 
-def compare(judge, case, got, want, peer):
+def compare(judge, run, case, got, want, peer):
+    """Adam divides by what may be small: there float32 itself, PyTorch's, is the measure."""
     for what in want:
         error, where = worst(got[what], want[what])
-        judge.say(case, what, error, where, LIMIT, worst(peer[what], want[what])[0])
+        of_peer = worst(peer[what], want[what])[0]
+        limit = max(LIMIT, 3 * of_peer) if run["optimizer"] in ADAMS else LIMIT
+        judge.say(case, what, error, where, limit, of_peer)
 
 
 def check(judge, tandem, arch, run, note):
@@ -205,21 +216,21 @@ def check(judge, tandem, arch, run, note):
     torch.save(Trainer(run, network(arch), torch.float32).train_epoch(images, labels).checkpoint(), file)
     load = lambda: torch.load(file, weights_only=True)
     got = tandem_train(tandem, args, data, "--lr", repr(run["lr"]), "--resume", file, "--no-checkpoints")
-    compare(judge, f"{arch} {note}", got, continued(run, arch, load(), images, labels, torch.float64),
+    compare(judge, run, f"{arch} {note}", got, continued(run, arch, load(), images, labels, torch.float64),
             continued(run, arch, load(), images, labels, torch.float32))
 
     # theirs goes on from ours
     save_file(fill.state("resume.", nets.shapes(nets.build(arch, CLASSES)), "margin", nets.is_basic(arch)),
               tandem.file("start.safetensors"))
     tandem_train(tandem, args, data, *optimizer_args(run), "--pretrained-weights", tandem.file("start.safetensors"),
-                 "--workspace", tandem.file("run"))
+                 "--workspace", tandem.file("run"), "--overwrite")
     ours = tandem.file("run/checkpoint.safetensors")
     tandem.run("convert", "--overwrite", ours, file)
     tandem.run("convert", "--overwrite", ours, tandem.file("again.pth.tar"))
     same = open(file, "rb").read() == open(tandem.file("again.pth.tar"), "rb").read()
     judge.fact(f"{arch} {note}", "converted twice", same, "the same bytes")
     got = tandem_train(tandem, args, data, "--resume", ours, "--no-checkpoints")
-    compare(judge, f"{arch} {note}, converted", got, continued(run, arch, load(), images, labels, torch.float64),
+    compare(judge, run, f"{arch} {note}, converted", got, continued(run, arch, load(), images, labels, torch.float64),
             continued(run, arch, load(), images, labels, torch.float32))
     again = tandem_train(tandem, args, data, "--lr", repr(run["lr"]), "--resume", file, "--no-checkpoints")
     bits = all(np.array_equal(again[k][n], x) for k in got for n, x in got[k].items())
@@ -234,13 +245,13 @@ def write():
     path = lambda name: os.path.join(DATA, name)
     images, labels = fill.images("resume.", ROWS, side), fill.labels("resume.", ROWS, CLASSES)
     save_file({"images": images, "labels": labels}, path("training-data.safetensors"))
-    for name in ("sgd", "rmsprop"):
-        run = RUNS[name]
+    for name in ("sgd", "rmsprop", "adamw"):
+        run = RUNS[name] if name in RUNS else RUNS["adamw, one group"]
         torch.save(Trainer(run, network("small"), torch.float32).train_epoch(images, labels).checkpoint(),
                    path(f"training-{name}.pth.tar"))
         want = continued(run, "small", torch.load(path(f"training-{name}.pth.tar"), weights_only=True), images, labels,
                          torch.float64)
-        prefixes = {"momentum": "momentum.", "square_avg": "square_avg.", "ema": "ema."}
+        prefixes = {"ema": "ema.", **{k: k + "." for k in KEPT}}
         save_file({prefixes.get(k, "") + n: x.astype(np.float32) for k in want for n, x in want[k].items()},
                   path(f"training-{name}.safetensors"))
 

@@ -22,10 +22,12 @@
 
 /* --- resumed ---------------------------------------------------------------------------------- */
 
-static void train_on(const char *resume, const char *weights, const char *workspace, bool rmsprop)
+static void train_on(const char *resume, const char *weights, const char *workspace,
+                     td_optimizer type)
 {
     td_train_opts o;
     td_train_result result;
+    const bool rmsprop = type == TD_OPTIMIZER_RMSPROP, adamw = type == TD_OPTIMIZER_ADAMW;
     td_train_defaults(&o);
     o.model.model = DATA "training.td";
     o.input.data = DATA "training-data.safetensors";
@@ -34,8 +36,12 @@ static void train_on(const char *resume, const char *weights, const char *worksp
     o.batch.size = 4;
     o.length.epochs = 4;
     o.length.run_epochs = 1;
-    o.lr.peak = rmsprop ? 0.002 : 0.05;
-    o.optimizer.type = rmsprop ? TD_OPTIMIZER_RMSPROP : TD_OPTIMIZER_SGD;
+    o.lr.peak = rmsprop || adamw ? 0.002 : 0.05;
+    o.optimizer.type = type;
+    o.optimizer.adam_beta1 = 0.8;
+    o.optimizer.adam_beta2 = 0.98;
+    o.optimizer.adam_eps = 1e-5;
+    o.optimizer.decays_bn = adamw;
     o.optimizer.momentum = rmsprop ? 0.9 : 0.875;
     o.optimizer.weight_decay = 1.0 / 1024;
     o.optimizer.rmsprop_alpha = 0.9;
@@ -90,11 +96,33 @@ static void what_pytorch_would_have_computed(void **state)
 {
     (void)state;
     train_on(DATA "training-sgd.pth.tar", td_scratch_path("sgd.safetensors"),
-             td_scratch_path("sgd"), false);
+             td_scratch_path("sgd"), TD_OPTIMIZER_SGD);
     expect_near(td_scratch_path("sgd.safetensors"), DATA "training-sgd.safetensors");
     train_on(DATA "training-rmsprop.pth.tar", td_scratch_path("rmsprop.safetensors"),
-             td_scratch_path("rmsprop"), true);
+             td_scratch_path("rmsprop"), TD_OPTIMIZER_RMSPROP);
     expect_near(td_scratch_path("rmsprop.safetensors"), DATA "training-rmsprop.safetensors");
+    train_on(DATA "training-adamw.pth.tar", td_scratch_path("adamw.safetensors"),
+             td_scratch_path("adamw"), TD_OPTIMIZER_ADAMW);
+    expect_near(td_scratch_path("adamw.safetensors"), DATA "training-adamw.safetensors");
+}
+
+static void adam_counts_its_steps(void **state)
+{
+    (void)state;
+    td_tensors *t;
+    td_run_state s;
+    expect_ok(td_checkpoint_open(DATA "training-adamw.pth.tar", &t));
+    expect_ok(td_checkpoint_state(t, "x", &s));
+    assert_int_equal(s.steps, 3);
+    assert_non_null(td_tensors_get(t, "exp_avg.fc.bias"));
+    assert_non_null(td_tensors_get(t, "exp_avg_sq.layer1.0.se.fc2.weight"));
+    assert_null(td_tensors_get(t, "momentum.fc.bias"));
+    assert_string_equal(td_tensors_meta(t, "tandem.config"),
+                        "{\"optimizer\": \"adamw\", \"weight_decay\": 0.0009765625, "
+                        "\"nesterov\": false, \"bn_weight_decay\": true, "
+                        "\"adam_beta1\": 0.80000000000000004, \"adam_beta2\": 0.97999999999999998, "
+                        "\"adam_eps\": 1.0000000000000001e-05}");
+    td_tensors_free(t);
 }
 
 static void state_and_options_are_the_files(void **state)
@@ -128,7 +156,9 @@ static void state_and_options_are_the_files(void **state)
 typedef struct {
     int epoch;
     double best, dampening, decays_norms;
-    bool lacks_optimizer, lacks_epoch, is_adam, is_centered, is_shape_wrong, has_left_over;
+    bool lacks_optimizer, lacks_epoch, has_no_rule, is_centered, is_shape_wrong, has_left_over;
+    bool has_betas, has_amsgrad, is_lamb; /* of an Adam */
+    double step;
     int n_groups, n_first, shift; /* parameters of the first group; added to their numbers */
     const char *state_key;
 } wrong;
@@ -154,8 +184,23 @@ static void put_group(td_pth_writer *w, const wrong *c, int group, int first, in
 {
     td_pth_dict(w);
     put_setting(w, "lr", 0.1);
-    if (!c->is_adam)
+    if (!c->has_no_rule && !c->has_betas)
         put_setting(w, "momentum", 0.9);
+    if (c->has_betas) {
+        td_pth_text(w, "betas");
+        td_pth_list(w);
+        td_pth_real(w, 0.9);
+        td_pth_real(w, 0.99);
+        td_pth_end_list(w);
+        td_pth_text(w, "amsgrad");
+        td_pth_bool(w, c->has_amsgrad);
+        put_setting(w, "eps", 1e-6);
+    }
+    if (c->is_lamb) {
+        td_pth_text(w, "grad_averaging");
+        td_pth_bool(w, true);
+        put_setting(w, "step", c->step);
+    }
     put_setting(w, "dampening", c->dampening);
     put_setting(w, "weight_decay", group == 0 ? c->decays_norms : 0.5);
     td_pth_text(w, "centered");
@@ -230,8 +275,19 @@ static void what_does_not_fit_is_refused(void **state)
         { { .lacks_epoch = true }, TD_EFORMAT, "'epoch'" },
         { { .epoch = -3 }, TD_EFORMAT, "its epoch is -3" },
         { { .best = 101 }, TD_EFORMAT, "its best_prec1 is 101" },
-        { { .is_adam = true }, TD_EUNSUPPORTED, "neither SGD nor RMSprop" },
-        { { .state_key = "exp_avg" }, TD_EUNSUPPORTED, "1 contains 'exp_avg'" },
+        { { .has_no_rule = true }, TD_EUNSUPPORTED, "neither momentum nor betas" },
+        { { .state_key = "exp_avg" }, TD_EFORMAT, "1 tensors, but only 0" },
+        { { .state_key = "max_exp_avg_sq" }, TD_EUNSUPPORTED, "1 contains 'max_exp_avg_sq'" },
+        { { .has_betas = true, .state_key = "exp_avg" }, TD_EUNSUPPORTED, "Adam or AdamW" },
+        { { .is_lamb = true, .has_betas = true, .has_amsgrad = true, .state_key = "exp_avg" },
+          TD_EUNSUPPORTED,
+          "amsgrad" },
+        { { .is_lamb = true, .has_betas = true, .step = -2, .state_key = "exp_avg" },
+          TD_EUNSUPPORTED,
+          "have no 'step'" },
+        { { .is_lamb = true, .has_betas = true, .step = 1e30, .state_key = "exp_avg" },
+          TD_EFORMAT,
+          "step is 1e+30" },
         { { .dampening = 0.1 }, TD_EUNSUPPORTED, "dampening" },
         { { .is_centered = true }, TD_EUNSUPPORTED, "centered" },
         { { .decays_norms = 0.25 }, TD_EUNSUPPORTED, "0.25 for batch norm and 0.5" },
@@ -260,12 +316,11 @@ static void what_does_not_fit_is_refused(void **state)
 /* --- written ---------------------------------------------------------------------------------- */
 
 /* the same tensors, however they went through PyTorch's form */
-static void what_is_written_is_the_same_checkpoint(void **state)
+static void expect_same(const char *file)
 {
-    (void)state;
     td_tensors *a, *b;
     const char *path = td_scratch_path("again.pth.tar");
-    expect_ok(td_checkpoint_open(DATA "training-rmsprop.pth.tar", &a));
+    expect_ok(td_checkpoint_open(file, &a));
     expect_ok(td_torch_write(a, "a", TD_CONVERT_NAMES_AUTO, path));
     expect_ok(td_checkpoint_open(path, &b));
     assert_int_equal(td_tensors_count(a), td_tensors_count(b));
@@ -282,10 +337,21 @@ static void what_is_written_is_the_same_checkpoint(void **state)
     td_tensors_free(b);
 }
 
+static void what_is_written_is_the_same_checkpoint(void **state)
+{
+    (void)state;
+    expect_same(DATA "training-rmsprop.pth.tar");
+    expect_same(DATA "training-adamw.pth.tar");
+    const wrong lamb = {
+        .has_betas = true, .is_lamb = true, .step = 7, .state_key = "exp_avg", .decays_norms = 0.5
+    };
+    expect_same(write_wrong(&lamb));
+}
+
 static td_status open_and_write(void)
 {
     td_tensors *t;
-    td_status st = td_checkpoint_open(DATA "training-sgd.pth.tar", &t);
+    td_status st = td_checkpoint_open(DATA "training-adamw.pth.tar", &t);
     if (st == TD_OK)
         st = td_torch_write(t, "t", TD_CONVERT_NAMES_AUTO, td_scratch_path("swept.pth.tar"));
     td_tensors_free(t);
@@ -303,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_pytorch_would_have_computed),
         cmocka_unit_test(state_and_options_are_the_files),
+        cmocka_unit_test(adam_counts_its_steps),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(what_is_written_is_the_same_checkpoint),
         cmocka_unit_test(memory_may_run_out),
