@@ -13,6 +13,8 @@
 
 #include "onnx_import/importer.h"
 
+#define PICKED_MAX 256 /* parts of a Gather, elements of a Slice from the end */
+
 /* --- axes ------------------------------------------------------------------------------------- */
 
 /* the list of attribute `name`, or of operand i; n is -1 without any */
@@ -72,6 +74,26 @@ static int64_t clamped(int64_t i, int64_t n)
     return i > n ? n : i;
 }
 
+/* the elements start, start + by, .. above end; by < 0 */
+static td_status slice_back(td_importer *im, int64_t axis, int64_t start, int64_t end, int64_t by,
+                            td_value **y)
+{
+    int64_t at[PICKED_MAX], n = 0;
+    const int64_t size = td_value_type(*y).dim[axis];
+    start += start < 0 ? size : 0;
+    start = start >= size ? size - 1 : start;
+    end = end < -size ? -1 : end < 0 ? end + size : end;
+    if (by < -(1 << 20))
+        return td_import_wrong(im, "a step is 0 or too large");
+    for (int64_t i = start; i >= 0 && i > end; i += by) {
+        if (n == PICKED_MAX)
+            return td_import_refuse(im, "a negative step over more than 256 elements");
+        at[n++] = i;
+    }
+    return n ? td_import_gather_at(im, *y, axis, (int)n, at, y)
+             : td_import_refuse(im, "an empty slice");
+}
+
 td_status td_import_slice(td_importer *im, td_value **y)
 {
     int n[4];
@@ -90,8 +112,12 @@ td_status td_import_slice(td_importer *im, td_value **y)
         int64_t a = n[2] < 0 ? i : axis[i], by = n[3] < 0 ? 1 : step[i];
         TD_TRY(check_axis(im, &a, t.rank));
         const int64_t from = clamped(start[i], t.dim[a]), to = clamped(end[i], t.dim[a]);
+        if (by < 0) {
+            TD_TRY(slice_back(im, a, start[i], end[i], by, y));
+            continue;
+        }
         if (by < 1 || by > 1 << 20)
-            return td_import_refuse(im, "a step that is not positive");
+            return td_import_wrong(im, "a step is 0 or too large");
         if (to <= from)
             return td_import_refuse(im, "an empty slice");
         *y = part(im, *y, a, from, (to - from - 1) / by + 1, by);
@@ -161,13 +187,17 @@ static td_status pick(td_importer *im, td_value *x, int64_t axis, int n, const i
                       td_value **y)
 {
     td_value *in[TD_IN_MAX];
-    int n_in = 0;
+    int n_in = 0, n_parts = 0;
     for (int i = 0, size; i < n; i += size) {
         const int64_t step = i + 1 < n && at[i + 1] > at[i] ? at[i + 1] - at[i] : 1;
         for (size = 1; i + size < n && at[i + size] - at[i + size - 1] == step; size++)
             ;
-        if (n_in == TD_IN_MAX || step > 1 << 20)
+        if (++n_parts > PICKED_MAX || step > 1 << 20)
             return td_import_refuse(im, "indices of too many parts");
+        if (n_in == TD_IN_MAX) { /* more than an op may have: joined in parts */
+            in[0] = td_concat(im->b, n_in, in, (int)axis);
+            n_in = 1;
+        }
         in[n_in++] = part(im, x, axis, at[i], size, step);
     }
     *y = n_in > 1 ? td_concat(im->b, n_in, in, (int)axis) : in[0];
@@ -190,6 +220,41 @@ td_status td_import_gather_at(td_importer *im, td_value *x, int64_t axis, int n,
     return TD_OK;
 }
 
+/* consecutive indices from the first one on, however many: as_strided of what is contiguous */
+static bool is_run(const td_tensor *t, int64_t *first)
+{
+    int64_t i = 0, value;
+    const int64_t n = (int64_t)(t->n_bytes / 8);
+    memcpy(first, t->data, sizeof *first);
+    for (; i < n; i++) {
+        memcpy(&value, (const char *)t->data + 8 * i, sizeof value);
+        if (value != *first + i)
+            return false;
+    }
+    return *first >= 0;
+}
+
+/* the elements along an axis whose indices are the constant t */
+static td_status gather_constants(td_importer *im, td_value *x, int64_t axis, const td_tensor *t,
+                                  td_value **y)
+{
+    int64_t first;
+    const int n = (int)(t->n_bytes / 8);
+    if (is_run(t, &first) && n <= td_value_type(x).dim[axis] - first) {
+        *y = part(im, x, axis, first, n, 1);
+        return TD_OK;
+    }
+    if (t->n_bytes > 8 << 16)
+        return td_import_refuse(im, "too many indices");
+    int64_t *at = td_alloc((size_t)n, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    memcpy(at, t->data, t->n_bytes);
+    const td_status st = td_import_gather_at(im, x, axis, n, at, y);
+    td_free(at);
+    return st;
+}
+
 td_status td_import_gather(td_importer *im, td_value **y)
 {
     td_value *x;
@@ -199,22 +264,21 @@ td_status td_import_gather(td_importer *im, td_value **y)
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
     const td_type type = td_value_type(x);
     TD_TRY(check_axis(im, &axis, type.rank));
-    if (!t || t->dtype != TD_DT_I64 || t->rank > 1 || t->n_bytes < 8 || t->n_bytes > 8 << 16)
-        return td_import_refuse(im, "indices that are not a list of constants");
-    const int n = (int)(t->n_bytes / 8);
-    int64_t *at = td_alloc((size_t)n, sizeof *at);
-    if (!at)
-        return TD_ENOMEM;
-    memcpy(at, t->data, t->n_bytes);
-    const td_status st = td_import_gather_at(im, x, axis, n, at, y);
-    td_free(at);
-    TD_TRY(st);
-    if (t->rank == 0 && td_build_ok(im->b)) { /* one index removes its axis */
+    if (!t || t->dtype != TD_DT_I64 || t->n_bytes < 8 || t->n_bytes > INT32_MAX)
+        return td_import_refuse(im, "indices that are not constants");
+    if (type.rank - 1 + t->rank > TD_RANK_MAX)
+        return td_import_refuse(im, "a result of too many dimensions");
+    TD_TRY(gather_constants(im, x, axis, t, y));
+    if (t->rank != 1 &&
+        td_build_ok(im->b)) { /* the indices' dimensions take the place of the axis */
         int64_t dim[TD_RANK_MAX];
         int rank = 0;
-        for (int d = 0; d < type.rank; d++)
+        for (int d = 0; d < type.rank; d++) {
+            for (int k = 0; k < t->rank && d == axis; k++)
+                dim[rank++] = t->dim[k];
             if (d != axis)
                 dim[rank++] = type.dim[d];
+        }
         *y = td_import_reshaped(im, *y, rank, dim);
     }
     return TD_OK;

@@ -67,15 +67,41 @@ static td_status take_bias(td_importer *im, int operand, td_value **bias)
     return st;
 }
 
+/* a vector on the left is a row, on the right a column, whose dimension of 1 is left out then */
+static td_status vector_product(td_importer *im, td_value **in, td_value **y)
+{
+    const td_type a = td_value_type(in[0]), b = td_value_type(in[1]);
+    int64_t dim[TD_RANK_MAX];
+    int rank = 0;
+    if (a.rank == 0 || b.rank == 0)
+        return td_import_wrong(im, "a product with a number");
+    const int64_t columns = b.rank == 1 ? 1 : b.dim[b.rank - 1];
+    for (int d = 0; d < b.rank - 2; d++) /* at most one of them has more than a row */
+        dim[rank++] = b.dim[d];
+    for (int d = 0; d < a.rank - 1; d++)
+        dim[rank++] = a.dim[d];
+    if (b.rank > 1)
+        dim[rank++] = columns;
+    td_value *x = td_reshape(im->b, in[0], 2, (int64_t[]){ -1, a.dim[a.rank - 1] });
+    td_value *w = b.rank == 1 ? td_reshape(im->b, in[1], 2, (int64_t[]){ b.dim[0], 1 }) : in[1];
+    if (b.rank > 2) { /* the same row for each matrix */
+        int64_t one[TD_RANK_MAX] = { 1, 1, 1, 1, 1 };
+        one[b.rank - 1] = a.dim[0];
+        x = td_reshape(im->b, in[0], b.rank, one);
+    }
+    *y = td_import_reshaped(im, td_matmul(im->b, x, false, w, false, NULL), rank, dim);
+    return TD_OK;
+}
+
 td_status td_import_matmul(td_importer *im, td_value **y)
 {
     td_value *in[2], *bias = NULL;
     bool is_transposed[2] = { false, false };
     TD_TRY(td_import_values_of(im, 2, 2, in));
+    if (td_value_type(in[0]).rank < 2 || td_value_type(in[1]).rank < 2)
+        return vector_product(im, in, y);
     in[1] = before_transpose(in[1], &is_transposed[1]);
     const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
-    if (x.rank < 2 || w.rank < 2)
-        return td_import_refuse(im, "a product with a vector");
     const int64_t columns = w.dim[w.rank - (is_transposed[1] ? 2 : 1)];
     const int operand = bias_after(im, columns);
     if (operand >= 0)

@@ -5,6 +5,8 @@
  */
 #include "onnx_import/shape_values.h"
 
+#include "onnx_import/index_values.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +43,7 @@ static bool is_fixed(const td_onnx_folder *f, const td_tensor *t)
     return t && td_map_has(&f->fixed, t->name);
 }
 
-static td_status add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t)
+td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t)
 {
     td_tensor *copy = td_arena_alloc(&f->arena, 1, sizeof *copy);
     if (!copy)
@@ -64,7 +66,7 @@ static td_status add_list(td_onnx_folder *f, const td_onnx_node *n, const list *
                           .dim = { l->n },
                           .data = at,
                           .n_bytes = (size_t)l->n * sizeof *at };
-    return add(f, n, &t);
+    return td_onnx_folder_add(f, n, &t);
 }
 
 static int64_t attr_of(const td_onnx_node *n, const char *name, int64_t otherwise)
@@ -84,7 +86,7 @@ static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
         td_tensor t = *a->tensor;
         t.name = n->out[0];
         *done = true;
-        return add(f, n, &t);
+        return td_onnx_folder_add(f, n, &t);
     }
     list l = { 0 };
     if (a->kind == TD_ONNX_INT && strcmp(a->name, "value_int") == 0) {
@@ -100,7 +102,7 @@ static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
             .name = n->out[0], .dtype = TD_DT_F32, .data = &a->f, .n_bytes = sizeof a->f
         };
         *done = true;
-        return add(f, n, &t);
+        return td_onnx_folder_add(f, n, &t);
     } else {
         return TD_OK;
     }
@@ -183,7 +185,7 @@ static td_status slice(td_onnx_folder *f, const td_onnx_node *n, const list *x, 
     return add_list(f, n, &l);
 }
 
-static bool compute(const char *op, int64_t a, int64_t b, int64_t *out)
+bool td_onnx_compute(const char *op, int64_t a, int64_t b, int64_t *out)
 {
     if (strcmp(op, "Add") == 0)
         return !__builtin_add_overflow(a, b, out);
@@ -212,7 +214,7 @@ static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, const list
         return TD_OK;
     l = (list){ .rank = x->rank | y.rank, .n = x->n == 1 ? y.n : x->n };
     for (int i = 0; i < l.n; i++)
-        if (!compute(n->op, x->at[x->n == 1 ? 0 : i], y.at[y.n == 1 ? 0 : i], &l.at[i]))
+        if (!td_onnx_compute(n->op, x->at[x->n == 1 ? 0 : i], y.at[y.n == 1 ? 0 : i], &l.at[i]))
             return bad("integers overflow, or are divided by 0");
     *done = true;
     return add_list(f, n, &l);
@@ -288,7 +290,7 @@ static td_status add_table(td_onnx_folder *f, const td_onnx_node *n, const table
                           .data = at,
                           .n_bytes = count * sizeof *at };
     *done = true;
-    return add(f, n, &t);
+    return td_onnx_folder_add(f, n, &t);
 }
 
 /* a list as rows: Reshape to [-1, columns] */
@@ -371,7 +373,7 @@ static td_status fold_floats(td_onnx_folder *f, const td_onnx_node *n, bool *don
                           .data = at,
                           .n_bytes = (size_t)count * sizeof *at };
     *done = true;
-    return add(f, n, &t);
+    return td_onnx_folder_add(f, n, &t);
 }
 
 /* --- one float32 number ----------------------------------------------------------------------- */
@@ -418,7 +420,7 @@ static td_status fold_number(td_onnx_folder *f, const td_onnx_node *n, bool *don
                           .data = at,
                           .n_bytes = sizeof *at };
     *done = true;
-    return add(f, n, &t);
+    return td_onnx_folder_add(f, n, &t);
 }
 
 /* --- entry point ------------------------------------------------------------------------------ */
@@ -471,7 +473,7 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
         td_tensor t = *first;
         t.name = n->out[0];
         *done = true;
-        return add(f, n, &t);
+        return td_onnx_folder_add(f, n, &t);
     }
     if (list_of(first, &l))
         TD_TRY(fold_list(f, n, &l, done));
@@ -479,7 +481,9 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
         TD_TRY(fold_table(f, n, &pairs, done));
     else if (strcmp(n->op, "Concat") == 0 && is_fixed(f, first) && attr_of(n, "axis", 0) == 0)
         TD_TRY(fold_floats(f, n, done));
-    return *done ? TD_OK : fold_number(f, n, done);
+    if (!*done)
+        TD_TRY(fold_number(f, n, done));
+    return *done ? TD_OK : td_onnx_fold_indices(f, n, done);
 }
 
 void td_onnx_folder_release(td_onnx_folder *f)

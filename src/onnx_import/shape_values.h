@@ -13,25 +13,34 @@
 #include "ir/type.h"
 #include "onnx_file/onnx.h"
 
-#define TD_ONNX_FOLD_MAX 64 /* integers in a list */
+#define TD_ONNX_FOLD_MAX    64                 /* integers in a list */
+#define TD_ONNX_INDICES_MAX ((int64_t)1 << 23) /* integers in all tensors of a model (64 MiB) */
 
 typedef struct {
-    td_arena arena;  /* owns the tensors that are computed */
-    td_map *tensors; /* name -> td_tensor: initialisers, and the results */
-    td_map fixed;    /* name -> td_tensor: those that are not initialisers */
+    td_arena arena;    /* owns the tensors that are computed */
+    td_map *tensors;   /* name -> td_tensor: initialisers, and the results */
+    td_map fixed;      /* name -> td_tensor: those that are not initialisers */
+    int64_t n_indices; /* integers in tensors of td_onnx_fold_indices */
 } td_onnx_folder;
 
 /**
  * Compute node `n` if it is a Constant, an Identity of a tensor, a Shape, an operation on known
- * integers (i64, at most one dimension, TD_ONNX_FOLD_MAX numbers), or one on float32 numbers that
- * are computed from such: its result joins the tensors and
- * *done is true.  `x`: the type of operand 0 if that is a value of the graph; NULL: it is not.
+ * integers (i64, at most one dimension, TD_ONNX_FOLD_MAX numbers; index_values.h for others), or
+ * one on float32 numbers that are computed from such: its result joins the tensors and *done is
+ * true.  `x`: the type of operand 0 if that is a value of the graph; NULL: it is not.
  *
  *   TD_EFORMAT  operands or attributes that ONNX does not allow; the message lacks file and node
  *   TD_ENOMEM
  */
 td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *x,
                        bool *done) TD_CHECKED;
+
+/** Add the result of a node, whose data live as long as the folder. */
+td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n,
+                             const td_tensor *t) TD_CHECKED;
+
+/** The result of Add, Sub, Mul, Div, Mod or Equal; false: it overflows, or b is 0. */
+bool td_onnx_compute(const char *op, int64_t a, int64_t b, int64_t *out);
 
 /** Free the results; `tensors` is the caller's. */
 void td_onnx_folder_release(td_onnx_folder *f);

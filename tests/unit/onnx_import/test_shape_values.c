@@ -152,6 +152,94 @@ static void hostile_integers_are_errors(void **state)
     end(&f);
 }
 
+/* --- tensors of indices ------------------------------------------------------------------------ */
+
+static void tensor(fixture *f, const char *name, int rank, const int64_t *dim, const int64_t *at)
+{
+    td_onnx_add_tensor(f->m, name, TD_DT_I64, rank, dim, at);
+    expect_ok(f->m->st);
+    td_tensor *t = td_arena_alloc(&f->folder.arena, 1, sizeof *t);
+    assert_non_null(t);
+    *t = f->m->tensors[f->m->n_tensors - 1];
+    expect_ok(td_map_set(&f->tensors, name, t));
+}
+
+static void expect_indices(fixture *f, const td_onnx_node *n, int rank, const int64_t *dim,
+                           const int64_t *wanted)
+{
+    bool done;
+    int64_t count = 1;
+    expect_ok(td_onnx_fold(&f->folder, n, NULL, &done));
+    assert_true(done);
+    const td_tensor *t = td_map_get(&f->tensors, n->out[0]);
+    assert_int_equal(t->rank, rank);
+    for (int d = 0; d < rank; d++) {
+        assert_int_equal(t->dim[d], dim[d]);
+        count *= dim[d];
+    }
+    assert_int_equal(t->n_bytes, (size_t)count * 8);
+    assert_memory_equal(t->data, wanted, t->n_bytes);
+}
+
+/* as_strided of [2, 3, 1]: 3 n + c */
+static void indices_of_a_batch(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    known(&f, "zero", 0, 1, (const int64_t[]){ 0 });
+    known(&f, "one", 0, 1, (const int64_t[]){ 1 });
+    known(&f, "two", 0, 1, (const int64_t[]){ 2 });
+    known(&f, "three", 0, 1, (const int64_t[]){ 3 });
+    known(&f, "axes", 1, 2, (const int64_t[]){ 1, 2 });
+    tensor(&f, "channels", 3, (const int64_t[]){ 1, 3, 1 }, (const int64_t[]){ 0, 1, 2 });
+    td_onnx_add_node(f.m, "Range", "r", 3, (const char *[]){ "zero", "two", "one" }, "r");
+    expect_indices(&f, &f.m->nodes[0], 1, (const int64_t[]){ 2 }, (const int64_t[]){ 0, 1 });
+    expect_list(&f, node(&f, "Mul", "r", "three", "m"), NULL, 1, 2, (const int64_t[]){ 0, 3 });
+    expect_indices(&f, node(&f, "Unsqueeze", "m", "axes", "u"), 3, (const int64_t[]){ 2, 1, 1 },
+                   (const int64_t[]){ 0, 3 });
+    expect_indices(&f, node(&f, "Add", "u", "channels", "a"), 3, (const int64_t[]){ 2, 3, 1 },
+                   (const int64_t[]){ 0, 1, 2, 3, 4, 5 });
+    known(&f, "flat", 1, 2, (const int64_t[]){ -1, 3 });
+    expect_indices(&f, node(&f, "Reshape", "a", "flat", "b"), 2, (const int64_t[]){ 2, 3 },
+                   (const int64_t[]){ 0, 1, 2, 3, 4, 5 });
+    known(&f, "last", 1, 1, (const int64_t[]){ -1 });
+    expect_indices(&f, node(&f, "Squeeze", "a", "last", "s"), 2, (const int64_t[]){ 2, 3 },
+                   (const int64_t[]){ 0, 1, 2, 3, 4, 5 });
+    known(&f, "wide", 1, 3, (const int64_t[]){ 2, 1, 2 });
+    expect_indices(&f, node(&f, "Expand", "u", "wide", "e"), 3, (const int64_t[]){ 2, 1, 2 },
+                   (const int64_t[]){ 0, 0, 3, 3 });
+    end(&f);
+}
+
+static void indices_have_limits(void **state)
+{
+    (void)state;
+    fixture f;
+    bool done;
+    begin(&f);
+    known(&f, "zero", 0, 1, (const int64_t[]){ 0 });
+    known(&f, "one", 0, 1, (const int64_t[]){ 1 });
+    known(&f, "many", 0, 1, (const int64_t[]){ TD_ONNX_INDICES_MAX - 3 });
+    known(&f, "more", 0, 1, (const int64_t[]){ INT64_MAX });
+    known(&f, "sides", 1, 3, (const int64_t[]){ 1 << 20, 1 << 20, 1 << 20 });
+    tensor(&f, "odd", 2, (const int64_t[]){ 1, 3 }, (const int64_t[]){ 1, 2, INT64_MAX });
+    tensor(&f, "other", 2, (const int64_t[]){ 1, 2 }, (const int64_t[]){ 1, 2 });
+    td_onnx_add_node(f.m, "Range", "a", 3, (const char *[]){ "zero", "more", "one" }, "a");
+    expect_left(&f, &f.m->nodes[0]);
+    td_onnx_add_node(f.m, "Range", "b", 3, (const char *[]){ "zero", "more", "zero" }, "b");
+    expect_left(&f, &f.m->nodes[1]);
+    expect_left(&f, node(&f, "Expand", "odd", "sides", "c"));
+    expect_left(&f, node(&f, "Add", "odd", "other", "d"));
+    const td_onnx_node *n = node(&f, "Mul", "odd", "odd", "e");
+    expect_error(td_onnx_fold(&f.folder, n, NULL, &done), TD_EFORMAT, "integers overflow");
+    td_onnx_add_node(f.m, "Range", "g", 3, (const char *[]){ "zero", "many", "one" }, "g");
+    expect_ok(td_onnx_fold(&f.folder, &f.m->nodes[f.m->n_nodes - 1], NULL, &done));
+    assert_true(done); /* all that there may be: the product had 3 */
+    expect_left(&f, node(&f, "Add", "odd", "odd", "h"));
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +247,8 @@ int main(void)
         cmocka_unit_test(scales_and_choices_are_computed),
         cmocka_unit_test(what_is_not_known_is_left),
         cmocka_unit_test(hostile_integers_are_errors),
+        cmocka_unit_test(indices_of_a_batch),
+        cmocka_unit_test(indices_have_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
