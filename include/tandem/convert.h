@@ -36,6 +36,7 @@ typedef struct {
     td_convert_format format; /* set by the option --to of the command */
     const char *classes;      /* file of class names to store; NULL: those in the input */
     int image_size;           /* to put in, as convert's row --image-size; 0: the one that IN has */
+    const char *model_output; /* of an ONNX file, as td_model_opts.output */
     bool overwrite;           /* replace an existing output file; otherwise it is TD_EARG */
     const char *log;
 } td_convert_opts;

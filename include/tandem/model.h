@@ -52,6 +52,8 @@ typedef struct {
     const char *arch;       /* "resnet50" */
     const char *model;      /* graph file: input `images`, output `logits`; instead of arch */
     const char *model_text; /* the text of such a graph, as in weight files; overrides model */
+    const char *output;     /* of an ONNX file: the value that is the logits; NULL: the only output,
+                               or the one named `logits` */
     int num_classes;        /* 1000; 0: as many as the data or the weight file has; a graph's last
                                layer gets as many rows */
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */

@@ -52,6 +52,8 @@ typedef struct {
     int64_t bytes;
     int64_t parameters; /* trained parameters */
     int64_t macs;       /* multiply-accumulates for one image */
+    int image_size;     /* that the file fixes; 0: images may have any height and width */
+    char fixed_by[300]; /* why the network does not take images of any size; "": --image-size */
     bool is_detector;
     bool was_verified;
     double difference; /* largest difference of the logits read back, divided by the largest
@@ -59,10 +61,11 @@ typedef struct {
 } td_onnx_result;
 
 /**
- * Write a weight file as an ONNX file: input `images`, output `logits`; for a detector
- * `detection_boxes`, `detection_scores`, `detection_classes`, `num_detections`, or `boxes` and
- * `scores` of all anchors (docs/formats/onnx.md). out_path NULL: the base name of `weights` with
- * the extension .onnx, in the current folder.
+ * Write a weight file as an ONNX file: input `images`, output `logits`. The height and width of the
+ * images are left open, as far as the network allows it, unless model.image_size is set. Outputs of
+ * a detector are `detection_boxes`, `detection_scores`, `detection_classes`, `num_detections`, or
+ * `boxes` and `scores` of all anchors (docs/formats/onnx.md). out_path NULL: the base name of
+ * `weights` with the extension .onnx, in the current folder.
  *
  *   TD_EUSAGE        options that apply to the other kind of network
  *   TD_EUNSUPPORTED  an op without an ONNX counterpart; the message names it

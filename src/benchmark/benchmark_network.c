@@ -125,7 +125,7 @@ static td_status open_weights(bench *b)
     td_model_onnx_weights(&b->o.model, &b->o.weights);
     if (!b->o.weights)
         return TD_OK;
-    TD_TRY(td_weight_file_open(b->o.weights, &b->weights));
+    TD_TRY(td_weight_file_open_for(b->o.weights, false, &b->o.model, &b->weights));
     td_weight_metadata_apply(b->weights, td_model_is_default(&b->o.model), &b->o.model);
     TD_TRY(td_weight_metadata_check(b->weights, b->o.weights, &b->o.model));
     TD_TRY(td_weight_norm_apply(b->weights, b->o.weights, true, &b->o.model));

@@ -427,14 +427,20 @@ static td_status meta_norm(const td_tensors *t, td_norm *out, bool *is_known)
     return st == TD_OK ? st : td_error_set(TD_EFORMAT, td_error_message());
 }
 
-static td_status compare_norm(const char *path, bool is_same, const char *option,
-                              const float file[3], const float given[3])
+static td_status compare_norm(const td_tensors *t, const char *path, bool is_same,
+                              const char *option, const float file[3], const float given[3])
 {
     char has[TD_NORM_TEXT], wanted[TD_NORM_TEXT];
+    const char *nodes = td_tensors_meta(t, TD_NORM_META_NODES);
     if (memcmp(file, given, 3 * sizeof *file) == 0)
         return TD_OK;
     td_norm_print(file, has);
     td_norm_print(given, wanted);
+    if (nodes)
+        return td_error(TD_EUSAGE,
+                        "'%s' normalizes its images by itself (%.200s), as --%s %s does, but --%s "
+                        "is %s",
+                        path, nodes, option, has, option, wanted);
     if (is_same)
         return td_error(TD_EUSAGE, "'%s' was trained with --%s %s, but --%s is %s", path, option,
                         has, option, wanted);
@@ -455,9 +461,9 @@ td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_sa
         model->norm = file;
     TD_TRY(td_model_resolve_norm(model));
     if (is_known && model->mean)
-        TD_TRY(compare_norm(path, is_same, "mean", file.mean, model->norm.mean));
+        TD_TRY(compare_norm(t, path, is_same, "mean", file.mean, model->norm.mean));
     if (is_known && model->std)
-        TD_TRY(compare_norm(path, is_same, "std", file.std, model->norm.std));
+        TD_TRY(compare_norm(t, path, is_same, "std", file.std, model->norm.std));
     return TD_OK;
 }
 

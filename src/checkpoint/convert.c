@@ -16,6 +16,7 @@
 #include "checkpoint/torch_checkpoint.h"
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weights.h"
+#include "image/norm_text.h"
 #include "io/atomic.h"
 #include "tandem/convert.h"
 #include "tandem/model.h"
@@ -90,7 +91,8 @@ static td_status copy_meta(const td_tensors *in, td_tensors *out)
         if (strcmp(key, "tandem.kind") == 0)
             value = "weights";
         if (!td_text_starts(key, "digest") && !td_text_starts(key, "torch.") &&
-            strcmp(key, "tandem.state") != 0 && strcmp(key, "tandem.config") != 0)
+            strcmp(key, TD_NORM_META_NODES) != 0 && strcmp(key, "tandem.state") != 0 &&
+            strcmp(key, "tandem.config") != 0)
             TD_TRY(td_tensors_set_meta(out, key, value));
     }
     return TD_OK;
@@ -199,11 +201,12 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     td_status st = TD_OK;
     bool is_to_pth;
     td_tensors *in = NULL, *out = NULL;
+    const td_model_opts network = { .output = opts->model_output, .image_size = opts->image_size };
     *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
     TD_TRY(choose_format(out_path, opts, &is_to_pth));
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(td_output_check_new(out_path, opts->overwrite));
-    TD_OUT(td_weight_file_read(in_path, opts->ema, &in));
+    TD_OUT(td_weight_file_read_for(in_path, opts->ema, &network, &in));
     td_weight_file_warn(in, in_path);
     const bool is_pth = td_tensors_meta(in, "torch.container") != NULL;
     if (!is_pth && opts->ema && !has_averages(in))

@@ -25,6 +25,17 @@ static td_status copy_network(td_tensors *to, const td_onnx_graph *g)
     return st;
 }
 
+/* What the graph's first nodes do with the images is left to the data pipeline. */
+static td_status set_norm(td_tensors *to, const td_onnx_preparation *p)
+{
+    char text[TD_NORM_TEXT];
+    td_norm_print(p->norm.mean, text);
+    TD_TRY(td_tensors_set_meta(to, TD_NORM_META_MEAN, text));
+    td_norm_print(p->norm.std, text);
+    TD_TRY(td_tensors_set_meta(to, TD_NORM_META_STD, text));
+    return td_tensors_set_meta(to, TD_NORM_META_NODES, p->text);
+}
+
 /* Of a file that td_onnx_export has written. */
 static td_status copy_norm(td_tensors *to, const td_onnx *m)
 {
@@ -35,19 +46,22 @@ static td_status copy_norm(td_tensors *to, const td_onnx *m)
     return TD_OK;
 }
 
-td_status td_onnx_weights_read(const char *path, td_tensors **out)
+td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_tensors **out)
 {
+    const td_onnx_import_opts o = { .batch = 1,
+                                    .is_model = true,
+                                    .output = model ? model->output : NULL,
+                                    .height = model ? model->image_size : 0 };
     td_onnx *m;
     td_onnx_graph g = { 0 };
     td_tensors *t = NULL;
     *out = NULL;
     TD_TRY(td_onnx_read(path, &m));
-    td_status st =
-        td_graph_of_onnx(m, path, &(td_onnx_import_opts){ .batch = 1, .is_model = true }, &g);
+    td_status st = td_graph_of_onnx(m, path, &o, &g);
     TD_OUT(st);
     TD_OUT(td_tensors_new(&t));
     TD_OUT(copy_network(t, &g));
-    TD_OUT(copy_norm(t, m));
+    TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
     *out = t;
     t = NULL;
 out:

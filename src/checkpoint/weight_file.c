@@ -30,12 +30,18 @@ td_status td_weight_file_is_torch(const char *path, bool *out)
     return st;
 }
 
-static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensors **out)
+static td_status read_or_map(const char *path, bool is_ema, const td_model_opts *model, bool maps,
+                             td_tensors **out)
 {
     bool is_pth = false;
     *out = NULL;
     if (td_onnx_is(path))
-        return td_onnx_weights_read(path, out);
+        return td_onnx_weights_read(path, model, out);
+    if (model && model->output && !model->model)
+        return td_error(TD_EUSAGE,
+                        "--model-output requires an ONNX file as the network: '%s' is "
+                        "none",
+                        path);
     TD_TRY(td_foreign_refuse(path,
                              "weights: .safetensors, .onnx, or PyTorch's .pth, .pth.tar or .pt"));
     TD_TRY(td_weight_file_is_torch(path, &is_pth));
@@ -46,7 +52,13 @@ static td_status read_or_map(const char *path, bool is_ema, bool maps, td_tensor
 
 td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out)
 {
-    return read_or_map(path, is_ema, false, out);
+    return read_or_map(path, is_ema, NULL, false, out);
+}
+
+td_status td_weight_file_read_for(const char *path, bool is_ema, const td_model_opts *model,
+                                  td_tensors **out)
+{
+    return read_or_map(path, is_ema, model, false, out);
 }
 
 void td_weight_file_warn(const td_tensors *t, const char *path)
@@ -86,10 +98,16 @@ td_status td_weight_file_open(const char *path, td_tensors **out)
 
 td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out)
 {
+    return td_weight_file_open_for(path, is_ema, NULL, out);
+}
+
+td_status td_weight_file_open_for(const char *path, bool is_ema, const td_model_opts *model,
+                                  td_tensors **out)
+{
     td_status st = TD_OK;
     td_tensors *t;
     *out = NULL;
-    TD_TRY(read_or_map(path, is_ema, true, &t));
+    TD_TRY(read_or_map(path, is_ema, model, true, &t));
     td_weight_file_warn(t, path);
     TD_OUT(td_tensors_widen(t));
     if (td_tensors_meta(t, TD_QUANTIZATION_META))

@@ -8,6 +8,7 @@
 #define TD_CHECKPOINT_WEIGHT_FILE_H
 
 #include "io/safetensors.h"
+#include "tandem/model.h"
 
 /** Is it a PyTorch file, by its first bytes?  TD_ENOTFOUND, TD_EIO. */
 td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
@@ -19,6 +20,10 @@ td_status td_weight_file_is_torch(const char *path, bool *out) TD_CHECKED;
  */
 td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
 
+/** The same; the output and the image size of an ONNX file are those of `model`. */
+td_status td_weight_file_read_for(const char *path, bool is_ema, const td_model_opts *model,
+                                  td_tensors **out) TD_CHECKED;
+
 /**
  * The same for a network: f16, bf16 and quantized weights (quantization.h) are converted to f32,
  * and "tandem.arch" is set to the architecture that a PyTorch checkpoint names, if it is known.
@@ -28,6 +33,8 @@ td_status td_weight_file_read(const char *path, bool is_ema, td_tensors **out) T
  */
 td_status td_weight_file_open(const char *path, td_tensors **out) TD_CHECKED;
 td_status td_weight_file_open_as(const char *path, bool is_ema, td_tensors **out) TD_CHECKED;
+td_status td_weight_file_open_for(const char *path, bool is_ema, const td_model_opts *model,
+                                  td_tensors **out) TD_CHECKED;
 
 /**
  * Check the name of a safetensors file to be written as `option`: TD_EUSAGE if it ends like that of

@@ -81,6 +81,7 @@ static void print_onnx_json(const td_call *call, const td_onnx_result *r)
     td_json_add(call->out, "opset", r->opset);
     td_json_add(call->out, "nodes", r->n_nodes);
     td_json_add(call->out, "bytes", (double)r->bytes);
+    td_json_add(call->out, "image_size", r->image_size);
     td_json_add(call->out, "parameters", (double)r->parameters);
     td_json_add(call->out, "macs", (double)r->macs);
     td_json_add(call->out, "flops", 2 * (double)r->macs);
@@ -108,6 +109,11 @@ static td_status convert_onnx(const td_call *call)
                     r.is_detector ? "codes and logits" : "logits", r.difference);
     td_text_add(call->out, "%lld parameters, %.3f GMAC (%.3f GFLOP) per image\n",
                 (long long)r.parameters, (double)r.macs / 1e9, 2 * (double)r.macs / 1e9);
+    if (r.image_size)
+        td_text_add(call->out, "images of %d x %d%s%s\n", r.image_size, r.image_size,
+                    *r.fixed_by ? ": " : "", r.fixed_by);
+    else
+        td_text_add(call->out, "images of any height and width\n");
     td_text_add(call->out, "%s\n", r.output);
     return TD_OK;
 }
@@ -149,6 +155,7 @@ static td_status convert_weights(const td_call *call)
         return td_error(TD_EUSAGE, "ONNX options require an .onnx file as OUT, found '%s'", o->out);
     o->weights.overwrite = o->overwrite;
     o->weights.image_size = o->onnx.model.image_size;
+    o->weights.model_output = o->onnx.model.output;
     o->weights.format = o->to == TO_PTH           ? TD_CONVERT_PTH
                         : o->to == TO_SAFETENSORS ? TD_CONVERT_SAFETENSORS
                                                   : TD_CONVERT_BY_ENDING;
@@ -173,7 +180,8 @@ static td_status restore(const td_call *call)
     if (o->to == TO_ONNX || o->to == TO_PTH || !td_text_ends(o->out, ".safetensors"))
         return td_error(TD_EUSAGE, "'%s' becomes a .safetensors file, not '%s'", o->in, o->out);
     if (o->weights.ema || o->weights.classes || o->weights.names != TD_CONVERT_NAMES_AUTO ||
-        o->onnx.model.image_size || !td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
+        o->onnx.model.image_size || o->onnx.model.output ||
+        !td_fields_equal(td_onnx_fields(), &o->onnx, &defaults))
         return td_error(TD_EUSAGE, "'%s' is read as it is: only --overwrite, --to and --json apply",
                         o->in);
     TD_TRY(td_onnx_restore(o->in, o->out, o->overwrite, &r.n_tensors));
@@ -222,7 +230,9 @@ const td_verb td_verb_convert = {
         "optimizer, epoch, best_prec1 and state_dict_ema. The description of the network is\n"
         "written to the dict 'tandem'; the seed and all options except the optimizer's are\n"
         "dropped with a warning.\n\n"
-        "An ONNX file has the input images [N,3,H,W] and the output logits. For a detector it\n"
+        "An ONNX file has the input images [N,3,H,W] and the output logits. Height and width\n"
+        "are not fixed, unless --image-size is given or the network does not allow it (vision\n"
+        "transformers, VGG, detectors), as the command then says. For a detector the file\n"
         "has the outputs detection_boxes [N,K,4] (ymin, xmin, ymax, xmax relative to the\n"
         "image size), detection_scores, detection_classes (from 1) and num_detections, the\n"
         "same as evaluate finds with the same limits; with --no-nms, the boxes and scores of\n"

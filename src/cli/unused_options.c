@@ -31,7 +31,7 @@ typedef struct {
     const char *verb, *job, *what, *reads;
 } job_row;
 
-#define MODEL   " arch model num_classes image_size mean std se_form variant backbone "
+#define MODEL   " arch model model_output num_classes image_size mean std se_form variant backbone "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
@@ -74,7 +74,7 @@ static const job_row jobs[] = {
       COMMON " annotations detections box_areas per_class require log logits confusion raport_file "
              "draw draw_limit draw_min_score use-ema prof sample_1_of_n_eval_examples " },
     { "benchmark", "data", "benchmark --mode data",
-      COMMON SOURCE " arch model image_size mean std num_classes " CHANGES
+      COMMON SOURCE " arch model model_output image_size mean std num_classes " CHANGES
                     "decode exact_decode mode "
                     "batch_size iters threads iter_unit log " },
     { "benchmark", "op", "benchmark --mode op",
@@ -107,9 +107,10 @@ static const job_row jobs[] = {
       COMMON " split annotations list_outside label_offset " },
     { "convert", "weights", "convert to weights",
       COMMON
-      " to checkpoint_path weight_path overwrite ema log classes image_size opset batch-size "
-      "export-preprocessing se_layers probabilities half_weights qdq verify nms min_score nms_iou "
-      "max_per_class max_boxes " }, /* options of ONNX are refused */
+      " to checkpoint_path weight_path overwrite ema log classes image_size model_output opset "
+      "batch-size export-preprocessing se_layers probabilities half_weights qdq verify nms "
+      "min_score "
+      "nms_iou max_per_class max_boxes " }, /* options of ONNX are refused */
 };
 
 /* Options in tables that several verbs share. */

@@ -62,7 +62,7 @@ static td_status open_weights(evaluation *e)
         return open_fresh(e);
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion requires --per-class");
-    TD_TRY(td_weight_file_open_as(e->o.weights, e->o.use_ema, &e->weights));
+    TD_TRY(td_weight_file_open_for(e->o.weights, e->o.use_ema, &e->o.model, &e->weights));
     td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     TD_TRY(td_weight_metadata_check(e->weights, e->o.weights, &e->o.model));
     TD_TRY(td_weight_norm_apply(e->weights, e->o.weights, true, &e->o.model));

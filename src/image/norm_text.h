@@ -14,6 +14,9 @@ enum { TD_NORM_TEXT = 96 };
 #define TD_NORM_META_MEAN "tandem.image_mean"
 #define TD_NORM_META_STD  "tandem.image_std"
 
+/* of weights that were read from an ONNX file whose own nodes normalize: which nodes they are */
+#define TD_NORM_META_NODES "tandem.image_nodes"
+
 /**
  * Means of red, green and blue, 0 .. 1.  TD_EUSAGE: other text; the message begins with `what`, the
  * name of an option or of metadata.  `out` is then unchanged.

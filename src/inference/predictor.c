@@ -142,7 +142,7 @@ static td_status choose_dtypes(td_predictor *p)
 static td_status set_up(td_predictor *p)
 {
     td_model_opts *m = &p->o.model;
-    TD_TRY(td_weight_file_open_as(p->o.weights, p->o.use_ema, &p->weights));
+    TD_TRY(td_weight_file_open_for(p->o.weights, p->o.use_ema, &p->o.model, &p->weights));
     td_weight_metadata_apply(p->weights, td_model_is_default(m), m);
     TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
     TD_TRY(td_weight_norm_apply(p->weights, p->o.weights, true, m));

@@ -108,7 +108,7 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
                         "inspect %s does not read a network: --weights requires model, graph, amp, "
                         "kernels or memory",
                         thing);
-    TD_TRY(td_weight_file_open(o->weights, out));
+    TD_TRY(td_weight_file_open_for(o->weights, false, m, out));
     const bool is_default = td_model_is_default(m);
     td_weight_metadata_apply(*out, is_default, m);
     if (is_default && !m->model_text && !td_tensors_meta(*out, "tandem.arch"))

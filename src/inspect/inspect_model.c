@@ -4,6 +4,7 @@
 #include "inspect/inspect.h"
 
 #include "checkpoint/weights.h"
+#include "image/norm_text.h"
 #include "ir/graph.h"
 #include "ir/leaf.h"
 #include "ir/op.h"
@@ -92,6 +93,24 @@ static td_status add_metadata(const td_inspection *q, td_text *out)
     return st;
 }
 
+/* How an ONNX file's own nodes normalize its images, which is done before the graph instead. */
+static void add_preparation(const td_inspection *q, td_text *out)
+{
+    const char *nodes = q->weights ? td_tensors_meta(q->weights, TD_NORM_META_NODES) : NULL;
+    const char *mean = nodes ? td_tensors_meta(q->weights, TD_NORM_META_MEAN) : NULL;
+    const char *std = nodes ? td_tensors_meta(q->weights, TD_NORM_META_STD) : NULL;
+    if (!mean || !std)
+        return;
+    if (q->opts->json) {
+        td_json_add_text(out, "image_nodes", nodes);
+        td_json_add_text(out, "mean", mean);
+        td_json_add_text(out, "std", std);
+    } else {
+        td_text_add(out, "\nits own nodes normalize its images (%s), as --mean %s --std %s does",
+                    nodes, mean, std);
+    }
+}
+
 static td_status add_model(layers *l, const td_graph *g, const char *name, int batch)
 {
     bool json = l->q->opts->json;
@@ -99,11 +118,13 @@ static td_status add_model(layers *l, const td_graph *g, const char *name, int b
         td_text_add(l->out, "{");
         td_json_add_text(l->out, "arch", name);
         TD_TRY(add_metadata(l->q, l->out));
+        add_preparation(l->q, l->out);
         td_json_add(l->out, "batch_size", batch);
         td_text_add(l->out, ", \"layers\": [");
     } else {
         td_text_add(l->out, "%s", name);
         TD_TRY(add_metadata(l->q, l->out));
+        add_preparation(l->q, l->out);
         td_text_add(l->out, "\n\n%-28s %-18s %-24s %12s %14s\n", "layer", "op", "result",
                     "parameters", "MACs");
     }

@@ -50,6 +50,9 @@ static const td_field fields[] = {
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
                "weights are used unless others are given; with the parts of a preset: its "
                "network"),
+    TD_TEXT_AS(td_model_opts, output, "model_output", NULL, NULL, "NAME",
+               "of an ONNX file: the value [N,classes] that is the result, an output or any other "
+               "value; default: the only output, or the one named logits"),
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),
@@ -171,7 +174,9 @@ static td_status read_onnx(const td_model_opts *opts, td_graph **out)
     td_onnx_graph g = { 0 };
     *out = NULL;
     TD_TRY(td_onnx_read(opts->model, &m));
-    const td_onnx_import_opts o = { .batch = 1, .is_model = true, .image_size = opts->image_size };
+    const td_onnx_import_opts o = {
+        .batch = 1, .is_model = true, .output = opts->output, .height = opts->image_size
+    };
     const td_status st = td_graph_of_onnx(m, opts->model, &o, &g);
     td_onnx_free(m);
     *out = g.graph;
@@ -189,6 +194,8 @@ static td_status parse_graph(const td_model_opts *opts, td_graph **out)
         return td_graph_parse(opts->model_text, graph_name(opts), out);
     if (td_onnx_is(path))
         return read_onnx(opts, out);
+    if (opts->output)
+        return td_error(TD_EUSAGE, "--model-output requires an ONNX file: '%s' is none", path);
     st = td_file_read(path, GRAPH_FILE_BYTES, &text, &n);
     if (st == TD_ENOTFOUND && td_arch_known(path))
         st =
@@ -349,11 +356,38 @@ td_status td_model_resolve_norm(td_model_opts *opts)
     return TD_OK;
 }
 
+/* an ONNX file whose own nodes normalize its images: these do what --mean and --std say */
+static td_status resolve_onnx_norm(td_model_opts *opts)
+{
+    td_onnx *m;
+    td_onnx_preparation p;
+    if (!opts->model || opts->model_text || !td_onnx_is(opts->model))
+        return TD_OK;
+    TD_TRY(td_onnx_read(opts->model, &m));
+    td_onnx_find_preparation(m, &p);
+    td_onnx_free(m);
+    if (!p.has_norm)
+        return TD_OK;
+    if (opts->norm.std[0] > 0 && memcmp(&opts->norm, &p.norm, sizeof p.norm) != 0) {
+        char mean[TD_NORM_TEXT], std[TD_NORM_TEXT];
+        td_norm_print(p.norm.mean, mean);
+        td_norm_print(p.norm.std, std);
+        return td_error(TD_EUSAGE,
+                        "'%s' normalizes its images by itself (%s), as --mean %s --std %s does, "
+                        "which the options or the weights contradict",
+                        opts->model, p.text, mean, std);
+    }
+    opts->norm = p.norm;
+    return TD_OK;
+}
+
 td_status td_model_resolve(td_model_opts *opts)
 {
     TD_TRY(td_model_resolve_norm(opts));
     if (!is_own_graph(opts)) {
         const td_arch *arch;
+        if (opts->output)
+            return td_error(TD_EUSAGE, "--model-output requires an ONNX file as the network");
         TD_TRY(check_variant(opts));
         TD_TRY(td_arch_row(opts->arch, &arch));
         if (arch->detector)
@@ -373,6 +407,7 @@ td_status td_model_resolve(td_model_opts *opts)
         return td_error(TD_EUSAGE, "'%s' is a graph, which has no variant '%s'", graph_name(opts),
                         td_variant_name(opts->variant));
     td_graph *g;
+    TD_TRY(resolve_onnx_norm(opts));
     TD_TRY(read_graph(opts, &g));
     td_status st = size_from_graph(g, opts);
     td_graph_free(g);

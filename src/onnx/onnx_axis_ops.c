@@ -34,24 +34,22 @@ void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_ints(e->m, "perm", rank, wide);
 }
 
-/* 1 keeps a dimension of x, which may be the batch */
+/* 1 keeps a dimension of x, which may be open */
 void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op)
 {
     int64_t dim[TD_RANK_MAX];
-    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
-    td_onnx_value type = td_writer_shape(e, n->out[0]);
-    for (int i = 0; i < y->rank; i++) {
-        const int k = i - (y->rank - x->rank);
-        dim[i] = k >= 0 && x->dim[k] == y->dim[i] ? 1 : y->dim[i];
-        if (dim[i] != 1 && type.dim[i].value < 0)
-            td_writer_stop(e, td_error(TD_EUNSUPPORTED,
-                                       "broadcast_to '%%%s' depends on the batch size: fix it with "
-                                       "--batch-size",
-                                       n->out[0]->name));
+    const td_value *x = n->in[0], *y = n->out[0];
+    const td_onnx_value type = td_writer_shape(e, y);
+    bool is_open = false;
+    for (int i = 0; i < y->type.rank; i++) {
+        const int k = i - (y->type.rank - x->type.rank);
+        dim[i] = k >= 0 && td_writer_same_dim(e, x, k, y, i) ? 1 : y->type.dim[i];
+        is_open = is_open || (dim[i] != 1 && td_writer_is_open(e, y, i));
     }
-    td_writer_result(e, n,
-                     TD_WRITER_ADD(e, op, n, &type, td_writer_operand(e, n, 0),
-                                   td_writer_ints(e, n, "/shape", y->rank, dim)));
+    const char *in = td_writer_operand(e, n, 0);
+    const char *shape =
+        is_open ? td_writer_shape_of(e, n, y) : td_writer_ints(e, n, "/shape", y->type.rank, dim);
+    td_writer_result(e, n, TD_WRITER_ADD(e, op, n, &type, in, shape));
 }
 
 /* operand i with its last two dimensions exchanged, if `is_transposed` */

@@ -3,7 +3,8 @@
  *
  * Tensors keep the names of the weights, nodes are named LAYER/OPERATOR, results NODE:0.  To find
  * the dimensions that depend on the batch, two graphs are compared whose batches differ by one
- * image: dimensions that differ by one are "N"; others that differ have no name.
+ * image: dimensions that differ by one are "N"; others that differ have no name.  Those that depend
+ * on the size of the images are found likewise (onnx_open_dims.c).
  */
 #include "onnx/onnx_export.h"
 
@@ -36,8 +37,12 @@ const td_norm *td_onnx_norm(const td_model_opts *model)
 static void put_images(td_onnx_writer *e, const td_node *n)
 {
     const td_norm *norm = td_onnx_norm(&e->o->model);
-    td_onnx_value plain = td_writer_shape(e, n->out[0]), in = plain;
+    td_onnx_value plain = td_writer_shape(e, n->out[0]), in;
     const char *v = td_writer_name(e, n->out[0]->name, "");
+    for (int d = 2; d < 4; d++)
+        if (plain.dim[d].value < 0)
+            plain.dim[d].param = d == 2 ? "height" : "width";
+    in = plain;
     if (e->o->input == TD_ONNX_IN_BYTES) {
         in.dtype = TD_DT_U8;
         in.dim[1] = plain.dim[2];
@@ -137,16 +142,6 @@ static void find_biases(td_onnx_writer *e)
     }
 }
 
-static bool same_nodes(const td_graph *a, const td_graph *b)
-{
-    bool same = a->n_nodes == b->n_nodes && a->n_values == b->n_values;
-    for (int i = 0; same && i < a->n_nodes; i++)
-        same = a->nodes[i]->op == b->nodes[i]->op;
-    for (int i = 0; same && i < a->n_values; i++)
-        same = a->values[i]->type.rank == b->values[i]->type.rank;
-    return same;
-}
-
 static void put_all(td_onnx_writer *e)
 {
     mark(e);
@@ -167,11 +162,15 @@ static void put_all(td_onnx_writer *e)
         put_output(e, outputs[i]);
 }
 
-td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
-                           const td_map *integers, const td_onnx_opts *opts, td_onnx *m)
+td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, const td_graph *larger,
+                           td_program *p, const td_map *integers, const td_onnx_opts *opts,
+                           td_onnx *m)
 {
-    td_onnx_writer e = { .m = m, .g = g, .other = other, .p = p, .o = opts, .integers = integers };
-    if (other && !same_nodes(g, other))
+    td_onnx_writer e = {
+        .m = m, .g = g, .other = other, .larger = larger, .p = p, .o = opts, .integers = integers
+    };
+    TD_CHECK(!larger || td_onnx_same_nodes(g, larger));
+    if (other && !td_onnx_same_nodes(g, other))
         return td_error(TD_EUNSUPPORTED,
                         "the graph depends on the batch size: fix it with --batch-size");
     e.name = td_alloc((size_t)g->n_values + 1, sizeof *e.name);

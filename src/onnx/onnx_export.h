@@ -17,6 +17,8 @@
 #include "tandem/onnx.h"
 #include "tandem/program.h"
 
+#define TD_ONNX_WHY 300
+
 /** The normalisation of this network's images. */
 const td_norm *td_onnx_norm(const td_model_opts *model);
 
@@ -25,14 +27,26 @@ const td_norm *td_onnx_norm(const td_model_opts *model);
  * the graph has it and opts->probabilities is set; for a detector, the outputs `codes` (the deltas)
  * and, named `logits`, `scores`: the inputs of td_onnx_add_detections.  Weights come from `p`, a
  * program of that graph, and are copied into m's arena.  With `other`, the same graph for one more
- * image, the batch size is not fixed: dimensions that differ between the two are "N".  `integers`
+ * image, the batch size is not fixed: dimensions that differ between the two are "N".  With
+ * `larger`, the same graph for larger images that are not square (td_onnx_any_size), neither is the
+ * size of the images: "height" and "width".  `integers`
  * has the parameters that are stored as integers (td_onnx_qdq.integers); NULL: none.
  *
  *   TD_EUNSUPPORTED  an op without a counterpart in ONNX; the message names it
  *   TD_ENOMEM
  */
-td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, td_program *p,
-                           const td_map *integers, const td_onnx_opts *opts, td_onnx *m) TD_CHECKED;
+td_status td_onnx_of_graph(const td_graph *g, const td_graph *other, const td_graph *larger,
+                           td_program *p, const td_map *integers, const td_onnx_opts *opts,
+                           td_onnx *m) TD_CHECKED;
+
+/** Have the graphs the same nodes, with results of the same ranks? */
+bool td_onnx_same_nodes(const td_graph *a, const td_graph *b);
+
+/**
+ * Do the parameters and attributes of `g` fit images of any size?  `larger`: the same for images of
+ * another size.  If not, `why` names the first that does not.
+ */
+bool td_onnx_any_size(const td_graph *g, const td_graph *larger, char why[TD_ONNX_WHY]);
 
 /**
  * The elements of a tensor of the model: halves as f32, as well as integers that a DequantizeLinear

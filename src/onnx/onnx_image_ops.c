@@ -24,7 +24,21 @@ void td_writer_conv_transpose(td_onnx_writer *e, const td_node *n, const char *o
     td_onnx_attr_int(e->m, "group", a->groups);
 }
 
-/* sizes are those of all dimensions, so the batch must be known; scales are not exact otherwise */
+/* do these scales give y's sides, in both graphs that are compared? */
+static bool gives_sides(const td_onnx_writer *e, const td_node *n, const float by[4])
+{
+    const td_value *x = n->in[0], *y = n->out[0];
+    bool is_true = true;
+    for (int d = 2; d < 4; d++) {
+        is_true = is_true && (int64_t)((float)x->type.dim[d] * by[d]) == y->type.dim[d];
+        if (e->larger)
+            is_true = is_true && (int64_t)((float)e->larger->values[x->id]->type.dim[d] * by[d]) ==
+                                     e->larger->values[y->id]->type.dim[d];
+    }
+    return is_true;
+}
+
+/* scales if they are given or exact, otherwise the sizes of all dimensions */
 void td_writer_interpolate(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const td_interpolate_attr *a = n->attr;
@@ -35,20 +49,17 @@ void td_writer_interpolate(td_onnx_writer *e, const td_node *n, const char *op)
     const double width =
         a->width_scale > 0 ? a->width_scale : (double)y->dim[3] / (double)x->dim[3];
     const float by[4] = { 1, 1, (float)height, (float)width };
-    const bool gives_sides = (int64_t)((float)x->dim[2] * by[2]) == y->dim[2] &&
-                             (int64_t)((float)x->dim[3] * by[3]) == y->dim[3];
     const char *in = td_writer_operand(e, n, 0);
-    if (gives_sides) {
+    if (gives_sides(e, n, by)) {
         const char *scales =
             td_writer_constant(e, n, "/scales", TD_DT_F32, 1, (int64_t[]){ 4 }, by, sizeof by);
         td_writer_result(e, n, TD_WRITER_ADD(e, op, n, &type, in, "", scales));
-    } else if (type.dim[0].value > 0 && a->height_scale <= 0 && a->width_scale <= 0) {
-        const char *sizes = td_writer_ints(e, n, "/sizes", 4, y->dim);
+    } else if (a->height_scale <= 0 && a->width_scale <= 0) {
+        const char *sizes = td_writer_shape_of(e, n, n->out[0]);
         td_writer_result(e, n, TD_WRITER_ADD(e, op, n, &type, in, "", "", sizes));
     } else {
         td_writer_stop(e, td_error(TD_EUNSUPPORTED,
-                                   "resize '%%%s' to %lldx%lld depends on the batch size: fix it "
-                                   "with --batch-size",
+                                   "resize '%%%s': its scales do not give %lldx%lld in float32",
                                    n->out[0]->name, (long long)y->dim[2], (long long)y->dim[3]));
         return;
     }
@@ -116,9 +127,13 @@ void td_writer_group_norm(td_onnx_writer *e, const td_node *n, const char *op)
     if (x->dtype != TD_DT_F32)
         td_writer_stop(e, td_error(TD_EUNSUPPORTED, "group_norm '%%%s' is %s, wanted f32",
                                    n->out[0]->name, td_dtype_name(x->dtype)));
+    bool is_open = false;
     int64_t whole[TD_RANK_MAX], width = td_type_count(x) / x->dim[0] / a->groups;
-    for (int d = 0; d < x->rank; d++)
+    for (int d = 0; d < x->rank; d++) {
         whole[d] = d == 0 ? 0 : x->dim[d];
+        is_open = is_open || (d > 0 && td_writer_is_open(e, n->in[0], d));
+    }
+    width = is_open ? -1 : width;
     rows.rank = 3;
     rows.dim[1] = (td_onnx_dim){ .value = a->groups };
     rows.dim[2] = (td_onnx_dim){ .value = width };
@@ -128,7 +143,9 @@ void td_writer_group_norm(td_onnx_writer *e, const td_node *n, const char *op)
     v = TD_WRITER_ADD(e, op, n, &rows, v, equal_numbers(e, n, "/ones", a->groups, 1),
                       equal_numbers(e, n, "/zeros", a->groups, 0));
     td_onnx_attr_float(e->m, "epsilon", (float)a->eps);
-    v = TD_WRITER_ADD(e, "Reshape", n, &y, v, td_writer_ints(e, n, "/whole", x->rank, whole));
+    const char *shape = is_open ? td_writer_shape_of(e, n, n->in[0])
+                                : td_writer_ints(e, n, "/whole", x->rank, whole);
+    v = TD_WRITER_ADD(e, "Reshape", n, &y, v, shape);
     v = by_channel(e, n, "Mul", 1, v, &y);
     td_writer_result(e, n, by_channel(e, n, "Add", 2, v, &y));
 }

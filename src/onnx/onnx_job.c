@@ -6,6 +6,9 @@
  *                   |        read back, checked, imported as a graph, compiled
  *                   +---- the same images ---- + : renamed only if the logits are equal
  *
+ * A network whose nodes do not depend on the size of the images is written for any height and
+ * width; the logits are then compared at a second size, too, which is not square.
+ *
  * For a detector, deltas and logits are compared, then boxes and scores; the result of suppression
  * must be bit-equal to that of boxes/nms.h.
  */
@@ -42,6 +45,10 @@
 #define TOLERANCE   1e-4 /* relative to the largest logit: kernels add in different orders */
 
 #define TOLERANCE_BEHIND 1e-6 /* the same arithmetic on the same numbers */
+
+/* the second size: odd, and as different in height and width as the deepest maps need to differ */
+#define MORE_ROWS    37
+#define MORE_COLUMNS 139
 
 static const char *const input_names[] = { "normalised", "float", "bytes", NULL };
 static const char *const se_names[] = { "conv", "linear", NULL };
@@ -108,7 +115,12 @@ typedef struct {
     td_anchors *anchors; /* NULL for a classifier */
     td_nms_opts nms;
     int batch;
+    td_graph *larger; /* `graph` or qdq.graph for larger images; NULL: the size is fixed */
     td_onnx_result *r;
+
+    /* of the comparison */
+    td_program *own;
+    int n, height, width;
 } job;
 
 /* --- the output's name ------------------------------------------------------------------------ */
@@ -194,7 +206,7 @@ static td_status quantize(job *j, const char *weights)
 static td_status open_network(job *j, const char *weights)
 {
     td_model_opts *model = &j->o.model;
-    TD_TRY(td_weight_file_open_as(weights, j->o.use_ema, &j->weights));
+    TD_TRY(td_weight_file_open_for(weights, j->o.use_ema, model, &j->weights));
     /* from a PyTorch file only the averages were read; our files have both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_metadata_apply(j->weights, td_model_is_default(model), model);
@@ -290,11 +302,61 @@ static td_status make_quantized(const td_activation_ranges *ranges, td_graph **g
     return TD_OK;
 }
 
-static td_status make_model(job *j)
+/* the network for images of another size, in QDQ form if the file has that */
+static td_status sized_graph(const job *j, int batch, int more_rows, int more_columns,
+                             td_graph **out)
+{
+    const int side = j->o.model.image_size;
+    TD_TRY(
+        td_inference_graph_sized(&j->o.model, batch, side + more_rows, side + more_columns, out));
+    td_status st = j->qdq.graph ? make_quantized(&j->quantization.table, out) : TD_OK;
+    if (st != TD_OK) {
+        td_graph_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* the images get the size of the network */
+static void fix_size(job *j, const char *why)
+{
+    td_graph_free(j->larger);
+    j->larger = NULL;
+    j->r->image_size = j->o.model.image_size;
+    snprintf(j->r->fixed_by, sizeof j->r->fixed_by, "%s", why);
+}
+
+/* leaves the size open if nodes, parameters and attributes are the same for other sizes */
+static td_status choose_size(job *j, bool is_given)
+{
+    static const int more[][2] = { { 32, 64 }, { MORE_ROWS, MORE_COLUMNS } };
+    char why[TD_ONNX_WHY] = "";
+    if (is_given || j->anchors) {
+        fix_size(j, is_given ? "" : "its anchors depend on the image size");
+        return TD_OK;
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        td_graph_free(j->larger);
+        const td_status st = sized_graph(j, j->batch, more[i][0], more[i][1], &j->larger);
+        if (st == TD_ENOMEM)
+            return st;
+        if (st != TD_OK) {
+            snprintf(why, sizeof why, "%s", td_error_message());
+            td_error_clear();
+        }
+        if (st != TD_OK || !td_onnx_any_size(graph_of(j), j->larger, why)) {
+            fix_size(j, why);
+            return TD_OK;
+        }
+    }
+    return TD_OK;
+}
+
+static td_status write_model(job *j)
 {
     td_status st = TD_OK;
     td_graph *other = NULL;
-    TD_TRY(choose_opset(j));
+    td_onnx_free(j->model);
     TD_TRY(td_onnx_new(&j->model));
     j->model->opset = j->r->opset;
     j->model->ir_version = td_onnx_ir_version(j->r->opset);
@@ -305,7 +367,7 @@ static td_status make_model(job *j)
         TD_OUT(td_inference_graph(&j->o.model, j->batch + 1, NULL, &other));
     if (other && j->qdq.graph)
         TD_OUT(make_quantized(&j->quantization.table, &other));
-    TD_OUT(td_onnx_of_graph(graph_of(j), other, program_of(j),
+    TD_OUT(td_onnx_of_graph(graph_of(j), other, j->larger, program_of(j),
                             j->qdq.graph ? &j->qdq.integers : NULL, &j->o, j->model));
     if (j->anchors)
         TD_OUT(td_onnx_add_detections(j->model, j->anchors, j->o.nms ? &j->nms : NULL));
@@ -314,6 +376,17 @@ static td_status make_model(job *j)
 out:
     td_graph_free(other);
     return st == TD_OK ? j->model->st : st;
+}
+
+static td_status make_model(job *j)
+{
+    TD_TRY(choose_opset(j));
+    const td_status st = write_model(j);
+    if (st != TD_EUNSUPPORTED || !j->larger)
+        return st;
+    fix_size(j, td_error_message()); /* if not for the size, the same error comes again */
+    td_error_clear();
+    return write_model(j);
 }
 
 /* --- verification ----------------------------------------------------------------------------- */
@@ -328,8 +401,8 @@ static void fill(const job *j, images *p)
 {
     td_rng rng = td_rng_make(1, TD_RNG_SYNTH, 0, 0);
     const td_norm *norm = td_onnx_norm(&j->o.model);
-    int64_t side = j->o.model.image_size, plane = side * side;
-    for (int64_t i = 0; i < j->batch * 3 * plane; i++) {
+    const int64_t plane = (int64_t)j->height * j->width;
+    for (int64_t i = 0; i < j->n * 3 * plane; i++) {
         int64_t c = i / plane % 3;
         if (j->o.input == TD_ONNX_IN_NORMALISED) {
             float x = (float)td_rng_normal(&rng) * td_image_std[c] / norm->std[c];
@@ -371,7 +444,7 @@ static td_status compare_output(const job *j, const char *output, const td_progr
 {
     td_type type, other;
     double relative;
-    const float *a = td_program_output(program_of(j), output, &type);
+    const float *a = td_program_output(j->own, output, &type);
     const float *b = td_program_output(back, name, &other);
     if (!a || !b || !td_type_same_shape(&type, &other))
         return td_error(TD_EFORMAT, "the file has an unexpected output '%s'", name);
@@ -385,9 +458,9 @@ static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, imag
 {
     fill(j, p);
     TD_TRY(td_onnx_prepare(g, p->raw, p->prepared));
-    TD_TRY(td_program_bind(program_of(j), "images", p->plain));
+    TD_TRY(td_program_bind(j->own, "images", p->plain));
     TD_TRY(td_program_bind(back, "images", p->prepared));
-    TD_TRY(td_program_run(program_of(j)));
+    TD_TRY(td_program_run(j->own));
     return td_program_run(back);
 }
 
@@ -557,21 +630,24 @@ static td_status compare_all(job *j, const td_onnx_graph *g, const td_program *b
     return st;
 }
 
-static td_status verify_model(job *j, const td_onnx *m)
+/* compares the model with j->own */
+static td_status verify_size(job *j, const td_onnx *m)
 {
     static const char *const heads[] = { "codes", "logits", NULL };
     td_status st = TD_OK;
     td_onnx_graph g = { 0 };
     td_program *back = NULL;
     images p = { 0 };
-    size_t side = (size_t)j->o.model.image_size, n = (size_t)j->batch * 3 * side * side;
+    const size_t n = (size_t)j->n * 3 * (size_t)j->height * (size_t)j->width;
     p.raw = td_alloc(n, sizeof(float));
     p.plain = td_alloc(n, sizeof(float));
     p.prepared = td_alloc(n, sizeof(float));
     if (!p.raw || !p.plain || !p.prepared)
         TD_OUT(TD_ENOMEM);
     TD_OUT(td_graph_of_onnx(m, "the file read back",
-                            &(td_onnx_import_opts){ .batch = j->batch,
+                            &(td_onnx_import_opts){ .batch = j->n,
+                                                    .height = j->height,
+                                                    .width = j->width,
                                                     .also = j->anchors ? heads : NULL,
                                                     .is_after = td_onnx_eval_knows },
                             &g));
@@ -587,6 +663,54 @@ out:
     td_free(p.plain);
     td_free(p.prepared);
     return st;
+}
+
+/* the parameters of the network's program as those of another program of it */
+static td_status copy_params(const job *j, const td_graph *g, td_program *to)
+{
+    td_status st = TD_OK;
+    for (int i = 0; i < g->n_values && st == TD_OK; i++) {
+        const td_value *v = g->values[i];
+        if (!td_value_is_param(v))
+            continue;
+        void *data = td_alloc((size_t)td_type_count(&v->type), td_dtype_bytes(v->type.dtype));
+        st = data ? td_program_get(program_of(j), v->name, data) : TD_ENOMEM;
+        if (st == TD_OK)
+            st = td_program_set(to, v->name, data);
+        td_free(data);
+    }
+    return st;
+}
+
+/* the same for images of the second size */
+static td_status verify_larger(job *j, const td_onnx *m)
+{
+    td_status st = TD_OK;
+    td_graph *g = NULL;
+    td_program *p = NULL;
+    j->n = j->o.batch_size ? j->o.batch_size : 1;
+    j->height = j->o.model.image_size + MORE_ROWS;
+    j->width = j->o.model.image_size + MORE_COLUMNS;
+    TD_OUT(sized_graph(j, j->n, MORE_ROWS, MORE_COLUMNS, &g));
+    TD_OUT(compile(j, g, j->qdq.graph ? TD_ONNX_SKIP : NULL, &p));
+    TD_OUT(copy_params(j, g, p));
+    j->own = p;
+    st = verify_size(j, m);
+    if (st != TD_OK)
+        TD_OUT(td_error_context(st, "images of %d x %d", j->height, j->width));
+out:
+    td_program_free(p);
+    td_graph_free(g);
+    return st;
+}
+
+static td_status verify_model(job *j, const td_onnx *m)
+{
+    j->own = program_of(j);
+    j->n = j->batch;
+    j->height = j->width = j->o.model.image_size;
+    TD_TRY(verify_size(j, m));
+    return j->larger ? verify_larger(j, m) : TD_OK;
 }
 
 static td_status verify(void *ctx, const char *written)
@@ -617,6 +741,7 @@ td_status td_onnx_export(const char *weights, const char *out_path, const td_onn
     TD_OUT(td_output_check(j.out_path));
     TD_OUT(open_network(&j, weights));
     TD_OUT(td_output_check_new(j.out_path, j.o.overwrite)); /* after the checks of the options */
+    TD_OUT(choose_size(&j, opts->model.image_size > 0));
     TD_OUT(make_model(&j));
     TD_OUT(td_onnx_write(j.model, j.out_path, j.o.verify ? verify : NULL, &j));
     if (stat(j.out_path, &file) == 0)
@@ -626,6 +751,7 @@ out:
     td_onnx_qdq_release(&j.qdq);
     td_quantization_release(&j.quantization);
     td_program_free(j.program);
+    td_graph_free(j.larger);
     td_graph_free(j.graph);
     td_anchors_free(j.anchors);
     td_device_close(j.dev);

@@ -221,7 +221,7 @@ static void put_sum_to(td_onnx_writer *e, const td_node *n, const char *op)
     int count = 0;
     td_onnx_value type = td_writer_shape(e, n->out[0]);
     for (int d = 0; d < x->rank; d++)
-        if (d < missing || y->dim[d - missing] != x->dim[d])
+        if (d < missing || !td_writer_same_dim(e, n->in[0], d, n->out[0], d - missing))
             axes[count++] = d;
     if (missing > 0)
         td_writer_stop(
@@ -250,26 +250,24 @@ static void put_concat(td_onnx_writer *e, const td_node *n, const char *op)
     td_onnx_attr_int(e->m, "axis", ((const td_concat_attr *)n->attr)->axis);
 }
 
-/* 0 copies a dimension of x, -1 is computed from the number of elements */
+/* 0 copies a dimension of x, -1 is computed from the number of elements; more open dimensions are
+   those of an earlier value */
 static void put_reshape(td_onnx_writer *e, const td_node *n, const char *op)
 {
     int n_open = 0;
     int64_t dim[TD_RANK_MAX];
-    td_onnx_value x = td_writer_shape(e, n->in[0]), y = td_writer_shape(e, n->out[0]);
+    const td_onnx_value y = td_writer_shape(e, n->out[0]);
     for (int i = 0; i < y.rank; i++) {
         dim[i] = y.dim[i].value;
-        if (dim[i] < 0 && y.dim[i].param && i < x.rank && x.dim[i].param)
+        if (dim[i] < 0 && i < td_in_type(n, 0)->rank &&
+            td_writer_same_dim(e, n->out[0], i, n->in[0], i))
             dim[i] = 0;
         n_open += dim[i] < 0;
     }
-    if (n_open > 1)
-        td_writer_stop(e, td_error(TD_EUNSUPPORTED,
-                                   "reshape '%%%s' depends on the batch size in two dimensions: "
-                                   "fix it with --batch-size",
-                                   n->out[0]->name));
     const char *in = td_writer_operand(e, n, 0);
-    td_writer_result(e, n,
-                     TD_WRITER_ADD(e, op, n, &y, in, td_writer_ints(e, n, "/shape", y.rank, dim)));
+    const char *shape = n_open > 1 ? td_writer_shape_of(e, n, n->out[0])
+                                   : td_writer_ints(e, n, "/shape", y.rank, dim);
+    td_writer_result(e, n, TD_WRITER_ADD(e, op, n, &y, in, shape));
 }
 
 static void put_cast(td_onnx_writer *e, const td_node *n, const char *op)
@@ -313,11 +311,34 @@ static const char *put_gather(td_onnx_writer *e, const td_node *n, const char *x
     return y;
 }
 
+/* does the quotient of the sides depend on the size of the images?  One that is no whole number is
+   that of this size */
+static bool has_other_factors(const td_onnx_writer *e, const td_node *n)
+{
+    const td_value *x = n->in[0], *y = n->out[0];
+    bool differs = false;
+    for (int d = 2; e->larger && d < 4; d++) {
+        const int64_t from = e->larger->values[x->id]->type.dim[d];
+        const int64_t to = e->larger->values[y->id]->type.dim[d];
+        const bool is_same = from == x->type.dim[d] && to == y->type.dim[d];
+        differs |= !is_same && (y->type.dim[d] % x->type.dim[d] || to % from ||
+                                to / from != y->type.dim[d] / x->type.dim[d]);
+    }
+    return differs;
+}
+
 static void put_resize(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     td_onnx_value type = td_writer_shape(e, n->in[0]);
     const char *in = td_writer_operand(e, n, 0);
+    if (has_other_factors(e, n)) {
+        td_writer_stop(e, td_error(TD_EUNSUPPORTED,
+                                   "resize_nearest '%%%s' to %lldx%lld depends on the image size: "
+                                   "fix it with --image-size",
+                                   n->out[0]->name, (long long)y->dim[2], (long long)y->dim[3]));
+        return;
+    }
     if (y->dim[2] % x->dim[2] || y->dim[3] % x->dim[3]) {
         const char *rows = put_gather(e, n, in, 2, &type);
         td_writer_result(e, n, put_gather(e, n, rows, 3, &type));

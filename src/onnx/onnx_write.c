@@ -49,10 +49,11 @@ td_onnx_value td_writer_shape(const td_onnx_writer *e, const td_value *v)
 {
     td_onnx_value t = { .dtype = v->type.dtype, .rank = v->type.rank };
     const td_type *other = e->other ? &e->other->values[v->id]->type : &v->type;
+    const td_type *larger = e->larger ? &e->larger->values[v->id]->type : &v->type;
     for (int i = 0; i < t.rank; i++) {
         int64_t d = v->type.dim[i];
-        t.dim[i].value = d == other->dim[i] ? d : -1;
-        if (d != other->dim[i] && other->dim[i] == d + 1)
+        t.dim[i].value = d == other->dim[i] && d == larger->dim[i] ? d : -1;
+        if (d != other->dim[i] && other->dim[i] == d + 1 && d == larger->dim[i])
             t.dim[i].param = BATCH_NAME;
     }
     return t;

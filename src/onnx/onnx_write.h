@@ -12,7 +12,7 @@
 
 typedef struct {
     td_onnx *m;
-    const td_graph *g, *other;
+    const td_graph *g, *other, *larger; /* the last two: onnx_open_dims.c; NULL: not compared */
     td_program *p;
     const td_onnx_opts *o;
     const char **name;      /* [g->n_values] name in the model; NULL: not added yet */
@@ -30,7 +30,8 @@ bool td_writer_is_ok(const td_onnx_writer *e);
 /** The concatenation of a and b, made unique, as a name in the model's arena. */
 const char *td_writer_name(td_onnx_writer *e, const char *a, const char *b);
 
-/** The type of `v`; dimensions that depend on the batch are "N" if the batch size is not fixed. */
+/** The type of `v`; open dimensions (onnx_open_dims.c) have no number, and those that are the batch
+    are "N". */
 td_onnx_value td_writer_shape(const td_onnx_writer *e, const td_value *v);
 
 /** Append a node for `n` and return its result's name.  Then add its attributes: they apply to the
@@ -70,6 +71,16 @@ void td_writer_result(td_onnx_writer *e, const td_node *n, const char *name);
 
 /** One node with the same operands and no attributes. */
 void td_writer_same(td_onnx_writer *e, const td_node *n, const char *op);
+
+/* onnx_open_dims.c: does dimension d of v depend on the batch, or on the size of the images? */
+bool td_writer_is_open(const td_onnx_writer *e, const td_value *v, int d);
+
+/** Are two dimensions the same number, whatever the batch and the size? */
+bool td_writer_same_dim(const td_onnx_writer *e, const td_value *a, int i, const td_value *b,
+                        int k);
+
+/** The name of v's shape, i64 [rank], for node n; open dimensions are computed in the model. */
+const char *td_writer_shape_of(td_onnx_writer *e, const td_node *n, const td_value *v);
 
 /* onnx_axis_ops.c: rows of td_writer_put */
 void td_writer_slice(td_onnx_writer *e, const td_node *n, const char *op);

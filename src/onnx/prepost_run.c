@@ -32,14 +32,14 @@ static td_status prepare(const td_onnx_graph *g, td_type *t, float *a, float *b)
 
 td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out)
 {
-    const td_onnx_value *v = g->model->inputs.at;
-    td_type t = td_type_4d(TD_DT_F32, g->batch, v->dim[1].value, v->dim[2].value, v->dim[3].value);
+    const bool is_bytes = g->input.dtype == TD_DT_U8;
+    td_type t = td_type_as(&g->input, TD_DT_F32);
     size_t count = (size_t)td_type_count(&t);
     float *other = td_alloc(count, sizeof *other);
     if (!other)
         return TD_ENOMEM;
     for (size_t i = 0; i < count; i++)
-        out[i] = v->dtype == TD_DT_U8 ? (float)((const uint8_t *)in)[i] : ((const float *)in)[i];
+        out[i] = is_bytes ? (float)((const uint8_t *)in)[i] : ((const float *)in)[i];
     td_status st = prepare(g, &t, out, other);
     td_free(other);
     return st;

@@ -24,6 +24,8 @@ typedef struct {
     const td_onnx_node *merged; /* an Add that became the bias of a product, or NULL */
     bool is_probe;              /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
     bool is_classifier;         /* all its nodes are a part of the network */
+    bool *is_needed;            /* [m->n_nodes] for the output of a model that has several; NULL:
+                                   all are */
 } td_importer;
 
 #define TD_IMPORT_PROBE 1009 /* a prime: dimensions that contain the batch are its multiples */

@@ -3,7 +3,8 @@
  *
  * The import is independent of the exporter.  Nodes before the network that convert bytes to floats
  * (Cast, Transpose, Sub, Div) do not become part of the graph; td_onnx_prepare computes them in
- * plain loops.  Neither do the nodes from the first operator that no op of ours corresponds to
+ * plain loops, and those of a model become the normalization of its images (preparation.h).
+ * Neither do the nodes from the first operator that no op of ours corresponds to
  * (onnx_eval.h): a detector's post-processing.  The values that these read from the network are
  * outputs of the graph, post_input.0, post_input.1 ... in the order of reading.
  * Every result's type is compared with its declaration in the file.
@@ -12,12 +13,17 @@
  */
 #include "onnx_import/onnx_import.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/prepost.h"
 
-#define PREPARED_MAX 8 /* limit for nodes before the network */
+#define PREPARED_MAX 8    /* limit for nodes before the network */
+#define SIDE_MAX     8192 /* of images, as --image-size */
+
+#define OUTPUTS_SHOWN 20 /* names of outputs in a message */
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
@@ -158,15 +164,25 @@ static td_status get_merged(td_importer *im)
     return td_import_result(im, 0, y);
 }
 
-/* a split; a norm in training mode, which also gives its running statistics, and a dropout, which
-   gives its mask, which nothing may read */
+/* a split; a norm in training mode, which also gives its running statistics, a layer norm, which
+   gives its statistics, a pooling, which gives its indices, and a dropout, which gives its mask:
+   nothing may read these */
 static bool is_result_count(const td_importer *im, const row *r)
 {
     const int n = im->node->n_out;
-    return n == 1 || (im->o->is_model && n > 0 &&
-                      (r->get == td_import_split ||
-                       (r->get == td_import_norm && n <= (im->m->opset < 14 ? 5 : 3)) ||
-                       (r->get == td_import_dropout && n <= 2)));
+    return n == 1 ||
+           (im->o->is_model && n > 0 &&
+            (r->get == td_import_split ||
+             (r->get == td_import_norm && n <= (im->m->opset < 14 ? 5 : 3)) ||
+             (r->get == td_import_layer_norm && n <= 3) ||
+             (strcmp(r->op, "MaxPool") == 0 && n <= 2) || (r->get == td_import_dropout && n <= 2)));
+}
+
+/* the images that a node of the preparation reads, as one of its operands */
+static td_value *prepared_value(const td_importer *im, const td_onnx_node *n)
+{
+    td_value *x = td_map_get(&im->values, n->in[0]);
+    return x || n->n_in < 2 ? x : td_map_get(&im->values, n->in[1]);
 }
 
 static td_status get_node(td_importer *im, const td_onnx_node *n)
@@ -175,7 +191,9 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
     td_value *y = NULL;
     bool done = false;
     im->node = n;
-    if (im->o->is_model)
+    if (td_onnx_is_prepared(&im->out->preparation, n))
+        return td_map_set(&im->values, n->out[0], prepared_value(im, n));
+    if (im->o->is_model || (im->is_classifier && strcmp(n->op, "Identity") != 0))
         TD_TRY(fold(im, &done));
     if (done)
         return TD_OK;
@@ -220,16 +238,28 @@ static td_status get_post_processing(td_importer *im, size_t first)
 
 /* --- preparation of images ------------------------------------------------------------------ */
 
+/* the size for which a file that td_onnx_export has written was made; 224: it does not say */
+static int64_t size_in_metadata(const td_onnx *m)
+{
+    int64_t side;
+    const char *text = td_onnx_meta_find(m, "tandem.image_size");
+    return text && td_text_to_int(text, &side) && side >= 1 && side <= SIDE_MAX ? side : 224;
+}
+
 /* sides that are not fixed get the size that was asked for */
 static td_status model_input_type(const td_importer *im, const td_onnx_value *v, int64_t n,
                                   td_type *t)
 {
-    const int64_t side = im->o->image_size ? im->o->image_size : 224;
-    *t = td_type_4d(TD_DT_F32, n, v->dim[1].value, v->dim[2].value < 0 ? side : v->dim[2].value,
-                    v->dim[3].value < 0 ? side : v->dim[3].value);
-    if (v->dtype == TD_DT_U8)
+    const int64_t side = im->o->height ? im->o->height : size_in_metadata(im->m);
+    const td_onnx_preparation *p = &im->out->preparation;
+    const bool is_last = p->is_last && p->n_nodes;
+    const int64_t h = v->dim[is_last ? 1 : 2].value, w = v->dim[is_last ? 2 : 3].value;
+    *t =
+        td_type_4d(TD_DT_F32, n, v->dim[is_last ? 3 : 1].value, h < 0 ? side : h, w < 0 ? side : w);
+    if (v->dtype == TD_DT_U8 && !p->n_nodes)
         return td_error(TD_EUNSUPPORTED,
-                        "'%s': its images are u8, wanted normalised f32 images [N,3,H,W]",
+                        "'%s': its images are u8, and its first nodes do not convert them to f32 "
+                        "images [N,3,H,W] with a mean and a deviation for each channel",
                         im->what);
     for (int i = 0; i < 4; i++)
         if (t->dim[i] < 1 || t->dim[i] > 1 << 16 || (i == 1 && t->dim[i] != 3))
@@ -248,13 +278,19 @@ static td_status input_type(const td_importer *im, td_type *t)
     int64_t n = v->dim[0].value < 0 ? im->o->batch : v->dim[0].value;
     if (im->o->is_model)
         return model_input_type(im, v, n, t);
-    for (int i = 1; i < 4; i++)
-        if (v->dim[i].value < 1 || v->dim[i].value > 1 << 16)
-            return td_error(TD_EUNSUPPORTED, "'%s': the size of its images is not fixed", im->what);
     if (n != im->o->batch)
         return td_error(TD_EFORMAT, "'%s' has a fixed batch of %lld images, wanted %d", im->what,
                         (long long)n, im->o->batch);
     *t = td_type_4d(v->dtype, n, v->dim[1].value, v->dim[2].value, v->dim[3].value);
+    for (int i = 1; i < 4; i++) {
+        const char *name = v->dim[i].param ? v->dim[i].param : "";
+        if (t->dim[i] < 0)
+            t->dim[i] = strcmp(name, "height") == 0  ? im->o->height
+                        : strcmp(name, "width") == 0 ? im->o->width
+                                                     : -1;
+        if (t->dim[i] < 1 || t->dim[i] > 1 << 16)
+            return td_error(TD_EUNSUPPORTED, "'%s': the size of its images is not fixed", im->what);
+    }
     return TD_OK;
 }
 
@@ -262,6 +298,7 @@ static td_status get_images(td_importer *im, td_onnx_graph *out)
 {
     td_type t;
     TD_TRY(input_type(im, &t));
+    out->input = t;
     out->images = im->m->inputs.at[0].name;
     while (!im->o->is_model && out->n_prepared < im->m->n_nodes && out->n_prepared < PREPARED_MAX) {
         const td_onnx_node *n = &im->m->nodes[out->n_prepared];
@@ -308,34 +345,105 @@ static td_status get_also(td_importer *im)
     return TD_OK;
 }
 
-/* output `logits`: the one of this name, or the only one */
-static td_status get_model_output(td_importer *im)
+/* the outputs' names, for a message */
+static td_status wrong_output(const td_importer *im, const char *what)
+{
+    td_text names = { 0 };
+    for (size_t i = 0; i < im->m->outputs.n && i < OUTPUTS_SHOWN; i++)
+        td_text_add(&names, "%s'%.80s'", i ? ", " : "", im->m->outputs.at[i].name);
+    td_text_add(&names, im->m->outputs.n > OUTPUTS_SHOWN ? ", ..." : "");
+    const td_status st = td_error(TD_EUNSUPPORTED, "'%s' has %s; its outputs are %s", im->what,
+                                  what, td_text_get(&names));
+    td_text_release(&names);
+    return st;
+}
+
+static bool has_value(const td_onnx *m, const char *name)
+{
+    bool is_there = false;
+    for (size_t i = 0; i < m->n_nodes; i++)
+        for (int k = 0; k < m->nodes[i].n_out; k++)
+            is_there = is_there || strcmp(m->nodes[i].out[k], name) == 0;
+    return is_there;
+}
+
+/* the value that becomes `logits`: the one asked for, the output of this name, or the only one */
+static td_status choose_output(const td_importer *im, const char **out)
 {
     const td_onnx_values *all = &im->m->outputs;
-    const char *name = all->at[0].name;
-    bool is_named = false;
-    for (size_t i = 0; i < all->n; i++)
-        if (strcmp(all->at[i].name, "logits") == 0) {
-            name = all->at[i].name;
-            is_named = true;
-        }
+    char what[160];
+    *out = im->o->output;
+    if (*out && !has_value(im->m, *out)) {
+        snprintf(what, sizeof what, "no value '%.100s'", *out);
+        return wrong_output(im, what);
+    }
+    for (size_t i = 0; i < all->n && !*out; i++)
+        if (all->n == 1 || strcmp(all->at[i].name, "logits") == 0)
+            *out = all->at[i].name;
+    if (*out)
+        return TD_OK;
+    snprintf(what, sizeof what,
+             "%zu outputs, none of which is named 'logits': choose one with "
+             "--model-output",
+             all->n);
+    return wrong_output(im, what);
+}
+
+/* marks the nodes that the output depends on; nodes are in an order of execution */
+static td_status find_needed(td_importer *im, const char *output)
+{
+    td_map wanted = { 0 };
+    td_status st = td_map_set(&wanted, output, im);
+    im->is_needed = td_alloc(im->m->n_nodes + 1, sizeof *im->is_needed);
+    if (!im->is_needed)
+        st = TD_ENOMEM;
+    for (size_t i = im->m->n_nodes; i-- > 0 && st == TD_OK;) {
+        const td_onnx_node *n = &im->m->nodes[i];
+        for (int k = 0; k < n->n_out; k++)
+            im->is_needed[i] = im->is_needed[i] || td_map_has(&wanted, n->out[k]);
+        for (int k = 0; k < n->n_in && im->is_needed[i] && st == TD_OK; k++)
+            st = td_map_set(&wanted, n->in[k], im);
+    }
+    td_map_release(&wanted);
+    return st;
+}
+
+static td_status get_model_output(td_importer *im, const char *name)
+{
     td_value *v = td_map_get(&im->values, name);
-    if (all->n != 1 && !is_named)
-        return td_error(TD_EUNSUPPORTED, "'%s' has %zu outputs, wanted one, or one named 'logits'",
-                        im->what, all->n);
-    if (!v || td_value_type(v).rank != 2)
-        return td_error(TD_EUNSUPPORTED, "'%s': output '%s' is not [N,classes]", im->what, name);
-    td_output(im->b, "logits", v);
-    return TD_OK;
+    const td_type t = v ? td_value_type(v) : (td_type){ 0 };
+    if (t.rank == 2) {
+        td_output(im->b, "logits", v);
+        return TD_OK;
+    }
+    td_text text = { 0 };
+    if (v)
+        td_type_print(&t, &text);
+    const td_status st = td_error(TD_EUNSUPPORTED, "'%s': output '%s' is not [N,classes], but %s",
+                                  im->what, name, v ? td_text_get(&text) : "a constant");
+    td_text_release(&text);
+    return st;
 }
 
 static td_status get_model(td_importer *im, td_onnx_graph *out)
 {
+    const char *output;
     TD_TRY(index_names(im));
+    TD_TRY(choose_output(im, &output));
+    if (im->m->outputs.n > 1 || im->o->output)
+        TD_TRY(find_needed(im, output));
+    td_onnx_find_preparation(im->m, &out->preparation);
     TD_TRY(get_images(im, out));
     for (size_t i = 0; i < im->m->n_nodes; i++)
-        TD_TRY(get_node(im, &im->m->nodes[i]));
-    return get_model_output(im);
+        if (!im->is_needed || im->is_needed[i])
+            TD_TRY(get_node(im, &im->m->nodes[i]));
+    return get_model_output(im, output);
+}
+
+/* is it a part of the network?  A detector's post-processing has Shape, too */
+static bool is_network(const td_importer *im, const td_onnx_node *n)
+{
+    return row_of(im, n) || (im->is_classifier && strcmp(n->op, "Shape") == 0);
 }
 
 static td_status get_all(td_importer *im, td_onnx_graph *out)
@@ -343,7 +451,7 @@ static td_status get_all(td_importer *im, td_onnx_graph *out)
     TD_TRY(index_names(im));
     TD_TRY(get_images(im, out));
     out->first_post = out->n_prepared;
-    for (; out->first_post < im->m->n_nodes && row_of(im, &im->m->nodes[out->first_post]);
+    for (; out->first_post < im->m->n_nodes && is_network(im, &im->m->nodes[out->first_post]);
          out->first_post++)
         TD_TRY(get_node(im, &im->m->nodes[out->first_post]));
     TD_TRY(get_post_processing(im, out->first_post));
@@ -372,6 +480,7 @@ static td_status import(const td_onnx *m, const char *what, const td_onnx_import
     td_map_release(&im.tensors);
     td_map_release(&im.declared);
     td_onnx_folder_release(&im.folder);
+    td_free(im.is_needed);
     if (st != TD_OK && td_build_ok(im.b)) {
         td_build_abandon(im.b);
     } else {

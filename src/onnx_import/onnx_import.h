@@ -11,6 +11,7 @@
 #define TD_ONNX_IMPORT_ONNX_IMPORT_H
 
 #include "onnx_file/onnx.h"
+#include "onnx_import/preparation.h"
 #include "tandem/graph.h"
 
 typedef struct {
@@ -20,7 +21,10 @@ typedef struct {
     /* A network for --model: input `images`, output `logits`, its tensors are trained parameters.
        A batch or a side that the file fixes is taken from it. */
     bool is_model;
-    int image_size; /* of a model whose height and width are not fixed; 0: 224 */
+    const char *output; /* of a model: the value that becomes `logits`; NULL: the output of this
+                           name, or the only one */
+    int height, width; /* of images whose size is not fixed; a model's are square, and 0 is the size
+                          in its metadata, or 224 */
 
     /* can a node be left to the caller?  From the first such node on all must be; NULL: none can */
     bool (*is_after)(const td_onnx_node *n);
@@ -30,9 +34,11 @@ typedef struct {
 typedef struct {
     td_graph *graph; /* input `images` f32, parameters named like the tensors; owned */
     const td_onnx *model;
-    const char *images; /* the ONNX value that is the graph's input */
-    size_t n_prepared;  /* number of preparation nodes before it */
-    size_t first_post;  /* the first node after the network; n_nodes: none */
+    const char *images;              /* the ONNX value that is the graph's input */
+    td_type input;                   /* the model's input, with its dimensions */
+    size_t n_prepared;               /* number of preparation nodes before it; not of a model */
+    td_onnx_preparation preparation; /* of a model */
+    size_t first_post;               /* the first node after the network; n_nodes: none */
     int batch;
 
     td_tensor

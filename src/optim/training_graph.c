@@ -210,6 +210,23 @@ static td_status inference_graph(const td_model_opts *model, int batch, double s
     return st == TD_OK ? st : td_error_context(st, "images of %d x %d", size, size);
 }
 
+td_status td_inference_graph_sized(const td_model_opts *model, int batch, int height, int width,
+                                   td_graph **out)
+{
+    td_builder *b = td_build_begin();
+    const td_type type =
+        td_type_4d(model->dtype ? model->dtype : TD_DT_F32, batch, 3, height, width);
+    td_value *images = td_input(b, "images", type);
+    td_value *logits = td_model_forward(b, model, images, false);
+    *out = NULL;
+    if (td_build_ok(b)) {
+        td_output(b, "probabilities", td_softmax(b, logits));
+        td_output(b, "logits", logits);
+    }
+    const td_status st = td_build_end(b, out);
+    return st == TD_OK ? st : td_error_context(st, "images of %d x %d", height, width);
+}
+
 td_status td_inference_graph(const td_model_opts *model, int batch, const td_norm *norm,
                              td_graph **out)
 {

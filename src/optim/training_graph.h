@@ -48,6 +48,10 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch,
 td_status td_inference_graph(const td_model_opts *model, int batch, const td_norm *norm,
                              td_graph **out) TD_CHECKED;
 
+/** The same of a classifier for float images of another size, which need not be square. */
+td_status td_inference_graph_sized(const td_model_opts *model, int batch, int height, int width,
+                                   td_graph **out) TD_CHECKED;
+
 /**
  * The same to evaluate: of a classifier, inputs images and labels, outputs losses [N] and logits;
  * for a detector there is no difference.

@@ -53,7 +53,7 @@ static td_status open_weights(job *j)
 {
     td_model_opts *m = &j->o.model;
     const char *path = j->o.weights;
-    TD_TRY(td_weight_file_open_as(path, j->o.use_ema, &j->weights));
+    TD_TRY(td_weight_file_open_for(path, j->o.use_ema, &j->o.model, &j->weights));
     if (td_tensors_meta(j->weights, TD_QUANTIZATION_META))
         return td_error(TD_EUSAGE, "'%s' is quantized already: quantize the float32 weights", path);
     td_weight_metadata_apply(j->weights, td_model_is_default(m), m);

@@ -51,15 +51,16 @@ td_status td_train_options_json(const td_train_opts *opts, td_text *out)
 static bool is_of_one_run(const char *name)
 {
     static const char *const names[] = {
-        "resume",      "pretrained_weights",
-        "run_epochs",  "run_iters",
-        "prof",        "evaluate",
-        "require",     "final_weights",
-        "final_state", "train_logits",
-        "dump_after",  "dump_dir",
-        "log",         "model",
-        "overwrite",   "amp_stats",
-        "trace",       "memory_limit",
+        "resume",       "pretrained_weights",
+        "run_epochs",   "run_iters",
+        "prof",         "evaluate",
+        "require",      "final_weights",
+        "final_state",  "train_logits",
+        "dump_after",   "dump_dir",
+        "log",          "model",
+        "overwrite",    "amp_stats",
+        "trace",        "memory_limit",
+        "model_output",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)

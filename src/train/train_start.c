@@ -278,7 +278,7 @@ td_status td_train_start_open(td_train_job *j)
     if (!path)
         return TD_OK;
     TD_TRY(o->start.resume ? td_checkpoint_open(path, &j->start.tensors)
-                           : td_weight_file_open(path, &j->start.tensors));
+                           : td_weight_file_open_for(path, false, &o->model, &j->start.tensors));
     if (td_tensors_meta(j->start.tensors, TD_QUANTIZATION_META))
         return td_error(TD_EUSAGE,
                         "'%s' has 8-bit weights, for inference only: train from the file that "

@@ -52,6 +52,32 @@ expect 0 init --arch resnet18 --image-size 64 --num-classes 5 -o r18.safetensors
 expect 0 convert r18.safetensors r18.onnx
 holds r18.onnx layer4.1.conv2/Conv
 
+# images of any size, unless the network does not allow it, or --image-size fixes it
+prints '^images of any height and width$'
+holds r18.onnx height
+expect 0 convert r18.safetensors r18.onnx --overwrite --json
+prints '"image_size": 0,'
+expect 0 classify set/val/dots/* --weights r18.onnx # at 64, the size that the file names
+expect 0 classify set/val/dots/* --weights r18.onnx --image-size 72
+expect 0 convert r18.safetensors r18.onnx --overwrite --export-preprocessing bytes
+prints '^images of any height and width$'
+expect 0 convert r18.safetensors r18.onnx --overwrite --image-size 96
+prints '^images of 96 x 96$'
+if grep -aFq height r18.onnx; then complain "the size is not fixed"; fi
+cat >flat.td <<'END'
+%images:f32[1,3,8,8] = input
+%w:f32[4,192] = param {init=normal, scale=0.1}
+%1 = reshape %images {shape=1:192}
+%y = linear %1, %w
+output logits = %y
+END
+expect 0 init --model flat.td -o flat.safetensors
+expect 0 convert flat.safetensors flat.onnx
+prints '^images of 8 x 8: '
+expect 0 convert flat.safetensors flat.onnx --overwrite --json
+prints '"image_size": 8,'
+expect 0 convert r18.safetensors r18.onnx --overwrite
+
 # detectors: decoded and suppressed in the file, or all boxes; what is counted is what inspect counts
 expect 0 init --arch ssd320 --backbone resnet18 --image-size 160 --num-classes 2 --seed 2 -o det.safetensors
 expect 0 convert det.safetensors det.onnx --json

@@ -82,6 +82,44 @@ prints '%"onnx::Conv_[0-9]+":f32\[8,3,3,3\] = param'
 cp out graph.td # the text is a graph file
 expect 0 inspect model --model graph.td
 
+# files whose own nodes normalize the images: that is done once, and it is said
+expect 0 init --arch resnet18 --image-size 34 --num-classes 3 --seed 2 -o r18.safetensors
+expect 0 evaluate set --weights r18.safetensors --precision fp32 --threads 1 --logits y.safetensors
+for input in bytes float; do
+    expect 0 convert r18.safetensors $input.onnx --export-preprocessing $input --probabilities
+    expect 0 evaluate set --weights $input.onnx --precision fp32 --threads 1 --logits z.safetensors
+    near z.safetensors y.safetensors logits 1e-5
+    expect 0 evaluate set --model $input.onnx --weights r18.safetensors --precision fp32 --threads 1 --logits z.safetensors
+    near z.safetensors y.safetensors logits 1e-5
+    expect 0 inspect model --model $input.onnx
+    prints '\[N,.*Sub, Div.*--mean 0.485,0.456,0.406 --std 0.229,0.224,0.225'
+    expect 0 inspect model --model $input.onnx --json
+    prints '"mean": "0.485,0.456,0.406"'
+    expect 2 evaluate set --model $input.onnx --mean 0.5,0.5,0.5
+    error_names "'$input.onnx'" --mean 0.485,0.456,0.406 0.5,0.5,0.5
+    expect 0 evaluate set --model $input.onnx --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+    expect 2 train set --model $input.onnx --std 0.5,0.5,0.5 -b 8 --epochs 1 --no-checkpoints
+    error_names "'$input.onnx'" --std 0.229,0.224,0.225 0.5,0.5,0.5
+done
+expect 0 train set --model bytes.onnx -b 8 --epochs 1 --lr 0.01 --run-iters 1 --threads 1 --workers 1 --workspace b
+expect 0 evaluate set --weights b/checkpoint.safetensors --threads 1
+
+# one of several outputs
+expect 0 evaluate set --model bytes.onnx --model-output probabilities --precision fp32 --threads 1 --logits z.safetensors
+tensor z.safetensors logits | od -An -v -t f4 -w12 | awk '{ s = $1 + $2 + $3; if (s < 0.999 || s > 1.001) exit 1 }' ||
+    complain "these are no probabilities"
+expect 0 convert bytes.onnx own.safetensors --overwrite # the weights of a file that Tandem has written
+expect 1 evaluate set --model bytes.onnx --model-output nothing
+error_names "'bytes.onnx'" "'nothing'" "'logits'" "'probabilities'"
+expect 1 evaluate set --model bytes.onnx --model-output images
+error_names "'images'"
+expect 2 evaluate set --weights r18.safetensors --model-output logits
+error_names --model-output ONNX
+expect 2 inspect model --arch resnet18 --model-output logits
+error_names --model-output ONNX
+expect 2 inspect model --model graph.td --model-output logits
+error_names --model-output ONNX "'graph.td'"
+
 # what cannot be read is said in one sentence
 head -c 5000 "$golden/norms.onnx" >short.onnx
 expect 1 evaluate "$golden/in.safetensors" --model short.onnx $fixed

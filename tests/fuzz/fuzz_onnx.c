@@ -59,8 +59,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     TD_CHECK(td_onnx_check(m, "input") == TD_OK);
     walk(m);
     td_error_clear();
-    import(m, &(td_onnx_import_opts){ .batch = 2, .is_after = td_onnx_eval_knows });
-    import(m, &(td_onnx_import_opts){ .batch = 1, .is_model = true, .image_size = 64 });
+    import(m, &(td_onnx_import_opts){
+                  .batch = 2, .height = 24, .width = 32, .is_after = td_onnx_eval_knows });
+    import(m, &(td_onnx_import_opts){ .batch = 1, .is_model = true, .height = 64 });
+    const td_onnx_node *end = m->n_nodes ? &m->nodes[m->n_nodes - 1] : NULL;
+    const char *last = end && end->n_out ? end->out[0] : "none";
+    td_error_clear();
+    import(m, &(td_onnx_import_opts){ .batch = 1, .is_model = true, .output = last });
     td_onnx_free(m);
     return 0;
 }

@@ -2,10 +2,11 @@
 
     python tests/oracle/onnx_files.py [--tandem build/release/tandem] [--shared ../shared] [--arch NAME ...]
 
-For every architecture: random weights (`tandem init`) whose norms get random scales, shifts and statistics, so
+For an architecture of every family: random weights (`tandem init`) whose norms get random scales, shifts and statistics, so
 that every branch counts; the file as opset 13 and as the newest one; onnx.checker with full_check and strict shape
 inference; logits of ONNX Runtime on 64 real images against `tandem evaluate --logits`, at batch 64 and, for a few
-images, at batch 1.  The largest difference over the largest logit has to be below 1e-4.
+images, at batch 1.  The largest difference over the largest logit has to be below 1e-4.  A file for images of any size is
+compared at two more sizes, too, with `tandem evaluate --image-size`, and at one that is not square it has to run.
 
 Besides, for one network each: preprocessing in the graph (bytes, float), probabilities, linear squeeze-and-excitation,
 half weights, a fixed batch, and a user's graph with every op that has a counterpart in ONNX.
@@ -21,7 +22,6 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tarfile
@@ -34,6 +34,10 @@ from safetensors.numpy import load_file, save_file
 
 LIMIT = 1e-4
 NEWEST = 21
+CLASSIFIERS = ("resnet18", "resnet50", "resnext50-32x4d", "se-resnet50", "resnet50d", "wide_resnet50_2", "vgg11_bn", "densenet121",
+               "squeezenet1_1", "regnet_y_400mf", "shufflenet_v2_x1_0", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0",
+               "convnext_tiny", "vit_b_32")
+TENSORFLOW = ("resnet18", "resnext50-32x4d")
 DETECTORS = ("ssd320/resnet50", "ssd320/resnet18", "ssd320/resnet34", "ssd320/resnet101", "ssd320/resnet152",
              "ssd300/resnet18", "ssd300/resnet50")
 MEAN = np.array([123.675, 116.28, 103.53], np.float32).reshape(1, 3, 1, 1)
@@ -92,16 +96,36 @@ def unsettle(path, seed):
 def judge_arch(bench, arch, data, images, *more):
     bench.run("init", "--overwrite", "--arch", arch, *more, "--seed", "5", "--num-classes", "100", "-o", "w.safetensors")
     unsettle(bench.folder / "w.safetensors", 7)
-    bench.run("evaluate", data, "--weights", "w.safetensors", "-b", "32", "--logits", "l.safetensors",
+    bench.run("evaluate", data, "--weights", "w.safetensors", "-b", "32", "--labels-by-order", "--logits", "l.safetensors",
               "--precision", "fp32")
     ours = load_file(bench.folder / "l.safetensors")["logits"]
-    for opset in (13, NEWEST):
+    for opset in (17 if "convnext" in arch or "vit" in arch else 13, NEWEST):
         bench.run("convert", "--overwrite", "w.safetensors", "w.onnx", "--opset", opset)
         path = str(bench.folder / "w.onnx")
-        bench.judge(arch, f"opset {opset}, batch 64", ours, logits(path, images))
-        one = session(path)
-        rows = [one.run(["logits"], {"images": images[i:i + 1]})[0] for i in (0, 31, 63)]
-        bench.judge(arch, f"opset {opset}, batch 1", ours[[0, 31, 63]], np.concatenate(rows))
+        n = len(images)
+        bench.judge(arch, f"opset {opset}, batch {n}", ours, logits(path, images))
+        one, some = session(path), [0, n // 2, n - 1]
+        rows = [one.run(["logits"], {"images": images[i:i + 1]})[0] for i in some]
+        bench.judge(arch, f"opset {opset}, batch 1", ours[some], np.concatenate(rows))
+    judge_sizes(bench, arch, path, images.shape[-1])
+
+
+def judge_sizes(bench, arch, path, side):
+    """Two other sizes, against `tandem evaluate`, and one that is not square."""
+    if onnx.load(path).graph.input[0].type.tensor_type.shape.dim[2].dim_value:
+        print(f"{arch:22} fixed size", flush=True)
+        return
+    rng = np.random.default_rng(4)
+    for other in (side - 45, side + 32):
+        x = rng.normal(0, 1, (3, 3, other, other)).astype(np.float32)
+        save_file({"images": x, "labels": np.zeros(3, np.int64)}, bench.folder / "sized.safetensors")
+        bench.run("evaluate", "sized.safetensors", "--data-backend", "tensors", "--weights", "w.safetensors", "-b", "3",
+                  "--image-size", other, "--logits", "s.safetensors", "--precision", "fp32")
+        bench.judge(arch, f"size {other}, batch 3", load_file(bench.folder / "s.safetensors")["logits"], logits(path, x))
+    wide = logits(path, rng.normal(0, 1, (2, 3, side - 45, side + 32)).astype(np.float32))
+    if wide.shape != (2, 100) or not np.isfinite(wide).all():
+        bench.bad += 1
+        print(f"{arch:22} a size that is not square: {wide.shape} WRONG")
 
 
 def judge_options(bench, images, raw):
@@ -266,12 +290,12 @@ def judge_all_ops(bench):
         bench.judge("all ops", f"opset {opset}", ours, logits(str(bench.folder / "a.onnx"), images))
 
 
-def images(bench, shared):
-    """64 images as a folder of one class each, and as the network is fed them."""
+def prepare_images(bench, shared, n):
+    """Images as a folder of one class each, and as the network is fed them."""
     with tarfile.open(shared / "data/imagenet-sample.tar") as tar:
         tar.extractall(bench.folder / "all", filter="data")
     files = sorted(p for p in (bench.folder / "all").rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    for i, p in enumerate(files[:64]):
+    for i, p in enumerate(files[:n]):
         target = bench.folder / f"set/val/c{i:02}" / f"0{p.suffix.lower()}"
         target.parent.mkdir(parents=True)
         target.symlink_to(p)
@@ -288,6 +312,7 @@ def main():
     parser.add_argument("--shared", default=os.environ.get("TANDEM_SHARED", here.parent / "shared"), type=pathlib.Path)
     parser.add_argument("--arch", nargs="*")
     parser.add_argument("--detectors", action="store_true")
+    parser.add_argument("--images", type=int, default=64, help="4 or more")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(str(args.tandem.resolve()), pathlib.Path(folder))
@@ -299,13 +324,13 @@ def main():
         if args.detectors or (args.arch and not classifiers):
             sys.exit(bench.bad != 0)
         judge_all_ops(bench)
-        data, images, raw = images(bench, args.shared)
+        data, images, raw = prepare_images(bench, args.shared, args.images)
         judge_options(bench, images, raw)
-        table = (here / "src/model/arch.c").read_text()
-        for arch in classifiers or re.findall(r'^    \{ "([^"]+)", +B', table, re.M):
+        for arch in classifiers or CLASSIFIERS:
             judge_arch(bench, arch, data, images)
-        for arch in classifiers or ("resnet18", "resnext50-32x4d"):
-            judge_arch(bench, arch, data, images, "--variant", "tensorflow")
+        for arch in TENSORFLOW:
+            if not classifiers or arch in classifiers:
+                judge_arch(bench, arch, data, images, "--variant", "tensorflow")
         sys.exit(bench.bad != 0)
 
 

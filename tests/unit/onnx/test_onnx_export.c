@@ -8,6 +8,7 @@
 
 #include "base/file_io.h"
 #include "base/text.h"
+#include "ops/ops.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
 #include "support/allocations.h"
@@ -37,7 +38,7 @@ static td_status open_sample(sample *s, const td_onnx_opts *o)
     TD_TRY(td_compile(s->graph, s->dev, &(td_compile_opts){ .amp = &float32 }, &s->program));
     TD_TRY(td_program_init(s->program, 3));
     TD_TRY(td_onnx_new(&s->onnx));
-    return td_onnx_of_graph(s->graph, o->batch_size ? NULL : s->other, s->program, NULL, o,
+    return td_onnx_of_graph(s->graph, o->batch_size ? NULL : s->other, NULL, s->program, NULL, o,
                             s->onnx);
 }
 
@@ -231,6 +232,127 @@ static void test_same_logits(void **state)
     close_sample(&s);
 }
 
+/* --- images of any size ----------------------------------------------------------------------- */
+
+/* convolution, a linear layer of pixels, mean, plus a row that is repeated for each image */
+static td_graph *pixels_graph(int64_t n, int64_t h, int64_t w)
+{
+    td_graph *g;
+    const td_conv_attr conv = { .stride = 2, .pad = 1, .dilation = 1, .groups = 1 };
+    char repeated[40];
+    td_builder *b = td_build_begin();
+    td_value *x = td_input(b, "images", td_type_4d(TD_DT_F32, n, 3, h, w));
+    td_value *filter =
+        td_param(b, "c.weight", TD_DT_F32, 4, (int64_t[]){ 4, 3, 3, 3 }, "init=normal, scale=0.3");
+    td_value *rows =
+        td_param(b, "l.weight", TD_DT_F32, 2, (int64_t[]){ 5, 4 }, "init=normal, scale=0.5");
+    td_value *more =
+        td_param(b, "more", TD_DT_F32, 2, (int64_t[]){ 1, 5 }, "init=normal, scale=0.5");
+    x = td_emit(b, &td_op_conv2d, &conv, x, filter);
+    const int64_t p = td_value_type(x).dim[2], q = td_value_type(x).dim[3];
+    x = td_transpose(b, x, (const int[]){ 0, 2, 3, 1 });
+    x = td_linear(b, td_reshape(b, x, 2, (int64_t[]){ n * p * q, 4 }), rows, NULL);
+    x = td_transpose(b, td_reshape(b, x, 4, (int64_t[]){ n, p, q, 5 }),
+                     (const int[]){ 0, 3, 1, 2 });
+    snprintf(repeated, sizeof repeated, "shape=%d:5", (int)n);
+    more = td_emit(b, &td_op_broadcast_to, td_build_attr(b, &td_op_broadcast_to, repeated), more);
+    td_output(b, "logits", td_add(b, td_global_avg_pool(b, x), more));
+    expect_ok(td_build_end(b, &g));
+    return g;
+}
+
+/* logits of a graph whose parameters are those of `from` */
+static void run_graph(const td_graph *g, td_device *dev, td_program *from,
+                      const td_onnx_graph *read, const float *images, float *logits, int n)
+{
+    td_program *p;
+    float data[108];
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ .amp = &float32 }, &p));
+    for (int i = 0; i < g->n_values && from; i++)
+        if (td_value_is_param(g->values[i])) {
+            expect_ok(td_program_get(from, g->values[i]->name, data));
+            expect_ok(td_program_set(p, g->values[i]->name, data));
+        }
+    if (read)
+        expect_ok(td_onnx_set_weights(read, p));
+    expect_ok(td_program_bind(p, "images", images));
+    expect_ok(td_program_run(p));
+    memcpy(logits, td_program_output(p, "logits", NULL), (size_t)n * sizeof *logits);
+    td_program_free(p);
+}
+
+static void test_any_size(void **state)
+{
+    (void)state;
+    static const int sizes[][3] = { { 2, 16, 16 }, { 1, 21, 33 }, { 3, 40, 17 } };
+    static float images[3 * 3 * 40 * 33];
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    const td_onnx_opts o = { 0 };
+    char why[TD_ONNX_WHY];
+    td_device *dev;
+    td_program *p;
+    td_onnx *m;
+    td_graph *g = pixels_graph(2, 16, 16), *other = pixels_graph(3, 16, 16);
+    td_graph *larger = pixels_graph(2, 21, 35);
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        images[i] = (float)(i * 37 % 101) / 50 - 1;
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ .amp = &float32 }, &p));
+    expect_ok(td_program_init(p, 3));
+    expect_ok(td_onnx_new(&m));
+    m->opset = 13;
+    assert_true(td_onnx_any_size(g, larger, why));
+    expect_ok(td_onnx_of_graph(g, other, larger, p, NULL, &o, m));
+    expect_ok(td_onnx_check(m, "m"));
+    assert_string_equal(m->inputs.at[0].dim[2].param, "height");
+    assert_string_equal(m->inputs.at[0].dim[3].param, "width");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int n = sizes[i][0];
+        td_onnx_graph back;
+        float wanted[15], found[15];
+        const td_onnx_import_opts at = { .batch = n, .height = sizes[i][1], .width = sizes[i][2] };
+        expect_ok(td_graph_of_onnx(m, "m", &at, &back));
+        td_graph *own = pixels_graph(n, sizes[i][1], sizes[i][2]);
+        run_graph(own, dev, p, NULL, images, wanted, 5 * n);
+        run_graph(back.graph, dev, NULL, &back, images, found, 5 * n);
+        for (int k = 0; k < 5 * n; k++)
+            assert_true(fabsf(wanted[k] - found[k]) < 1e-5f);
+        td_graph_free(own);
+        td_onnx_graph_release(&back);
+    }
+    td_onnx_graph none;
+    expect_error(td_graph_of_onnx(m, "m", &(td_onnx_import_opts){ .batch = 2 }, &none),
+                 TD_EUNSUPPORTED, "the size of its images is not fixed");
+    td_onnx_free(m);
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    td_graph_free(other);
+    td_graph_free(larger);
+}
+
+static void test_one_size(void **state)
+{
+    (void)state;
+    char why[TD_ONNX_WHY];
+    static const char text[] = "%%images:f32[1,3,%d,8] = input\n"
+                               "%%w:f32[2,%d] = param\n"
+                               "%%1 = reshape %%images {shape=1:%d}\n"
+                               "%%y = linear %%1, %%w\n"
+                               "output logits = %%y\n";
+    char a[300], b[300];
+    td_graph *g, *larger;
+    snprintf(a, sizeof a, text, 8, 192, 192);
+    snprintf(b, sizeof b, text, 9, 216, 216);
+    expect_ok(td_graph_parse(a, "a", &g));
+    expect_ok(td_graph_parse(b, "b", &larger));
+    assert_false(td_onnx_any_size(g, larger, why));
+    assert_non_null(strstr(why, "'w'"));
+    td_graph_free(g);
+    td_graph_free(larger);
+}
+
 /* --- what is refused -------------------------------------------------------------------------- */
 
 static void refused_graph(const char *text, const char *says)
@@ -356,7 +478,7 @@ static td_status there_and_back(void)
     td_onnx_graph g = { 0 };
     td_status st = td_onnx_new(&m);
     if (st == TD_OK)
-        st = td_onnx_of_graph(held.graph, held.other, held.program, NULL, &o, m);
+        st = td_onnx_of_graph(held.graph, held.other, NULL, held.program, NULL, &o, m);
     if (st == TD_OK)
         st = read_graph(m, 2, &g);
     td_onnx_graph_release(&g);
@@ -456,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_other_nodes),
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_job),
         cmocka_unit_test(test_same_logits),  cmocka_unit_test(test_job_without_numbers),
+        cmocka_unit_test(test_any_size),     cmocka_unit_test(test_one_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,8 @@ static td_status open_sample(sample *s)
     TD_TRY(td_program_init(s->integers, 3));
     TD_TRY(td_onnx_qdq_init(s->graph, &ranges, s->wide, s->dev, &s->qdq));
     TD_TRY(td_onnx_new(&s->onnx));
-    return td_onnx_of_graph(s->qdq.graph, NULL, s->qdq.program, &s->qdq.integers, &o, s->onnx);
+    return td_onnx_of_graph(s->qdq.graph, NULL, NULL, s->qdq.program, &s->qdq.integers, &o,
+                            s->onnx);
 }
 
 static void close_sample(sample *s)

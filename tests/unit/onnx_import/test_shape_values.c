@@ -152,7 +152,7 @@ static void hostile_integers_are_errors(void **state)
     end(&f);
 }
 
-/* --- tensors of indices ------------------------------------------------------------------------ */
+/* --- tensors of indices ----------------------------------------------------------------------- */
 
 static void tensor(fixture *f, const char *name, int rank, const int64_t *dim, const int64_t *at)
 {
