@@ -81,6 +81,11 @@ typedef struct {
     /* How often the program will run: TD_TUNE_QUICK measures for at most 3 % of the time that this
        takes.  0: not known, nothing is measured; with `memory_limit` neither. */
     int64_t planned_runs;
+
+    /* The program is for a batch of so many times the rows of `g`, and computes them one after the
+       other: dimension 0 of each input and output is rows.  On a device that computes in the
+       host's memory.  0, 1: `g` has the whole batch. */
+    int micro_batches;
 } td_compile_opts;
 
 /**
@@ -92,7 +97,7 @@ typedef struct {
  *                 gives the bytes needed
  *   TD_EUSAGE     `skip` or `dump_after` names no pass
  *   TD_EARG       `share` is of another device, it or `g` changes parameters, or it has released
- *                 some
+ *                 some; or `g` cannot be run in micro-batches
  */
 TD_API TD_CHECKED td_status td_compile(const td_graph *g, td_device *dev,
                                        const td_compile_opts *opts, td_program **out);

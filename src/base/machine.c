@@ -157,6 +157,18 @@ int td_core_share(int n_sharing, int n_all)
     return share > 0 ? (int)share : 1;
 }
 
+int64_t td_cache_bytes(void)
+{
+    td_topology t;
+    if (td_topology_here(&t) != TD_OK) {
+        td_error_clear();
+        return 0;
+    }
+    const size_t bytes = t.is_here ? td_topology_cache_bytes(&t) : 0;
+    td_topology_release(&t);
+    return (int64_t)bytes;
+}
+
 static char cpu_name[128] = "unknown"; /* written once, by find_cpu_name */
 
 static void find_cpu_name(void)

@@ -20,6 +20,10 @@ int td_cpu_count(void); /* usable processors: by affinity and cgroup quota */
     count once.  Reads the topology: takes milliseconds. */
 int td_core_count(void);
 
+/** The sizes of the last-level caches of usable processors, in bytes; 0: not known.  Reads the
+    topology: takes milliseconds. */
+int64_t td_cache_bytes(void);
+
 /** The cores for each of `n_sharing` processes with this affinity, if `n_all` processes with any
     affinity share the cgroup quota; at least 1. */
 int td_core_share(int n_sharing, int n_all);

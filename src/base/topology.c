@@ -161,6 +161,26 @@ int td_topology_count(const td_topology *t, td_level level)
     return n;
 }
 
+/* of the caches of one type that serve at least one of the processors */
+static size_t cache_bytes(const td_topology *t, hwloc_obj_type_t type)
+{
+    size_t sum = 0;
+    for (hwloc_obj_t cache = NULL;
+         (cache = hwloc_get_next_obj_by_type(t->handle, type, cache)) != NULL;) {
+        bool serves = false;
+        for (int i = 0; i < t->n && !serves; i++)
+            serves = hwloc_bitmap_isset(cache->cpuset, (unsigned)t->cpus[i].cpu) != 0;
+        sum += serves ? (size_t)cache->attr->cache.size : 0;
+    }
+    return sum;
+}
+
+size_t td_topology_cache_bytes(const td_topology *t)
+{
+    const size_t third = cache_bytes(t, HWLOC_OBJ_L3CACHE);
+    return third ? third : cache_bytes(t, HWLOC_OBJ_L2CACHE);
+}
+
 /* --- binding ---------------------------------------------------------------------------------- */
 
 /* NULL: no memory */

@@ -65,6 +65,10 @@ TD_CHECKED td_status td_topology_require_here(const td_topology *t);
 /** The number of different groups of a level; processors without one do not count. */
 int td_topology_count(const td_topology *t, td_level level);
 
+/** The sizes of the processors' L3 caches, or where there are none of their L2 caches, in bytes; 0:
+    not known. */
+size_t td_topology_cache_bytes(const td_topology *t);
+
 /**
  * Restrict the calling thread, and threads and programs it starts later, to the processors; with
  * `binds_memory` their NUMA nodes become the preferred ones for memory: others are used only when

@@ -34,6 +34,7 @@
 #include "loggers/throughput.h"
 #include "model/arch.h"
 #include "model/own_graph.h"
+#include "optim/inference_program.h"
 #include "optim/memory_limit.h"
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
@@ -196,22 +197,21 @@ static td_status calibrate(bench *b)
     return td_amp_resolve(&b->o.amp, b->dev);
 }
 
-static td_status compile(bench *b)
+/* a trace shows every kernel, so then the batch is computed at once; the graph is for the bound */
+static td_status compile_inference(bench *b, const td_compile_opts *c)
 {
-    bool is_training = b->o.mode == TD_BENCHMARK_TRAINING;
-    const td_norm *norm = b->feed.norm;
-    td_compile_opts c = { .amp = &b->o.amp,
-                          .skip = b->o.device.skip_passes,
-                          .planned_runs = planned_runs(b) };
-    if (needs_ranges(b))
-        TD_TRY(calibrate(b));
-    if (!is_training && td_model_detector(&b->o.model))
-        return compile_detector_runner(b);
-    if (is_training)
-        TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, norm, &b->graph));
-    else
-        TD_TRY(td_inference_graph(&b->o.model, b->o.batch_size, norm, &b->graph));
-    const td_process_memory share = { .limit = is_training ? b->o.memory_limit : 0,
+    const td_inference_opts o = { .model = &b->o.model,
+                                  .batch = b->o.batch_size,
+                                  .norm = b->feed.norm,
+                                  .is_whole = b->o.trace != NULL };
+    TD_TRY(td_inference_graph(o.model, o.batch, o.norm, &b->graph));
+    TD_TRY(td_inference_compile(&o, b->dev, c, &b->program));
+    return load_weights(b);
+}
+
+static td_status compile_training(bench *b, td_compile_opts *c)
+{
+    const td_process_memory share = { .limit = b->o.memory_limit,
                                       .model = &b->o.model,
                                       .amp = &b->o.amp,
                                       .dev = b->dev,
@@ -219,13 +219,25 @@ static td_status compile(bench *b)
                                       .skip_passes = b->o.device.skip_passes,
                                       .batch = b->o.batch_size,
                                       .n_batches = 1 };
-    TD_TRY(td_compile_within(b->graph, &share, &c, &b->program));
+    TD_TRY(td_step_graph(&b->o.model, b->o.batch_size, &b->o.amp, b->n_ranks, b->feed.norm,
+                         &b->graph));
+    TD_TRY(td_compile_within(b->graph, &share, c, &b->program));
     TD_TRY(load_weights(b));
-    if (!is_training)
-        return TD_OK;
     TD_TRY(td_step_bind_scalars(b->program, &b->o.amp));
     TD_TRY(bind_ranks(b));
     return agree(b);
+}
+
+static td_status compile(bench *b)
+{
+    td_compile_opts c = { .amp = &b->o.amp,
+                          .skip = b->o.device.skip_passes,
+                          .planned_runs = planned_runs(b) };
+    if (needs_ranges(b))
+        TD_TRY(calibrate(b));
+    if (b->o.mode == TD_BENCHMARK_TRAINING)
+        return compile_training(b, &c);
+    return td_model_detector(&b->o.model) ? compile_detector_runner(b) : compile_inference(b, &c);
 }
 
 static td_status open_trace(bench *b)

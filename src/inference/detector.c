@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "inference/nms_pool.h"
-#include "optim/training_graph.h"
+#include "optim/inference_program.h"
 
 struct td_detector_runner {
     td_program *program;
@@ -49,15 +49,12 @@ td_nms_opts td_boxes_nms_display(const td_boxes_opts *o, td_detector kind)
 static td_status compile(td_detector_runner *f, const td_model_opts *model, td_device *dev,
                          const td_detector_runner_opts *opts)
 {
-    td_graph *g;
+    const td_inference_opts o = { .model = model, .batch = opts->batch, .norm = opts->norm };
     const td_compile_opts c = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
                                 .dump_after = opts->dump_after,
                                 .planned_runs = opts->planned_runs };
-    TD_TRY(td_inference_graph(model, opts->batch, opts->norm, &g));
-    td_status st = td_compile(g, dev, &c, &f->program);
-    td_graph_free(g);
-    return st;
+    return td_inference_compile(&o, dev, &c, &f->program);
 }
 
 static td_status make_room(td_detector_runner *f, const td_model_opts *model, bool takes_pixels)

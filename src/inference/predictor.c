@@ -22,6 +22,7 @@
 #include "inference/inputs.h"
 #include "io/safetensors.h"
 #include "model/arch.h"
+#include "optim/inference_program.h"
 #include "optim/training_graph.h"
 #include "runtime/device.h"
 #include "runtime/process.h"
@@ -206,24 +207,24 @@ static td_status compile(td_predictor *p, const stream_programs *s, int batch, t
                          int64_t planned_runs, td_program **out)
 {
     td_status st = TD_OK;
-    td_graph *g = NULL;
     td_type type;
-    const td_norm *norm = dtype == TD_DT_U8 ? td_transform_norm(&p->transform) : NULL;
+    const td_inference_opts o = { .model = &p->o.model,
+                                  .batch = batch,
+                                  .norm =
+                                      dtype == TD_DT_U8 ? td_transform_norm(&p->transform) : NULL };
     td_program *own = s->sets[0].list[0].program, *any = p->streams[0].sets[0].list[0].program;
     *out = NULL;
     const td_compile_opts c = { .amp = &p->o.amp,
                                 .share = own ? own : any,
                                 .own_activations = !own,
                                 .planned_runs = planned_runs };
-    TD_OUT(td_inference_graph(&p->o.model, batch, norm, &g));
-    TD_OUT(td_compile(g, p->dev, &c, out));
+    TD_OUT(td_inference_compile(&o, p->dev, &c, out));
     TD_OUT(td_weights_load(
         p->weights, p->o.weights,
         &(td_load_opts){ .use_ema = p->o.use_ema, .keep_set = true, .model = &p->o.model }, *out));
     if (td_program_output(*out, "probabilities", &type))
         p->n_classes = (int)type.dim[1];
 out:
-    td_graph_free(g);
     if (st != TD_OK) {
         td_program_free(*out);
         *out = NULL;

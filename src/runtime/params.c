@@ -27,21 +27,24 @@ td_status td_program_bind(td_program *p, const char *input, const void *data)
         return td_error(TD_ENOTFOUND, "the program has no input '%s'", input);
     if (!data)
         return td_error(TD_EARG, "input '%s': no data", input);
-    if (p->memory->is_host)
-        memcpy(&p->address[v->id], &data, sizeof data);
-    else
+    if (p->bound)
         p->bound[v->id] = data;
+    else
+        memcpy(&p->address[v->id], &data, sizeof data);
     return TD_OK;
 }
 
 const void *td_program_output(const td_program *p, const char *name, td_type *type)
 {
     const td_value *v = td_graph_output_value(p->graph, name);
-    if (v && type)
+    if (v && type) {
         *type = v->type;
+        if (p->micro_batches > 1)
+            type->dim[0] *= p->micro_batches;
+    }
     if (!v)
         return NULL;
-    return p->memory->is_host ? p->address[v->id] : p->copied[v->id];
+    return p->copied ? p->copied[v->id] : p->address[v->id];
 }
 
 int td_program_param_count(const td_program *p)

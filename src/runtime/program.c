@@ -213,6 +213,25 @@ static td_status run_all(td_program *p)
     return td_program_run_nodes(p, 0, p->graph->n_nodes);
 }
 
+static td_status run_batch(td_program *p)
+{
+    TD_TRY(follow_inputs(p));
+    p->memory->begin_kernels();
+    const td_status st = run_all(p);
+    p->memory->end_kernels();
+    return st;
+}
+
+static td_status run_micro_batches(td_program *p)
+{
+    for (int k = 0; k < p->micro_batches; k++) {
+        td_program_take_rows(p, k);
+        TD_TRY(run_batch(p));
+        td_program_keep_rows(p, k);
+    }
+    return TD_OK;
+}
+
 td_status td_program_start(td_program *p)
 {
     if (p->dev->is_absent)
@@ -222,11 +241,10 @@ td_status td_program_start(td_program *p)
     p->span = (td_span){ 0 };
     p->begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
     p->is_running = true;
-    TD_TRY(follow_inputs(p));
-    p->memory->begin_kernels();
-    td_status st = run_all(p);
-    p->memory->end_kernels();
-    TD_TRY(st);
+    if (p->micro_batches > 1)
+        TD_TRY(run_micro_batches(p));
+    else
+        TD_TRY(run_batch(p));
     if (!p->memory->is_host)
         TD_TRY(td_program_copy_outputs(p));
     p->n_runs++;
@@ -326,6 +344,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         if (r == 0 || seconds < *best_s)
             *best_s = seconds;
     }
+    *best_s *= p->micro_batches;
     p->memory->end_kernels();
     p->is_profiled = is_profiled;
     return st == TD_OK ? st : failed(p, i, i + 1, st);
@@ -400,10 +419,12 @@ td_node_report td_program_node(const td_program *p, int i)
         r.impl = c->prepared.impl;
         r.scratch_bytes = (int64_t)c->prepared.scratch_bytes;
     }
-    r.macs = n->op->macs ? n->op->macs(n) : 0;
+    r.macs = n->op->macs ? p->micro_batches * n->op->macs(n) : 0;
     r.n_together = p->call_of[i] == i ? td_program_call_end(p, i) - i : 0;
     for (int k = i; k < i + r.n_together; k++)
         count_traffic(p->graph->nodes[k], &r);
+    r.bytes_read *= p->micro_batches;
+    r.bytes_written *= p->micro_batches;
     return r;
 }
 

@@ -85,7 +85,9 @@ void td_program_free_copies(td_program *p)
     for (int i = 0; i < TD_DEVICE_AHEAD; i++)
         if (p->ring[i])
             p->memory->host_free(p->ring[i], p->inputs_bytes);
-    if (p->outputs)
+    if (p->outputs && p->memory->is_host)
+        td_free(p->outputs);
+    else if (p->outputs)
         p->memory->host_free(p->outputs, p->outputs_bytes);
     td_free(p->bound);
     td_free(p->sent);

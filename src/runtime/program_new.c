@@ -150,6 +150,8 @@ static td_status set_up_memory(td_program *p, const td_compile_opts *o)
     TD_TRY(allocate(p, o));
     if (!p->memory->is_host)
         TD_TRY(td_program_allocate_copies(p));
+    else if (p->micro_batches > 1)
+        TD_TRY(td_program_allocate_rows(p));
     for (int i = 0; i < p->graph->n_nodes; i++)
         TD_TRY(make_args(p, p->graph->nodes[i]));
     td_program_follow_views(p);
@@ -161,6 +163,14 @@ static td_status set_up_memory(td_program *p, const td_compile_opts *o)
 static td_status resolve_layouts(void *ctx, const td_graph *g, const char *skip)
 {
     return td_tune_layouts(ctx, g, skip);
+}
+
+/* of the graph */
+static int64_t planned_runs(const td_compile_opts *o)
+{
+    if (o->micro_batches <= 1 || o->planned_runs > INT64_MAX / o->micro_batches)
+        return o->planned_runs;
+    return o->planned_runs * o->micro_batches;
 }
 
 td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
@@ -186,10 +196,13 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
         return TD_ENOMEM;
     p->dev = dev;
     p->memory = dev->memory;
+    p->micro_batches = o->micro_batches > 1 ? o->micro_batches : 1;
+    if (p->micro_batches > 1 && !p->memory->is_host)
+        TD_OUT(td_error(TD_EARG, "device %s computes no micro-batches", dev->name));
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
     if (dev->tuner && !o->memory_limit) /* timing needs memory */
-        TD_OUT(td_tune_kernels(dev->tuner, p->graph, o->planned_runs));
+        TD_OUT(td_tune_kernels(dev->tuner, p->graph, planned_runs(o)));
     TD_OUT(td_program_plan(p));
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));

@@ -9,6 +9,7 @@
  *                 '-> program_constants.c   parameters and setup results, shared by programs
  *     program.c runs it, params.c fills it
  *         |-> program_copies.c              inputs and outputs
+ *         |-> micro_batch.c                 a batch computed a few rows at a time
  *         |-> program_multi.c               nodes that run as one call
  *         '-> program_capture.c             launches that are replayed
  */
@@ -64,10 +65,12 @@ struct td_program {
     bool *is_read;           /* [plan buffers] by runs, not only by the setup */
     int64_t changes_at;      /* of the constants, when the setup ran; 0: never */
     int64_t shared_bytes, released_bytes;
-    /* if the device's memory is not the host's: */
+    int micro_batches;
+    /* if the device's memory is not the host's, and with several micro-batches: */
     const void **bound; /* [graph values] inputs in host memory; copied in every run */
-    const void **sent;  /* [graph values] those that td_program_send_ahead has copied */
     void **copied;      /* [graph values] outputs in host memory; NULL: not copied */
+    /* if the device's memory is not the host's: */
+    const void **sent;  /* [graph values] those that td_program_send_ahead has copied */
     char *inputs;       /* the addresses of inputs are in here */
     char *ahead;        /* those of the next run, or NULL */
     char *staged, *ring[TD_DEVICE_AHEAD]; /* the same in host memory */
@@ -142,6 +145,12 @@ void td_program_free_copies(td_program *p);
 /** Then, in every run: queue the copies of inputs, TD_EARG if one was never bound; of outputs. */
 td_status td_program_copy_inputs(td_program *p) TD_CHECKED;
 td_status td_program_copy_outputs(td_program *p) TD_CHECKED;
+
+/** The same for several micro-batches, in the host's memory: TD_EARG if `g` has no rows; take the
+    inputs of micro-batch k; keep its outputs. */
+td_status td_program_allocate_rows(td_program *p) TD_CHECKED;
+void td_program_take_rows(td_program *p, int k);
+void td_program_keep_rows(td_program *p, int k);
 
 /** Set the addresses of reshaped inputs, whose memory may have changed. */
 void td_program_follow_views(td_program *p);

@@ -6,6 +6,7 @@ the block below.
 """
 
 import torch
+import torchvision
 import torchvision.models.resnet as tv
 
 
@@ -85,8 +86,10 @@ TANDEM_ARGS = {arch: ["--arch", arch] for arch in ARCHS}
 
 
 def build(arch, classes):
-    """A module in float32 with PyTorch's own initial weights."""
-    return _NETS[arch](classes)
+    """A module in float32 with PyTorch's own initial weights; a name that is not listed here is torchvision's."""
+    if arch in _NETS:
+        return _NETS[arch](classes)
+    return torchvision.models.get_model(arch, weights=None, num_classes=classes)
 
 
 def is_basic(arch):

@@ -1,0 +1,54 @@
+/*
+ * inference_program.c -- the inference graph of a batch, or of a micro-batch of it
+ */
+#include "optim/inference_program.h"
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "optim/training_graph.h"
+#include "runtime/device.h"
+#include "runtime/micro_batch.h"
+
+static td_status make_graph(const td_inference_opts *o, int batch, td_graph **out)
+{
+    if (o->has_labels)
+        return td_evaluation_graph(o->model, batch, o->smoothing, o->norm, out);
+    return td_inference_graph(o->model, batch, o->norm, out);
+}
+
+/* *g, of the whole batch, becomes that of a micro-batch, if this is faster and the network can have
+   another batch */
+static void divide(const td_inference_opts *o, const td_device *dev, td_graph **g, int *rows)
+{
+    td_graph *smaller;
+    *rows = o->batch;
+    if (o->is_whole || !dev->memory->is_host || o->batch == 1)
+        return;
+    const int n = td_micro_batch(*g, o->batch, td_cache_bytes(), td_threads());
+    if (n == o->batch)
+        return;
+    if (make_graph(o, n, &smaller) != TD_OK) {
+        td_error_clear();
+        return;
+    }
+    td_graph_free(*g);
+    *g = smaller;
+    *rows = n;
+    td_log(TD_LOG_DEBUG, "inference", "a batch of %d is computed in micro-batches of %d", o->batch,
+           n);
+}
+
+td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
+                               const td_compile_opts *opts, td_program **out)
+{
+    td_graph *g = NULL;
+    td_compile_opts c = *opts;
+    int rows;
+    *out = NULL;
+    TD_TRY(make_graph(o, o->batch, &g));
+    divide(o, dev, &g, &rows);
+    c.micro_batches = o->batch / rows;
+    const td_status st = td_compile(g, dev, &c, out);
+    td_graph_free(g);
+    return st;
+}

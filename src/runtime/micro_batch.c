@@ -1,0 +1,126 @@
+/*
+ * micro_batch.c -- how many images to compute at a time, and a program's runs on parts of a batch
+ */
+#include "runtime/micro_batch.h"
+
+#include <string.h>
+
+#include "ops/ops.h"
+#include "runtime/program_parts.h"
+
+/* --- the choice ------------------------------------------------------------------------------- */
+
+static bool is_batched(const td_type *t, int64_t batch)
+{
+    return t->rank > 0 && t->dim[0] == batch;
+}
+
+/* do all inputs and outputs have `batch` rows? */
+static bool is_divisible(const td_graph *g, int64_t batch)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (td_value_is_input(g->values[i]) && !is_batched(&g->values[i]->type, batch))
+            return false;
+    for (int i = 0; i < g->n_outputs; i++)
+        if (!is_batched(&g->outputs[i].value->type, batch))
+            return false;
+    return g->n_outputs > 0;
+}
+
+/* bytes of a whole batch */
+typedef struct {
+    int64_t weights;
+    int64_t largest; /* of the operands and results of one convolution or matrix product */
+    int64_t moved;   /* written by all of them and read by the next node */
+} traffic;
+
+static traffic traffic_of(const td_graph *g)
+{
+    traffic t = { 0 };
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op->is_leaf && td_value_is_param(n->out[0]))
+            t.weights += td_type_bytes(&n->out[0]->type);
+        if (!n->op->macs)
+            continue;
+        const int64_t result = td_type_bytes(&n->out[0]->type);
+        const int64_t both = result + td_type_bytes(&n->in[0]->type);
+        t.largest = both > t.largest ? both : t.largest;
+        t.moved += 2 * result;
+    }
+    return t;
+}
+
+int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads)
+{
+    const traffic t = traffic_of(g);
+    if (!is_divisible(g, batch))
+        return batch;
+    int n = batch;
+    while (n > 1 && (batch % n != 0 || t.largest / batch * n > cache_bytes))
+        n--;
+    const int64_t saved = t.moved / batch;
+    return n >= threads && t.weights / n <= saved / 2 ? n : batch;
+}
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+/* those of one micro-batch */
+static int64_t rows_of(const td_graph *g)
+{
+    return g->n_outputs && g->outputs[0].value->type.rank > 0 ? g->outputs[0].value->type.dim[0]
+                                                               : 0;
+}
+
+/* bytes, such that the next output is aligned */
+static size_t all_rows(const td_program *p, const td_value *v)
+{
+    const size_t n = (size_t)p->micro_batches * (size_t)td_type_bytes(&v->type);
+    return (n + TD_HOST_ALIGN - 1) / TD_HOST_ALIGN * TD_HOST_ALIGN;
+}
+
+td_status td_program_allocate_rows(td_program *p)
+{
+    const td_graph *g = p->graph;
+    const size_t n = (size_t)g->n_values + 1;
+    const int64_t rows = rows_of(g);
+    size_t at = 0;
+    if (rows == 0 || !is_divisible(g, rows))
+        return td_error(TD_EARG, "an input or an output has no rows for micro-batches");
+    TD_TRY(TD_ALLOC(p->bound, n));
+    TD_TRY(TD_ALLOC(p->copied, n));
+    for (int i = 0; i < g->n_outputs; i++)
+        p->outputs_bytes += all_rows(p, g->outputs[i].value);
+    TD_TRY(td_alloc_to(&p->outputs, p->outputs_bytes, 1));
+    for (int i = 0; i < g->n_outputs; i++) {
+        const td_value *v = g->outputs[i].value;
+        if (!p->copied[v->id])
+            p->copied[v->id] = p->outputs + at;
+        at += all_rows(p, v);
+    }
+    return TD_OK;
+}
+
+/* an input that was never bound stays without an address, which the run reports */
+void td_program_take_rows(td_program *p, int k)
+{
+    const td_graph *g = p->graph;
+    for (int i = 0; i < g->n_values; i++) {
+        const td_value *v = g->values[i];
+        if (!td_value_is_input(v) || !p->bound[i])
+            continue;
+        const char *rows = (const char *)p->bound[i] + k * td_type_bytes(&v->type);
+        memcpy(&p->address[i], &rows, sizeof rows);
+    }
+}
+
+void td_program_keep_rows(td_program *p, int k)
+{
+    const td_graph *g = p->graph;
+    for (int i = 0; i < g->n_outputs; i++) {
+        const td_value *v = g->outputs[i].value;
+        const size_t bytes = (size_t)td_type_bytes(&v->type);
+        if (p->copied[v->id])
+            memcpy((char *)p->copied[v->id] + (size_t)k * bytes, p->address[v->id], bytes);
+    }
+}

@@ -1,0 +1,27 @@
+/*
+ * runtime/micro_batch.h -- inference on a batch a few images at a time, so that what one layer
+ * writes is still in the cache when the next one reads it
+ *
+ *     images [N, ...]  | n | n | n | n |   the same program runs N / n times
+ *     logits [N, ...]  | n | n | n | n |
+ *
+ * A network whose weights are small and whose activations are large gains: memory is then read and
+ * written for images, weights and logits only.
+ */
+#ifndef TD_RUNTIME_MICRO_BATCH_H
+#define TD_RUNTIME_MICRO_BATCH_H
+
+#include "ir/graph.h"
+
+/**
+ * How many images of a batch to compute at a time by `threads` threads, if a program for `g` is
+ * compiled for so many: a divisor of `batch`; `batch` itself, unless all of this holds:
+ *
+ *     dimension 0 of every input and output of `g` is the batch
+ *     the operands and results of each convolution and matrix product fit into `cache_bytes`
+ *     each thread has an image
+ *     reading the weights again and again costs at most half of what is saved
+ */
+int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads);
+
+#endif
