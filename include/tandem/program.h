@@ -147,6 +147,9 @@ TD_API void td_program_skip_output(td_program *p, const char *name);
  */
 TD_API const void *td_program_output(const td_program *p, const char *name, td_type *type);
 
+/** How many micro-batches a run computes; 1 without td_compile_opts.micro_batches. */
+TD_API int td_program_micro_batches(const td_program *p);
+
 /** Parameters, in the graph's order; half precision copies of weights are not included. */
 TD_API int td_program_param_count(const td_program *p);
 TD_API const char *td_program_param_name(const td_program *p, int i);

@@ -442,6 +442,9 @@ static void add_network(bench *b, td_text *out)
     td_text_add(out, "\", \"mode\": \"%s\", \"precision\": \"%s\", \"batch_size\": %d",
                 b->o.mode == TD_BENCHMARK_TRAINING ? "training" : "inference",
                 td_amp_precision_name(&b->o.amp), b->o.batch_size);
+    if (td_program_micro_batches(b->program) > 1)
+        td_json_add(out, "micro_batch_size",
+                    b->o.batch_size / td_program_micro_batches(b->program));
     td_json_add(out, "ranks", b->n_ranks);
     td_text_add(out, ", \"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
                 b->o.model.image_size, td_threads(), n, b->o.warmup);

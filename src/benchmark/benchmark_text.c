@@ -58,6 +58,8 @@ static void add_setup(const td_json *doc, td_text *out)
                 size, size);
     if (ranks > 1)
         td_text_add(out, " on each of %.0f ranks", ranks);
+    if (has(doc, "micro_batch_size"))
+        td_text_add(out, ", computed in micro-batches of %.0f", number(doc, "micro_batch_size"));
     td_text_add(out, "\n");
     td_text_add(out, "%-15s %.0f%s\n", "threads", threads, ranks > 1 ? " on each rank" : "");
     td_text_add(out, "%-15s %.0f, after %.0f to warm up\n", "iterations", number(doc, "iters"),

@@ -60,7 +60,8 @@ int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int thread
     while (n > 1 && (batch % n != 0 || t.largest / batch * n > cache_bytes))
         n--;
     const int64_t saved = t.moved / batch;
-    return n >= threads && t.weights / n <= saved / 2 ? n : batch;
+    const bool fits = t.largest / batch * n <= cache_bytes; /* one image may be too much */
+    return fits && n >= threads && t.weights / n <= saved / 2 ? n : batch;
 }
 
 /* --- runs ------------------------------------------------------------------------------------- */

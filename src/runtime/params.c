@@ -47,6 +47,11 @@ const void *td_program_output(const td_program *p, const char *name, td_type *ty
     return p->copied ? p->copied[v->id] : p->address[v->id];
 }
 
+int td_program_micro_batches(const td_program *p)
+{
+    return p->micro_batches;
+}
+
 int td_program_param_count(const td_program *p)
 {
     return p->n_params;

@@ -73,6 +73,11 @@ static void neither_position_nor_length_matters(void **state)
     }
 }
 
+static double gelu(double x)
+{
+    return x / 2 * (1 + erf(x / sqrt(2)));
+}
+
 static double expm1_of_elu(double x)
 {
     return x < 0 ? expm1(x) : x;
@@ -113,8 +118,9 @@ static void functions_are_good_to_a_few_last_places(void **state)
     expect_accurate(TD_ACT_log, log, 1e-44, 1e-38, tiny, 2e-7);
     expect_accurate(TD_ACT_tanh, tanh, -10, 10, tiny, 3e-7);
     expect_accurate(TD_ACT_tanh, tanh, -1e-3, 1e-3, tiny, 2e-7);
-    expect_accurate(TD_ACT_erf, erf, -5, 5, tiny, 3e-7);
-    expect_accurate(TD_ACT_erf, erf, -1e-3, 1e-3, tiny, 2e-7);
+    expect_accurate(TD_ACT_erf, erf, -5, 5, tiny, 5e-7);
+    expect_accurate(TD_ACT_erf, erf, -1e-3, 1e-3, tiny, 3e-7);
+    expect_accurate(TD_ACT_gelu, gelu, -8, 8, 1, 1e-6);
     expect_accurate(TD_ACT_elu, expm1_of_elu, -20, 2, tiny, 4e-7);
 }
 
@@ -133,7 +139,8 @@ static void limits_are_exact(void **state)
     assert_true(of(TD_ACT_log, 0) < -FLT_MAX && of(TD_ACT_log, INFINITY) > FLT_MAX);
     assert_true(isnan(of(TD_ACT_log, -1)) && of(TD_ACT_log, 1) == 0);
     assert_true(of(TD_ACT_tanh, 50) == 1 && of(TD_ACT_tanh, -INFINITY) == -1);
-    assert_true(of(TD_ACT_erf, INFINITY) == 1 && of(TD_ACT_erf, -6) == -1);
+    assert_true(of(TD_ACT_erf, INFINITY) == 1 && of(TD_ACT_erf, -6) == -1 &&
+                of(TD_ACT_erf, 3e38f) == 1);
     assert_true(of(TD_ACT_sigmoid, -INFINITY) == 0 && of(TD_ACT_sigmoid, INFINITY) == 1);
     for (int act = 0; act < TD_ACT_COUNT; act++)
         assert_true(isnan(of(act, NAN)));

@@ -1,0 +1,177 @@
+/*
+ * test_micro_batch.c -- programs that compute a batch a few rows at a time, and how many
+ */
+#include "support/expect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/type.h"
+#include "runtime/micro_batch.h"
+#include "support/graphs.h"
+#include "tandem/program.h"
+
+enum { ROWS = 6, SIDE = 8, ROW = 3 * SIDE * SIDE, CLASSES = 5 };
+
+static const char text[] = "%%images:f32[%d,3,8,8] = input\n"
+                           "%%labels:i64[%d] = input\n"
+                           "%%w:f32[16,3,3,3] = param {init=normal, scale=0.3}\n"
+                           "%%fc:f32[5,16] = param {init=uniform, scale=0.25}\n"
+                           "%%fc_bias:f32[5] = param {init=uniform, scale=0.25}\n"
+                           "%%a = conv2d %%images, %%w {pad=1}\n"
+                           "%%r = relu %%a\n"
+                           "%%g = global_avg_pool %%r\n"
+                           "%%y = linear %%g, %%fc, %%fc_bias\n"
+                           "%%t = one_hot %%labels {classes=5}\n"
+                           "%%l = softmax_cross_entropy %%y, %%t\n"
+                           "output y = %%y\n"
+                           "output again = %%y\n"
+                           "output losses = %%l\n";
+
+static float images[ROWS * ROW];
+static const int64_t labels[ROWS] = { 4, 3, 2, 1, 0, 2 };
+
+static td_graph *graph_of(int batch)
+{
+    char room[sizeof text + 32];
+    snprintf(room, sizeof room, text, batch, batch);
+    return td_test_graph(room);
+}
+
+static td_program *compiled(td_device *dev, int rows, int micro_batches)
+{
+    td_program *p;
+    td_graph *g = graph_of(rows);
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ .micro_batches = micro_batches }, &p));
+    td_graph_free(g);
+    expect_ok(td_program_init(p, 7));
+    return p;
+}
+
+static void run(td_program *p)
+{
+    expect_ok(td_program_bind(p, "images", images));
+    expect_ok(td_program_bind(p, "labels", labels));
+    expect_ok(td_program_run(p));
+}
+
+/* the kernels of `ref` compute each row alike in any batch */
+static void expect_equal(td_program *p, td_program *whole, const char *output, int64_t columns)
+{
+    td_type type, wanted;
+    const float *found = td_program_output(p, output, &type);
+    const float *all = td_program_output(whole, output, &wanted);
+    assert_true(td_type_same_shape(&type, &wanted));
+    assert_int_equal(type.dim[0], ROWS);
+    assert_memory_equal(found, all, (size_t)(ROWS * columns) * sizeof *found);
+}
+
+static void a_batch_is_computed_in_parts(void **state)
+{
+    td_device *dev;
+    (void)state;
+    for (int i = 0; i < ROWS * ROW; i++)
+        images[i] = (float)((i * 37) % 101) / 50 - 1;
+    expect_ok(td_device_open("ref", &dev));
+    td_program *whole = compiled(dev, ROWS, 0);
+    run(whole);
+    assert_int_equal(td_program_micro_batches(whole), 1);
+    for (int rows = 1; rows < ROWS; rows++) {
+        if (ROWS % rows)
+            continue;
+        td_program *p = compiled(dev, rows, ROWS / rows);
+        assert_int_equal(td_program_micro_batches(p), ROWS / rows);
+        for (int again = 0; again < 2; again++) {
+            run(p);
+            expect_equal(p, whole, "y", CLASSES);
+            expect_equal(p, whole, "again", CLASSES);
+            expect_equal(p, whole, "losses", 1);
+        }
+        for (int i = 0; i < td_program_node_count(p); i++)
+            assert_int_equal(td_program_node(p, i).macs, td_program_node(whole, i).macs);
+        assert_int_equal(td_program_run_count(p), 2);
+        td_program_free(p);
+    }
+    td_program_free(whole);
+    td_device_close(dev);
+}
+
+static void an_input_must_be_bound(void **state)
+{
+    td_device *dev;
+    (void)state;
+    expect_ok(td_device_open("cpu", &dev));
+    td_program *p = compiled(dev, 2, 3);
+    expect_ok(td_program_bind(p, "images", images));
+    expect_error(td_program_run(p), TD_EARG, "input 'labels' was never bound");
+    td_program_free(p);
+    td_device_close(dev);
+}
+
+static void what_has_no_rows_is_refused(void **state)
+{
+    td_device *dev;
+    td_program *p;
+    (void)state;
+    expect_ok(td_device_open("cpu", &dev));
+    td_graph *g = td_test_graph("%x:f32[4,8] = input\n"
+                                "%s = sum %x\n"
+                                "output s = %s\n");
+    expect_error(td_compile(g, dev, &(td_compile_opts){ .micro_batches = 2 }, &p), TD_EARG,
+                 "no rows for micro-batches");
+    assert_null(p);
+    td_graph_free(g);
+    td_device_close(dev);
+}
+
+/* 32 images, each of which a convolution reads and writes 64 x 16 x 16 floats */
+static td_graph *large_graph(int outputs)
+{
+    char room[256];
+    snprintf(room, sizeof room,
+             "%%x:f32[32,64,16,16] = input\n"
+             "%%w:f32[64,1,3,3] = param\n"
+             "%%y = conv2d %%x, %%w {groups=64, pad=1}\n"
+             "output y = %%y\n%s",
+             outputs > 1 ? "%s = sum %y\noutput s = %s\n" : "");
+    return td_test_graph(room);
+}
+
+static void the_largest_part_that_fits_is_chosen(void **state)
+{
+    const int64_t image = (int64_t)2 * 64 * 16 * 16 * 4;
+    td_graph *g = large_graph(1), *mixed = large_graph(2);
+    (void)state;
+    assert_int_equal(td_micro_batch(g, 32, 4 * image, 2), 4);
+    assert_int_equal(td_micro_batch(g, 32, 7 * image, 2), 4); /* a divisor of the batch */
+    assert_int_equal(td_micro_batch(g, 32, 8 * image, 2), 8);
+    assert_int_equal(td_micro_batch(g, 32, 32 * image, 2), 32);
+    assert_int_equal(td_micro_batch(g, 32, 4 * image, 8), 32); /* not one for each thread */
+    assert_int_equal(td_micro_batch(g, 32, 0, 1), 32);         /* nothing is known */
+    assert_int_equal(td_micro_batch(mixed, 32, 4 * image, 2), 32);
+    td_graph_free(g);
+    td_graph_free(mixed);
+}
+
+static void large_weights_are_read_once(void **state)
+{
+    td_graph *g = td_test_graph("%x:f32[32,1024] = input\n"
+                                "%w:f32[1024,1024] = param\n"
+                                "%y = linear %x, %w\n"
+                                "output y = %y\n");
+    (void)state;
+    assert_int_equal(td_micro_batch(g, 32, 8 * 2 * 1024 * 4, 2), 32);
+    td_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_is_computed_in_parts),
+        cmocka_unit_test(an_input_must_be_bound),
+        cmocka_unit_test(what_has_no_rows_is_refused),
+        cmocka_unit_test(the_largest_part_that_fits_is_chosen),
+        cmocka_unit_test(large_weights_are_read_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
