@@ -42,7 +42,8 @@ td_status td_detector_evaluator_new(const td_model_opts *model, td_device *dev,
                                          .amp = opts->amp,
                                          .skip_passes = opts->skip_passes,
                                          .dump_after = opts->dump_after,
-                                         .planned_runs = opts->planned_runs };
+                                         .planned_runs = opts->planned_runs,
+                                         .is_whole = true };
     *out = NULL;
     td_detector_evaluator *e = TD_NEW(td_detector_evaluator);
     if (!e)

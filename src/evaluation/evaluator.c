@@ -21,7 +21,6 @@
 #include "evaluation/outcomes.h"
 #include "inference/inputs.h"
 #include "io/safetensors.h"
-#include "optim/inference_program.h"
 #include "optim/training_graph.h"
 
 struct td_evaluator {
@@ -42,12 +41,8 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
                            const td_evaluator_opts *opts, td_evaluator **out)
 {
     td_status st = TD_OK;
-    const td_inference_opts inference = { .model = model,
-                                          .batch = opts->batch,
-                                          .norm = opts->norm,
-                                          .has_labels = true,
-                                          .smoothing = opts->smoothing };
-    const td_compile_opts compile = { .amp = opts->amp,
+    td_graph *g = NULL;
+    td_compile_opts compile = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
                                 .dump_after = opts->dump_after,
                                 .planned_runs = opts->planned_runs };
@@ -60,7 +55,8 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     if (!e)
         return TD_ENOMEM;
     TD_OUT(td_model_image_size(model, &size));
-    TD_OUT(td_inference_compile(&inference, dev, &compile, &e->program));
+    TD_OUT(td_evaluation_graph(model, opts->batch, opts->smoothing, opts->norm, &g));
+    TD_OUT(td_compile(g, dev, &compile, &e->program));
     e->batch = opts->batch;
     e->classes = model->num_classes;
     e->takes_pixels = opts->norm != NULL;
@@ -79,6 +75,7 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     *out = e;
     e = NULL;
 out:
+    td_graph_free(g);
     td_evaluator_free(e);
     return st;
 }

@@ -49,7 +49,9 @@ td_nms_opts td_boxes_nms_display(const td_boxes_opts *o, td_detector kind)
 static td_status compile(td_detector_runner *f, const td_model_opts *model, td_device *dev,
                          const td_detector_runner_opts *opts)
 {
-    const td_inference_opts o = { .model = model, .batch = opts->batch, .norm = opts->norm };
+    const td_inference_opts o = {
+        .model = model, .batch = opts->batch, .norm = opts->norm, .is_whole = opts->is_whole
+    };
     const td_compile_opts c = { .amp = opts->amp,
                                 .skip = opts->skip_passes,
                                 .dump_after = opts->dump_after,

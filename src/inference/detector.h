@@ -27,6 +27,7 @@ typedef struct {
     const td_amp_opts *amp; /* resolved */
     const char *skip_passes, *dump_after;
     int64_t planned_runs; /* as td_compile_opts */
+    bool is_whole;        /* as td_inference_opts */
 } td_detector_runner_opts;
 
 /** The settings of post-processing for these options. */

@@ -9,13 +9,6 @@
 #include "runtime/device.h"
 #include "runtime/micro_batch.h"
 
-static td_status make_graph(const td_inference_opts *o, int batch, td_graph **out)
-{
-    if (o->has_labels)
-        return td_evaluation_graph(o->model, batch, o->smoothing, o->norm, out);
-    return td_inference_graph(o->model, batch, o->norm, out);
-}
-
 /* *g, of the whole batch, becomes that of a micro-batch, if this is faster and the network can have
    another batch */
 static void divide(const td_inference_opts *o, const td_device *dev, td_graph **g, int *rows)
@@ -27,7 +20,7 @@ static void divide(const td_inference_opts *o, const td_device *dev, td_graph **
     const int n = td_micro_batch(*g, o->batch, td_cache_bytes(), td_threads());
     if (n == o->batch)
         return;
-    if (make_graph(o, n, &smaller) != TD_OK) {
+    if (td_inference_graph(o->model, n, o->norm, &smaller) != TD_OK) {
         td_error_clear();
         return;
     }
@@ -45,7 +38,7 @@ td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
     td_compile_opts c = *opts;
     int rows;
     *out = NULL;
-    TD_TRY(make_graph(o, o->batch, &g));
+    TD_TRY(td_inference_graph(o->model, o->batch, o->norm, &g));
     divide(o, dev, &g, &rows);
     c.micro_batches = o->batch / rows;
     const td_status st = td_compile(g, dev, &c, out);

@@ -11,9 +11,8 @@ typedef struct {
     const td_model_opts *model;
     int batch;
     const td_norm *norm; /* images are bytes; NULL: floats */
-    bool has_labels;     /* of td_evaluation_graph, otherwise of td_inference_graph */
-    double smoothing;    /* with labels */
-    bool is_whole;       /* the batch is computed at once */
+    bool is_whole;       /* the batch is computed at once: the bits of an image do not depend on the
+                            cache of the machine */
 } td_inference_opts;
 
 /**

@@ -70,7 +70,7 @@ int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int thread
 static int64_t rows_of(const td_graph *g)
 {
     return g->n_outputs && g->outputs[0].value->type.rank > 0 ? g->outputs[0].value->type.dim[0]
-                                                               : 0;
+                                                              : 0;
 }
 
 /* bytes, such that the next output is aligned */

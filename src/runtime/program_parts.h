@@ -70,9 +70,9 @@ struct td_program {
     const void **bound; /* [graph values] inputs in host memory; copied in every run */
     void **copied;      /* [graph values] outputs in host memory; NULL: not copied */
     /* if the device's memory is not the host's: */
-    const void **sent;  /* [graph values] those that td_program_send_ahead has copied */
-    char *inputs;       /* the addresses of inputs are in here */
-    char *ahead;        /* those of the next run, or NULL */
+    const void **sent; /* [graph values] those that td_program_send_ahead has copied */
+    char *inputs;      /* the addresses of inputs are in here */
+    char *ahead;       /* those of the next run, or NULL */
     char *staged, *ring[TD_DEVICE_AHEAD]; /* the same in host memory */
     int slot;                             /* of the ring, that was used last */
     bool sends;                           /* in this run */
