@@ -3,6 +3,11 @@
  */
 #include "data/records.h"
 
+#include <string.h>
+
+#include "base/log.h"
+#include "base/paths.h"
+#include "base/text.h"
 #include "data/record_sets.h"
 #include "data/shard_names.h"
 
@@ -33,6 +38,42 @@ td_status td_records_parse(const void *bytes, size_t n_bytes, const char *what,
     return fill(&s, opts, ds);
 }
 
+/* --- missing files ------------------------------------------------------------------------------ */
+
+/* The bytes of a name before "00007-of-01024", and the number of files; false: not numbered. */
+static bool number_of(const char *path, size_t *n_prefix, int64_t *n_files)
+{
+    const char *of = strstr(td_path_base(path), "-of-");
+    for (const char *next; of && (next = strstr(of + 1, "-of-"));)
+        of = next;
+    if (!of || !td_text_to_int(of + strlen("-of-"), n_files))
+        return false;
+    const char *dash = of;
+    while (dash > path && dash[-1] >= '0' && dash[-1] <= '9')
+        dash--;
+    *n_prefix = (size_t)(dash - path);
+    return dash < of && dash > path && dash[-1] == '-';
+}
+
+/* Warn of files that should be there by the names of the others, which are sorted. */
+static void warn_missing(const td_shard_names *names)
+{
+    for (size_t first = 0, end; first < names->n; first = end) {
+        size_t n_prefix, n_other;
+        int64_t n_files, other;
+        end = first + 1;
+        if (!number_of(names->paths[first], &n_prefix, &n_files))
+            continue;
+        while (end < names->n && number_of(names->paths[end], &n_other, &other) &&
+               n_other == n_prefix && other == n_files &&
+               memcmp(names->paths[first], names->paths[end], n_prefix) == 0)
+            end++;
+        if ((int64_t)(end - first) != n_files)
+            td_log(TD_LOG_WARN, "data", "'%s' is one of %zu files, and its name says %lld",
+                   names->paths[first], end - first, (long long)n_files);
+    }
+}
+
 td_status td_records_open(const td_dataset_opts *opts, td_dataset *ds)
 {
     td_shard_names names = { .arena = &ds->arena, .kind = TD_SHARDS_RECORD };
@@ -44,6 +85,8 @@ td_status td_records_open(const td_dataset_opts *opts, td_dataset *ds)
                         opts->path);
     TD_OUT(set_root(ds, opts->path));
     TD_OUT(td_shard_names_find(opts, &names, &ds->is_unsplit));
+    if (!td_path_is_file(opts->path))
+        warn_missing(&names);
     st = fill(&(td_record_source){ .files = names.paths, .n_files = names.n }, opts, ds);
 out:
     td_free(names.paths);

@@ -156,6 +156,12 @@ cp tf/* torn 2>/dev/null
 { printf 'x'; tail -c +2 $good; } >torn/train-00000-of-00002
 expect 1 train torn $net --workspace d4
 error_names "'torn/train-00000-of-00002'"
+mkdir half
+cp tf/train-00001-of-00002 half
+expect 0 dataset check half
+warning_names "'half/train-00001-of-00002'" 1 2
+expect 0 dataset check tf
+[ ! -s err ] || complain "a complete set has warnings"
 # a changed byte of the second record's data
 at=$((length + 16 + 12 + 300))
 mkdir damaged
