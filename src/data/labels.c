@@ -47,6 +47,8 @@ static td_status number_classes(const td_labels *l, const char *what, td_dataset
     if (n > TD_CLASSES_MAX)
         return td_error(TD_ELIMIT, "'%s': label %lld, wanted at most %d", what, (long long)n - 1,
                         TD_CLASSES_MAX - 1);
+    if (n < 2) /* "0" and "00" */
+        return td_error(TD_EFORMAT, "'%s' has one class, 0, wanted at least two", what);
     if (n > (int64_t)l->n)
         td_log(TD_LOG_WARN, "data", "'%s': %lld of the classes 0 to %lld have no image", what,
                (long long)(n - (int64_t)l->n), (long long)n - 1);

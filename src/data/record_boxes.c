@@ -19,6 +19,8 @@
 #include "data/objects.h"
 #include "data/record_sets.h"
 
+enum { ROUNDINGS = 4 };
+
 typedef struct {
     int64_t id;       /* with labels */
     const char *name; /* NULL: without a text */
@@ -146,13 +148,17 @@ static td_status category_of(boxes *b, const td_record *r, size_t i, const char 
     return find_category(b, digits, labels->ints[i], is_text ? text : NULL, out);
 }
 
-/* From `left` to `right`, fractions of a side, in pixels; their sum does not exceed the right. */
+/*
+ * From `left` to `right`, fractions of a side, in pixels; the sum of start and length does not
+ * exceed the right.  Their difference is exact if one is not more than twice the other; else a few
+ * steps are sufficient.
+ */
 static void measure(float left, float right, int side, double *start, double *length)
 {
     const double end = (double)right * side;
     *start = (double)left * side;
     *length = end - *start;
-    while (*start + *length > end)
+    for (int i = 0; i < ROUNDINGS && *start >= 0 && *start + *length > end; i++)
         *length = nextafter(*length, -1);
 }
 

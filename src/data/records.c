@@ -38,7 +38,7 @@ td_status td_records_parse(const void *bytes, size_t n_bytes, const char *what,
     return fill(&s, opts, ds);
 }
 
-/* --- missing files ------------------------------------------------------------------------------ */
+/* --- missing files --------------------------------------------------------------------------- */
 
 /* The bytes of a name before "00007-of-01024", and the number of files; false: not numbered. */
 static bool number_of(const char *path, size_t *n_prefix, int64_t *n_files)

@@ -137,6 +137,12 @@ static void wrong_samples_are_refused(void **state)
             add(wrong[i][3], wrong[i][4]);
         refuse(TD_EFORMAT, wrong[i][0]);
     }
+    n = 0; /* one number, written in two ways */
+    add("1.jpg", "x");
+    add("1.cls", "0");
+    add("2.jpg", "x");
+    add("2.cls", "00");
+    refuse(TD_EFORMAT, "one class");
     n = 0;
     memset(bytes, 0, sizeof bytes);
     refuse(TD_EFORMAT, "no samples");
