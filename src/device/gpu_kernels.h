@@ -526,6 +526,7 @@ typedef struct {
 typedef struct {
     td_gpu_anchors a;
     int64_t ratio;
+    bool whole_batch;
 } td_gpu_multibox_loss;
 
 /* --- sums over ranks, one GPU each ------------------------------------------------------------ */

@@ -6,10 +6,11 @@
  * huber_box_loss(deltas, target, labels) {delta, per_image} -> loss
  *     sum over positives and four deltas of  q^2 / 2 + delta (|e| - q)  where e = deltas - target,
  *     q = min(|e|, delta), over 4 max(positives, 1); a NaN in the target counts as e = 0
- * multibox_class_loss(scores, labels) {ratio} -> loss
+ * multibox_class_loss(scores, labels) {ratio, whole_batch} -> loss
  *     mean over images of  sum of cross-entropies of softmax  over  positives; the sum is over
  *     positives and `ratio` times as many negatives: those with the largest loss, on ties the
- *     first.  An image without positives counts as 0.
+ *     first.  An image without positives counts as 0.  whole_batch: the sum over all images over
+ *     max(all positives, 1)
  *
  *   scores  [N, A, C]  any float   column 0 is the background
  *   deltas  [N, A, 4]  any float
@@ -46,7 +47,8 @@ static const td_field huber_fields[] = {
     TD_END,
 };
 static const td_field multibox_fields[] = {
-    TD_INT(td_multibox_attr, ratio, 3, 0, 1000, "negatives mined for each positive"),
+    TD_INT (td_multibox_attr, ratio, 3, 0, 1000, "negatives mined for each positive"),
+    TD_BOOL(td_multibox_attr, whole_batch, 0,    "divide by the positives of the whole batch"),
     TD_END,
 };
 /* clang-format on */

@@ -339,6 +339,7 @@ typedef struct {
 
 typedef struct {
     int ratio;
+    bool whole_batch;
 } td_multibox_attr;
 
 /* normalize */

@@ -349,9 +349,9 @@ __device__ inline void multibox_slopes(const td_gpu_anchors &a, int64_t row, flo
 /* a warp for each anchor */
 __global__ void multibox_grad_kernel(td_gpu_anchors a, selection s, shares by_images)
 {
-    const double dloss = load(a.dloss, a.dtype, 0);
+    const double dloss = load(a.dloss, a.dtype, 0), of_batch = batch_share(by_images);
     for (int64_t image = blockIdx.y; image < a.images; image += gridDim.y) {
-        const float by = static_cast<float>(dloss * share_of(by_images, image, 0));
+        const float by = static_cast<float>(dloss * share_of(by_images, image, of_batch));
         const unsigned long long lowest = s.lowest[image];
         for (int64_t k = row_index<WARP>(); k < a.anchors; k += row_count<WARP>()) {
             const int64_t row = image * a.anchors + k;
@@ -402,7 +402,7 @@ const char *multibox_loss(const td_gpu_multibox_loss *m)
 {
     const td_gpu_anchors &a = m->a;
     const selection s = selection_of(a);
-    const shares by_images = { s.positives, a.images, true, 1 };
+    const shares by_images = { s.positives, a.images, !m->whole_batch, 1 };
     const unsigned rows = blocks_for(a.images * a.anchors * WARP);
     const unsigned images = blocks_for(a.images * THREADS);
     TD_LAUNCH(multibox_rows_kernel, rows, THREADS, 0, queue(), a, s.loss);

@@ -62,8 +62,8 @@ static td_status run_huber(const td_prepared *p, void *const *args)
 static td_status run_multibox(const td_prepared *p, void *const *args)
 {
     const td_multibox_attr *at = p->node->attr;
-    return td_gpu_status(td_gpu()->multibox_loss(
-        &(td_gpu_multibox_loss){ .a = anchors_of(p, args), .ratio = at->ratio }));
+    return td_gpu_status(td_gpu()->multibox_loss(&(td_gpu_multibox_loss){
+        .a = anchors_of(p, args), .ratio = at->ratio, .whole_batch = at->whole_batch }));
 }
 
 #define KERNEL(op_, run_)                                                                          \

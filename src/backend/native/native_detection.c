@@ -335,7 +335,8 @@ typedef struct {
     float *largest, *log_sum;
     uint64_t *key;
     uint8_t *is_taken;
-    double *of_image; /* [N] each image's loss; the factor of its gradient */
+    double *of_image;   /* [N] each image's loss; the factor of its gradient */
+    int64_t *positives; /* [N] */
 } multibox;
 
 static size_t multibox_rows(const td_node *n)
@@ -349,15 +350,17 @@ static td_status prepare_multibox(const td_node *n, td_prepared *out)
     const td_type *t = td_in_type(n, n->n_in - 2);
     out->scratch_bytes =
         multibox_rows(n) * (sizeof(uint64_t) + 2 * sizeof(float) + sizeof(uint8_t)) +
-        (size_t)t->dim[0] * sizeof(double);
+        (size_t)t->dim[0] * (sizeof(double) + sizeof(int64_t));
     return TD_OK;
 }
 
 static multibox multibox_at(const td_node *n, void *scratch)
 {
     const size_t rows = multibox_rows(n);
+    const int64_t images = td_in_type(n, n->n_in - 2)->dim[0];
     multibox m = { .of_image = scratch };
-    m.key = (uint64_t *)(void *)(m.of_image + td_in_type(n, n->n_in - 2)->dim[0]);
+    m.positives = (int64_t *)(void *)(m.of_image + images);
+    m.key = (uint64_t *)(m.positives + images);
     m.largest = (float *)(void *)(m.key + rows);
     m.log_sum = m.largest + rows;
     m.is_taken = (uint8_t *)(m.log_sum + rows);
@@ -408,9 +411,9 @@ static uint64_t select_key(uint64_t *key, int64_t n, int64_t k)
     return key[k];
 }
 
-/* for one image: sets is_taken; returns the number of positives */
-static int64_t select_negatives(const multibox *m, const anchors *s, int64_t image, int ratio,
-                                const float *x)
+/* for one image: sets is_taken and the number of positives */
+static void select_negatives(const multibox *m, const anchors *s, int64_t image, int ratio,
+                             const float *x)
 {
     const int64_t from = image * s->A;
     uint64_t *key = m->key + from, bound = 0;
@@ -421,14 +424,14 @@ static int64_t select_negatives(const multibox *m, const anchors *s, int64_t ima
         m->is_taken[from + i] = c > 0;
         positives += c > 0;
     }
+    m->positives[image] = positives;
     const int64_t wanted = smaller(ratio * positives, s->A);
     if (wanted == 0)
-        return positives;
+        return;
     bound = select_key(key, s->A, wanted - 1);
     for (int64_t i = 0; i < s->A; i++)
         if (key[i] >= bound)
             m->is_taken[from + (int64_t)(uint32_t) ~(uint32_t)key[i]] = 1;
-    return positives;
 }
 
 static void all_log_sums(const multibox *m, const anchors *s, const float *x)
@@ -444,12 +447,24 @@ static void all_log_sums(const multibox *m, const anchors *s, const float *x)
 static double multibox_image(const multibox *m, const anchors *s, int ratio, int64_t i,
                              const float *x)
 {
-    const int64_t positives = select_negatives(m, s, i, ratio, x);
     double sum = 0;
+    select_negatives(m, s, i, ratio, x);
     for (int64_t k = i * s->A; k < (i + 1) * s->A; k++)
         if (m->is_taken[k])
             sum += (double)loss_at(m, s, x, k, column(s->labels[k], s->width));
-    return positives > 0 ? sum / (double)positives : 0;
+    return sum;
+}
+
+/* the share of image i in the loss: v over its positives and the images, or over all positives */
+static double multibox_share(const td_multibox_attr *at, const multibox *m, int64_t n, int64_t i,
+                             double v)
+{
+    int64_t all = 0;
+    if (!at->whole_batch)
+        return m->positives[i] > 0 ? v / (double)m->positives[i] / (double)n : 0;
+    for (int64_t k = 0; k < n; k++)
+        all += m->positives[k];
+    return v / at_least_one(all);
 }
 
 static td_status run_multibox(const td_prepared *p, void *const *args)
@@ -464,8 +479,8 @@ static td_status run_multibox(const td_prepared *p, void *const *args)
     for (int64_t i = 0; i < s.N; i++)
         m.of_image[i] = multibox_image(&m, &s, at->ratio, i, x);
     for (int64_t i = 0; i < s.N; i++)
-        sum += m.of_image[i];
-    *(float *)args[2] = (float)(sum / (double)s.N);
+        sum += multibox_share(at, &m, s.N, i, m.of_image[i]);
+    *(float *)args[2] = (float)sum;
     return TD_OK;
 }
 
@@ -492,10 +507,10 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
     float *dx = args[3];
     all_log_sums(&m, &s, x);
 #pragma omp parallel for if (s.N * s.A > BLOCK)
-    for (int64_t i = 0; i < s.N; i++) {
-        const int64_t positives = select_negatives(&m, &s, i, at->ratio, x);
-        m.of_image[i] = positives > 0 ? dloss / (double)positives / (double)s.N : 0;
-    }
+    for (int64_t i = 0; i < s.N; i++)
+        select_negatives(&m, &s, i, at->ratio, x);
+    for (int64_t i = 0; i < s.N; i++)
+        m.of_image[i] = multibox_share(at, &m, s.N, i, dloss);
 #pragma omp parallel for if (s.N * s.A > BLOCK)
     for (int64_t k = 0; k < s.N * s.A; k++)
         multibox_row_grad(&m, &s, k, (float)m.of_image[k / s.A], x, dx);

@@ -198,6 +198,18 @@ static int64_t select_negatives(const double *x, const int64_t *labels, const an
     return positives;
 }
 
+/* a share of image i in the loss: v over its positives and the images, or over all positives */
+static double multibox_share(const td_multibox_attr *at, const anchors *s, int64_t positives,
+                             double v)
+{
+    int64_t all = 0;
+    if (!at->whole_batch)
+        return positives > 0 ? v / (double)positives / (double)s->N : 0;
+    for (int64_t i = 0; i < s->N * s->A; i++)
+        all += column(s->labels[i], s->width) > 0;
+    return v / at_least_one(all);
+}
+
 /* for order, loss and is_taken */
 static int64_t multibox_work(const td_node *n)
 {
@@ -217,7 +229,7 @@ static void multibox_class_loss(const td_node *n, void *const *a)
         double sum = 0;
         for (int64_t k = 0; k < s.A; k++)
             sum += is_taken[k] != 0 ? each[k] : 0;
-        *loss += positives > 0 ? sum / (double)positives / (double)s.N : 0;
+        *loss += multibox_share(at, &s, positives, sum);
     }
 }
 
@@ -231,7 +243,7 @@ static void multibox_class_loss_grad(const td_node *n, void *const *a)
         const double *x = (double *)a[1] + i * s.A * s.width;
         double *dx = (double *)a[3] + i * s.A * s.width;
         const int64_t positives = select_negatives(x, labels, &s, at->ratio, a[4], each, is_taken);
-        const double by = positives > 0 ? *(double *)a[0] / (double)positives / (double)s.N : 0;
+        const double by = multibox_share(at, &s, positives, *(double *)a[0]);
         for (int64_t k = 0; k < s.A; k++) {
             const int64_t label = column(labels[k], s.width);
             const double log_of_sum = each[k] + x[k * s.width + label];
