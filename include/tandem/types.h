@@ -48,7 +48,12 @@ typedef struct {
 } td_norm;
 
 /** Which detector a network is; NONE: a classifier. */
-typedef enum { TD_DETECTOR_NONE, TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 } td_detector;
+typedef enum {
+    TD_DETECTOR_NONE,
+    TD_DETECTOR_SSD320,
+    TD_DETECTOR_SSD300,
+    TD_DETECTOR_SSDLITE /* torchvision's */
+} td_detector;
 
 #ifdef __cplusplus
 }

@@ -1,14 +1,16 @@
 /*
- * anchors.c -- makes the anchor boxes of both detectors
+ * anchors.c -- makes the anchor boxes of the detectors
  *
- * The two references round at different steps: one computes in float32 throughout, the other in
- * double and rounds the centre form once.  Both are reproduced bit for bit.
+ * The references round at different steps: TensorFlow computes in float32 throughout, NVIDIA's in
+ * double and rounds the centre form once, torchvision rounds sizes and centres and then computes
+ * corners, and centres again, in float32.  All are reproduced bit for bit.
  */
 #include "boxes/anchors.h"
 
 #include <math.h>
 
 #include "base/arena.h"
+#include "boxes/detector_rules.h"
 
 #define SSD320_LEVEL_FIRST 3
 #define SSD320_LEVEL_LAST  7
@@ -17,6 +19,12 @@
 
 #define SSD300_SIZE 300
 #define SSD300_MAPS 6
+
+#define SSDLITE_SIZE_MIN 64
+#define SSDLITE_SIZE_MAX 4096
+#define SSDLITE_MAPS     6
+#define SSDLITE_SHAPES   6
+#define SSDLITE_STRIDE   16 /* of the first map */
 
 /* one feature map of SSD300: its width, stride in pixels, box size, aspect ratios */
 typedef struct {
@@ -56,6 +64,11 @@ int td_anchors_count(td_detector kind, int image_size)
             const ssd300_map *m = &ssd300_maps[i];
             n += m->side * m->side * (2 + 2 * m->n_ratios);
         }
+    } else if (kind == TD_DETECTOR_SSDLITE && image_size >= SSDLITE_SIZE_MIN &&
+               image_size <= SSDLITE_SIZE_MAX && image_size % 32 == 0) {
+        int side = image_size / SSDLITE_STRIDE;
+        for (int i = 0; i < SSDLITE_MAPS; i++, side = (side + 1) / 2)
+            n += side * side * SSDLITE_SHAPES;
     }
     return n;
 }
@@ -150,7 +163,58 @@ static void ssd300_fill(td_anchors *a)
     }
 }
 
-/* --- both ------------------------------------------------------------------------------------ */
+/* --- SSDLite --------------------------------------------------------------------------------- */
+
+/* width and height of the boxes of map k, fractions of the image */
+static void ssdlite_shapes(int k, float shape[SSDLITE_SHAPES][2])
+{
+    const double least = 0.2, range = 0.95 - least, steps = SSDLITE_MAPS - 1;
+    const double size = least + range * k / steps;
+    const double next = k + 1 < SSDLITE_MAPS ? least + range * (k + 1) / steps : 1;
+    double all[SSDLITE_SHAPES][2] = { { size, size } };
+    all[1][0] = all[1][1] = sqrt(size * next);
+    for (int i = 0; i < 2; i++) {
+        const double root = sqrt(2.0 + i);
+        all[2 + 2 * i][0] = all[3 + 2 * i][1] = size * root;
+        all[2 + 2 * i][1] = all[3 + 2 * i][0] = size / root;
+    }
+    for (int i = 0; i < SSDLITE_SHAPES; i++)
+        for (int d = 0; d < 2; d++)
+            shape[i][d] = clamped(all[i][d]);
+}
+
+/* a box with this centre and size, fractions of the image */
+static void ssdlite_put(td_anchors *a, int i, float y, float x, const float shape[2])
+{
+    const float side = (float)a->image_size, w = 0.5F * shape[0], h = 0.5F * shape[1];
+    const td_rect r = { (y - h) * side, (x - w) * side, (y + h) * side, (x + w) * side };
+    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
+    c.y = r.ymin + 0.5F * c.h;
+    c.x = r.xmin + 0.5F * c.w;
+    a->corner[i] = r;
+    a->centre[i] = c;
+}
+
+static void ssdlite_fill(td_anchors *a)
+{
+    int i = 0, side = a->image_size / SSDLITE_STRIDE;
+    float shape[SSDLITE_SHAPES][2];
+    for (int k = 0; k < SSDLITE_MAPS; k++, side = (side + 1) / 2) {
+        ssdlite_shapes(k, shape);
+        for (int row = 0; row < side; row++)
+            for (int col = 0; col < side; col++)
+                for (int s = 0; s < SSDLITE_SHAPES; s++)
+                    ssdlite_put(a, i++, ((float)row + 0.5F) / (float)side,
+                                ((float)col + 0.5F) / (float)side, shape[s]);
+    }
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+float td_anchors_unit(const td_anchors *a)
+{
+    return td_detector_rules_of(a->kind)->in_pixels ? (float)a->image_size : 1;
+}
 
 static td_status reserve(td_anchors *a)
 {
@@ -191,6 +255,9 @@ td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
     if (n == 0 && kind == TD_DETECTOR_SSD320)
         return td_error(TD_EARG, "ssd320: image size %d, wanted a multiple of 32 from 32 to %d",
                         image_size, SSD320_SIZE_MAX);
+    if (n == 0 && kind == TD_DETECTOR_SSDLITE)
+        return td_error(TD_EARG, "ssdlite: image size %d, wanted a multiple of 32 from %d to %d",
+                        image_size, SSDLITE_SIZE_MIN, SSDLITE_SIZE_MAX);
     if (n == 0)
         return td_error(TD_EARG, "anchors requested for an unknown detector");
 
@@ -203,8 +270,10 @@ td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
     TD_OUT(reserve(a));
     if (kind == TD_DETECTOR_SSD320)
         ssd320_fill(a);
-    else
+    else if (kind == TD_DETECTOR_SSD300)
         ssd300_fill(a);
+    else
+        ssdlite_fill(a);
     split(a);
     *out = a;
     a = NULL;

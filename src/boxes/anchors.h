@@ -9,9 +9,15 @@
  *            cells row by row, the boxes of a cell together; boxes may leave the image
  *   SSD300   six maps, 38 .. 1 wide; per map one box size after the other, each over all cells row
  *            by row; centre and size are clamped to [0, 1]
+ *   SSDLite  six maps, 1/16 of the image wide and each half of the one before, rounded up; six
+ *            boxes for each cell (two squares; ratios 2 and 3 and their inverses), cells row by
+ *            row, the boxes of a cell together; sizes are clamped to the image
+ *
+ * SSDLite's are in pixels, since torchvision compares overlaps in pixels, where ties are common.
  *
  * A td_anchors is immutable: any number of threads may read it.
- * Source: Liu et al. 2016 (SSD), section 2.2; Lin et al. 2017 (focal loss), section 4.
+ * Source: Liu et al. 2016 (SSD), section 2.2; Lin et al. 2017 (focal loss), section 4; Howard et
+ * al. 2019 (MobileNetV3), section 6.3.
  */
 #ifndef TD_BOXES_ANCHORS_H
 #define TD_BOXES_ANCHORS_H
@@ -22,9 +28,9 @@
 
 typedef struct {
     td_detector kind;
-    int image_size; /* side of the square image, px */
-    int n;          /* anchors */
-    td_rect *corner;
+    int image_size;    /* side of the square image, px */
+    int n;             /* anchors */
+    td_rect *corner;   /* in fractions of the image, or in pixels: td_anchors_unit */
     td_centre *centre; /* deltas are relative to these */
 
     /* the corners as separate arrays, and the areas: for matching */
@@ -34,9 +40,12 @@ typedef struct {
 /** The number of anchors, without allocating them; 0 if the detector does not support this size. */
 int td_anchors_count(td_detector kind, int image_size);
 
+/** The image's side in the anchors' coordinates: 1, or image_size if they are in pixels. */
+float td_anchors_unit(const td_anchors *a);
+
 /**
- * SSD320 supports multiples of 32 from 32 to 4096, SSD300 only 300; TD_EARG for other sizes.
- * TD_ENOMEM.
+ * SSD320 supports multiples of 32 from 32 to 4096, SSDLite from 64 to 4096, SSD300 only 300;
+ * TD_EARG for other sizes.  TD_ENOMEM.
  */
 TD_CHECKED td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out);
 void td_anchors_free(td_anchors *a);

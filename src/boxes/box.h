@@ -43,6 +43,12 @@ static inline float td_rect_common(td_rect a, td_rect b)
     return (ih > 0 ? ih : 0) * (iw > 0 ? iw : 0);
 }
 
+/** A rectangle whose coordinates are from 0 to `unit` over the image, in fractions of the image. */
+static inline td_rect td_rect_fraction(td_rect r, float unit)
+{
+    return (td_rect){ r.ymin / unit, r.xmin / unit, r.ymax / unit, r.xmax / unit };
+}
+
 /** Intersection over union, 0 when they do not overlap (two empty boxes too). */
 static inline float td_rect_iou(td_rect a, td_rect b)
 {

@@ -38,6 +38,7 @@ typedef struct {
 
 struct td_nms {
     const td_anchors *anchors;
+    const td_detector_rules *rules;
     int n_columns;
     td_picks picks;
     uint64_t *heap; /* largest first: the score's bits, then the position from the end */
@@ -50,14 +51,12 @@ struct td_nms {
     const td_nms_opts *opts;
     const float *deltas;
     const td_rect *boxes; /* boxes instead of deltas, or NULL */
-    bool is_320;          /* true: SSD320's rules, false: SSD300's */
+    float unit;           /* the image's side in the boxes' coordinates */
 };
 
 td_nms_opts td_nms_defaults(td_detector kind)
 {
-    if (kind == TD_DETECTOR_SSD300)
-        return (td_nms_opts){ .score_min = 0.05, .iou = 0.5, .per_class = 200, .total = 200 };
-    return (td_nms_opts){ .score_min = 1e-8, .iou = 0.6, .per_class = 100, .total = 100 };
+    return td_detector_rules_of(kind)->nms;
 }
 
 td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms **out)
@@ -70,7 +69,7 @@ td_status td_nms_new(const td_anchors *anchors, int n_columns, td_nms **out)
         return TD_ENOMEM;
     m->anchors = anchors;
     m->n_columns = n_columns;
-    m->is_320 = anchors->kind != TD_DETECTOR_SSD300;
+    m->rules = td_detector_rules_of(anchors->kind);
     m->classes = td_alloc((size_t)n_columns, sizeof *m->classes);
     if (!m->classes) {
         td_nms_free(m);
@@ -152,9 +151,23 @@ static td_status heap_add(td_nms *m, float score, int anchor, int column)
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
+static float clip(float v, float limit)
+{
+    return v < 0 ? 0 : v > limit ? limit : v;
+}
+
+/* clipped to the image; NaN stays */
+static td_rect clipped(td_rect r, float unit)
+{
+    return (td_rect){ clip(r.ymin, unit), clip(r.xmin, unit), clip(r.ymax, unit),
+                      clip(r.xmax, unit) };
+}
+
 static td_rect box_at(const td_nms *m, int anchor)
 {
-    return m->boxes ? m->boxes[anchor] : td_box_decode(m->anchors, anchor, m->deltas + 4 * anchor);
+    const td_rect box =
+        m->boxes ? m->boxes[anchor] : td_box_decode(m->anchors, anchor, m->deltas + 4 * anchor);
+    return m->rules->clip == TD_CLIP_BEFORE ? clipped(box, m->unit) : box;
 }
 
 static bool is_a_box(td_rect r)
@@ -166,7 +179,7 @@ static bool is_a_box(td_rect r)
 static bool suppresses(const td_nms *m, td_rect a, td_rect b)
 {
     const float limit = (float)m->opts->iou;
-    if (m->is_320)
+    if (!m->rules->equal_suppresses)
         return td_rect_iou(a, b) > limit;
     const float common = td_rect_common(a, b);
     return !(common / ((td_rect_area(a) + td_rect_area(b)) - common) < limit);
@@ -189,17 +202,13 @@ static td_status add_kept_box(td_nms *m, class_state *c, td_rect box)
     return TD_OK;
 }
 
-static float clip(float v)
-{
-    return v < 0 ? 0 : v > 1 ? 1 : v;
-}
-
-/* clips the box to the image; false when nothing is left */
+/* in fractions of the image; false when nothing is left of a box that is clipped now */
 static bool finish_box(const td_nms *m, td_rect *r)
 {
-    if (!m->is_320)
+    *r = td_rect_fraction(*r, m->unit);
+    if (m->rules->clip != TD_CLIP_AFTER)
         return true;
-    *r = (td_rect){ clip(r->ymin), clip(r->xmin), clip(r->ymax), clip(r->xmax) };
+    *r = clipped(*r, 1);
     return r->ymax > r->ymin && r->xmax > r->xmin && td_rect_area(*r) > 0;
 }
 
@@ -217,10 +226,10 @@ static td_status process_candidate(td_nms *m, uint64_t key, td_detection *found,
     td_rect box = box_at(m, anchor);
     if (!is_a_box(box))
         return TD_OK;
-    c->n_counted += !m->is_320;
+    c->n_counted += m->rules->limits_candidates;
     if (is_suppressed(m, c, box))
         return TD_OK;
-    c->n_counted += m->is_320;
+    c->n_counted += !m->rules->limits_candidates;
     TD_TRY(add_kept_box(m, c, box));
     *is_found = finish_box(m, &box);
     *found = (td_detection){ box, key_score(key), column, anchor };
@@ -243,7 +252,7 @@ static td_status process_candidates(td_nms *m, float bound, td_detection *found,
     return TD_OK;
 }
 
-/* --- scores of SSD320 ------------------------------------------------------------------------- */
+/* --- scores by sigmoid ------------------------------------------------------------------------ */
 
 /* in double, so that it is monotonic in the logit */
 static float sigmoid(float x)
@@ -267,7 +276,8 @@ static float score_of(float value, bool is_logit)
     return is_logit ? sigmoid(value) : value;
 }
 
-static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detection *found, int *n)
+static td_status run_sigmoid(td_nms *m, const float *values, bool is_logit, td_detection *found,
+                             int *n)
 {
     const float score_min = (float)m->opts->score_min;
     const float floor = is_logit ? logit_floor(m->opts->score_min) : score_min;
@@ -291,7 +301,7 @@ static td_status run_320(td_nms *m, const float *values, bool is_logit, td_detec
     }
 }
 
-/* --- scores of SSD300 ------------------------------------------------------------------------- */
+/* --- scores by softmax ------------------------------------------------------------------------ */
 
 /*
  * The softmax of one row.  A probability above score_min requires a logit within -ln(score_min) of
@@ -323,7 +333,8 @@ static td_status add_row(td_nms *m, int anchor, const float *x, float reach)
     return TD_OK;
 }
 
-static td_status run_300(td_nms *m, const float *values, bool is_logit, td_detection *found, int *n)
+static td_status run_softmax(td_nms *m, const float *values, bool is_logit, td_detection *found,
+                             int *n)
 {
     const double score_min = m->opts->score_min;
     const float reach = score_min > 0 ? (float)(1e-3 - log(score_min)) : INFINITY;
@@ -349,7 +360,7 @@ static void reverse(td_detection *found, int n)
     }
 }
 
-/* --- both ------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static td_status run(td_nms *m, const td_nms_opts *opts, const float *values, bool is_logit,
                      td_detection *found, int *n)
@@ -363,8 +374,9 @@ static td_status run(td_nms *m, const td_nms_opts *opts, const float *values, bo
         return td_error(TD_EARG, "score_min is %g and iou %g, wanted 0 or more", opts->score_min,
                         opts->iou);
     m->opts = opts;
-    TD_TRY(m->is_320 ? run_320(m, values, is_logit, found, n)
-                     : run_300(m, values, is_logit, found, n));
+    m->unit = m->boxes ? 1 : td_anchors_unit(m->anchors);
+    TD_TRY(m->rules->is_softmax ? run_softmax(m, values, is_logit, found, n)
+                                : run_sigmoid(m, values, is_logit, found, n));
     if (opts->worst_first)
         reverse(found, *n);
     return TD_OK;

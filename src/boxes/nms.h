@@ -8,23 +8,24 @@
  *     TD_TRY(td_nms_run(m, &opts, deltas, logits, found, &n));   per image
  *     td_nms_free(m);
  *
- *                    SSD320                                   SSD300
+ *                    SSD320                                   SSD300, SSDLite
  *   score            sigmoid of columns 1 ..                  softmax over all, columns 1 ..
  *   candidates       score > score_min                        the same, a class's best `per_class`
- *   suppressed       by a better box of its class, IoU > iou  the same, IoU not below iou
+ *   suppressed       by a better box of its class, IoU > iou  SSD300: IoU not below iou
  *   per class        at most `per_class` survive              all that survive
  *   result           clipped to the image, empty boxes        the best `total`
  *                    dropped, the best `total`
- *   order            score falling; equal scores: lower class, then lower anchor (both)
+ *   order            score falling; equal scores: lower class, then lower anchor (all)
  *
- * Suppression compares boxes before they are clipped.  SSD300's reference returns its list in
- * reverse, worst first; worst_first does that here.
+ * Suppression compares boxes before they are clipped; SSDLite's are clipped first.  SSD300's
+ * reference returns its list in reverse, worst first; worst_first does that here.
  * A NaN in the deltas or in a logit drops that box, or that row.
  */
 #ifndef TD_BOXES_NMS_H
 #define TD_BOXES_NMS_H
 
 #include "boxes/anchors.h"
+#include "boxes/detector_rules.h"
 
 #define TD_NMS_TOTAL_MAX 1000
 
@@ -35,16 +36,7 @@ typedef struct {
     int anchor; /* anchor index of the prediction */
 } td_detection;
 
-typedef struct {
-    double score_min; /* exclusive */
-    double iou;
-    int per_class; /* 1 .. TD_NMS_TOTAL_MAX */
-    int total;     /* 1 .. TD_NMS_TOTAL_MAX */
-    bool worst_first;
-} td_nms_opts;
-
-/** The values that the references use in evaluation: 1e-8, 0.6, 100, 100 and 0.05, 0.5, 200,
-    200. */
+/** The values that the references use in evaluation. */
 td_nms_opts td_nms_defaults(td_detector kind);
 
 /** The working memory of one thread; it grows as necessary. */
@@ -62,8 +54,8 @@ TD_CHECKED td_status td_nms_run(td_nms *m, const td_nms_opts *opts, const float 
                                 const float *logits, td_detection *found, int *n);
 
 /**
- * Like td_nms_run, from boxes [A] and scores [A, n_columns] instead of deltas and logits; column 0
- * is ignored.
+ * Like td_nms_run, from boxes [A], in fractions of the image, and scores [A, n_columns] instead of
+ * deltas and logits; column 0 is ignored.
  */
 TD_CHECKED td_status td_nms_run_scores(td_nms *m, const td_nms_opts *opts, const td_rect *boxes,
                                        const float *scores, td_detection *found, int *n);

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "boxes/decode.h"
+#include "boxes/detector_rules.h"
 
 #define ENOUGH 0.5F
 
@@ -108,33 +109,40 @@ static void assign_matches(const matcher *m, int n, bool equal_is_enough, int32_
     }
 }
 
-static bool is_usable(td_detector kind, td_rect r)
+static bool is_usable(const td_detector_rules *rules, td_rect r)
 {
     if (!isfinite(r.ymin) || !isfinite(r.xmin) || !isfinite(r.ymax) || !isfinite(r.xmax))
         return false;
-    return kind == TD_DETECTOR_SSD320 || (r.ymax > r.ymin && r.xmax > r.xmin);
+    return !rules->has_areas || (r.ymax > r.ymin && r.xmax > r.xmin);
+}
+
+/* in the anchors' coordinates */
+static td_rect in_units(td_rect r, float unit)
+{
+    return (td_rect){ r.ymin * unit, r.xmin * unit, r.ymax * unit, r.xmax * unit };
 }
 
 void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths, int n,
                       void *scratch, int32_t *match)
 {
-    const bool is_320 = a->kind == TD_DETECTOR_SSD320;
+    const td_detector_rules *rules = td_detector_rules_of(a->kind);
+    const float unit = td_anchors_unit(a);
     const matcher m = matcher_at(scratch, a->n, match);
 
-    if (is_320 && n > TD_GROUND_TRUTHS_MAX)
-        n = TD_GROUND_TRUTHS_MAX;
+    if (rules->ground_truths && n > rules->ground_truths)
+        n = rules->ground_truths;
     for (int row = 0; row < n; row++) {
-        if (!is_usable(a->kind, ground_truths[row].box))
+        if (!is_usable(rules, ground_truths[row].box))
             continue;
-        overlaps(a, ground_truths[row].box, m.iou);
+        overlaps(a, in_units(ground_truths[row].box, unit), m.iou);
         update_best(m.iou, a->n, row, m.best, match);
         int32_t *claim = &m.claim[best_of(m.iou, a->n)];
-        if (is_320)
+        if (rules->first_claims)
             claim_first(claim, row);
         else
             *claim = row;
     }
-    assign_matches(&m, a->n, is_320, match);
+    assign_matches(&m, a->n, rules->equal_is_enough, match);
 }
 
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,

@@ -7,16 +7,16 @@
  * Every anchor takes the ground truth with the largest overlap if that is sufficient; then every
  * ground truth claims the anchor with the largest overlap.
  *
- *                               SSD320                    SSD300
- *   sufficient overlap          IoU >= 0.5                IoU > 0.5
- *   ties, for an anchor         lowest ground truth       the same
- *   ties, for a ground truth    lowest anchor             the same
- *   two claim one anchor        the lower ground truth    the later ground truth
- *   ground truths used          the first 100             all
+ *                               SSD320                    SSD300                    SSDLite
+ *   sufficient overlap          IoU >= 0.5                IoU > 0.5                 IoU >= 0.5
+ *   ties, for an anchor         lowest ground truth       the same                  the same
+ *   ties, for a ground truth    lowest anchor             the same                  the same
+ *   two claim one anchor        the lower ground truth    the later ground truth    the later
+ *   ground truths used          the first 100             all                       all
  *
  * A ground truth that overlaps no anchor claims anchor 0, as in the references.  Ground truths with
- * a non-finite coordinate are skipped, and, for SSD300, those without height or width (they would
- * make the loss infinite).
+ * a non-finite coordinate are skipped, and, except for SSD320, those without height or width (they
+ * would make the loss infinite).
  */
 #ifndef TD_BOXES_TARGETS_H
 #define TD_BOXES_TARGETS_H
@@ -24,8 +24,7 @@
 #include <stddef.h>
 
 #include "boxes/anchors.h"
-
-#define TD_GROUND_TRUTHS_MAX 100 /* per image, for SSD320 */
+#include "boxes/detector_rules.h"
 
 size_t td_targets_scratch_bytes(const td_anchors *a);
 

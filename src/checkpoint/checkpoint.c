@@ -94,7 +94,7 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
     TD_OUT(td_weight_norm_store(t, f->model));
-    if (td_model_detector(f->model))
+    if (td_model_detector(f->model) && !td_model_lacks(f->model, "backbone"))
         TD_OUT(td_tensors_set_meta(t, "tandem.backbone", f->model->backbone));
     if (f->n_names) {
         TD_OUT(td_classes_to_json(f->n_names, f->names, &names));

@@ -4,6 +4,7 @@
 #include "checkpoint/weights.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -346,9 +347,33 @@ out:
 
 /* --- loading the tensors that match ----------------------------------------------------------- */
 
+/*
+ * SSDLite's backbone is mobilenet_v3_large cut in two inside of block 13: 0.0 to 0.12 are the first
+ * modules, 0.13 is the first one of block 13, 1.0 its others, and 1.1 on are modules 14 to 16.
+ */
+static void ssdlite_name(const char *rest, char out[256])
+{
+    const bool is_second = td_text_starts(rest, "1.");
+    const char *at = rest + 2, *part = at + strcspn(at, ".");
+    const int i = (int)strtol(at, NULL, 10);
+    if (is_second && i == 0)
+        snprintf(out, 256, "features.13.block%s", part);
+    else if (!is_second && i == 13)
+        snprintf(out, 256, "features.13.block.0%s", part);
+    else
+        snprintf(out, 256, "features.%d%s", is_second ? i + 13 : i, part);
+}
+
 /* The classifier's name of a backbone's parameter; false: it is not a backbone's. */
 static bool classifier_name(const char *name, char out[256])
 {
+    static const char ssdlite[] = "backbone.features.", extra[] = "backbone.extra.";
+    if (td_text_starts(name, ssdlite)) {
+        ssdlite_name(name + strlen(ssdlite), out);
+        return true;
+    }
+    if (td_text_starts(name, extra))
+        return false;
     static const char ssd320[] = "backbone.", ssd300[] = "feature_extractor.feature_extractor.";
     if (td_text_starts(name, ssd320)) {
         snprintf(out, 256, "%s", name + strlen(ssd320));

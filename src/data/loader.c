@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "boxes/detector_rules.h"
 #include "data/loader_ring.h"
 #include "data/objects.h"
 #include "data/parallel.h"
@@ -19,8 +20,6 @@
 enum {
     BATCH = 32,
     SIZE = 224,
-    SIZE_SSD320 = 320,
-    SIZE_SSD300 = 300,
     PADDING = 32,
     PREFETCH = 2,
     BATCH_MAX = 1 << 20,
@@ -311,9 +310,7 @@ static td_status take_detector(td_loader *ld)
 
 static int usual_size(td_detector detector)
 {
-    return detector == TD_DETECTOR_SSD320   ? SIZE_SSD320
-           : detector == TD_DETECTOR_SSD300 ? SIZE_SSD300
-                                            : SIZE;
+    return detector ? td_detector_rules_of(detector)->image_size : SIZE;
 }
 
 static td_status take_opts(td_loader *ld, const td_loader_opts *opts)

@@ -22,7 +22,15 @@ const float td_image_std[3]  = { 58.395f,  57.12f,  57.375f };
 const td_norm td_norm_torch = { { 123.675f, 116.28f, 103.53f }, { 58.395f, 57.12f, 57.375f } };
 const td_norm td_norm_tf    = { { 123.68f,  116.28f, 103.53f }, { 58.395f, 57.12f, 57.385f } };
 const td_norm td_norm_vgg   = { { 123.68f,  116.779f, 103.939f }, { 1, 1, 1 } };
+const td_norm td_norm_half  = { { 127.5f, 127.5f, 127.5f }, { 127.5f, 127.5f, 127.5f } };
 /* clang-format on */
+
+const td_norm *td_norm_of_detector(td_detector kind)
+{
+    if (kind == TD_DETECTOR_SSDLITE)
+        return &td_norm_half;
+    return kind == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
+}
 
 /* a * b / 255 rounded, exact for bytes; PIL's MULDIV255. */
 static unsigned mul255(unsigned a, unsigned b)

@@ -196,6 +196,13 @@ TD_CHECKED td_status td_image_sample(td_taps *taps, const td_image *src, const t
 TD_CHECKED td_status td_image_sample_legacy(td_taps *taps, const td_image *src,
                                             const td_sampling *s, float *dst);
 
+/**
+ * Interpolate linearly at the centre of each grid cell; pixels outside the box do not contribute;
+ * no rounding: PyTorch's interpolate(mode="bilinear").  dst as above.  Errors as above.
+ */
+TD_CHECKED td_status td_image_sample_linear(td_taps *taps, const td_image *src,
+                                            const td_sampling *s, float *dst);
+
 /** Mirror left to right, in place. */
 void td_image_flip(td_image *img);
 
@@ -274,6 +281,10 @@ extern const float td_image_std[3];  /* 58.395, 57.12, 57.375 */
 extern const td_norm td_norm_torch; /* the values above */
 extern const td_norm td_norm_tf;    /* 123.68, 116.28, 103.53 and 58.395, 57.12, 57.385 */
 extern const td_norm td_norm_vgg;   /* 123.68, 116.779, 103.939 and 1: only the mean */
+extern const td_norm td_norm_half;  /* 127.5 and 127.5: to -1 .. 1 */
+
+/** The constants of a detector's images; those of classifiers for TD_DETECTOR_NONE. */
+const td_norm *td_norm_of_detector(td_detector kind);
 
 /** dst[c, y, x] = (px - mean[c]) / std[c], float32; dst is [3, height, width]. */
 void td_image_normalise(const td_image *img, bool flip, float *dst);

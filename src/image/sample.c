@@ -3,6 +3,7 @@
  *
  *     linear, cubic     output i is at (i + 1/2) scale - 1/2, between two or four pixels
  *     TensorFlow 1's    output i is at i scale, between that pixel and the next
+ *     PyTorch's         as linear, but not before the first pixel, and without rounding
  *
  * The image's last pixel is repeated beyond its edge.  Shrinking skips pixels: this is faster and
  * gives jagged edges, and DALI (antialias off) and TensorFlow's ResNet were trained with it.
@@ -171,7 +172,7 @@ td_status td_image_sample(td_taps *taps, const td_image *src, const td_sampling 
     return TD_OK;
 }
 
-/* --- TensorFlow 1's bilinear ------------------------------------------------------------------ */
+/* --- TensorFlow 1's and PyTorch's bilinear ---------------------------------------------------- */
 
 /* the pixel, the next one, and the next one's weight, in float32 as in TensorFlow */
 static tap find_legacy(int i, float scale, int n)
@@ -184,8 +185,20 @@ static tap find_legacy(int i, float scale, int n)
     return t;
 }
 
-td_status td_image_sample_legacy(td_taps *taps, const td_image *src, const td_sampling *s,
-                                 float *dst)
+/* the same at the centre of the output pixel, as in PyTorch */
+static tap find_linear(int i, float scale, int n)
+{
+    tap t = { { 0 }, { 0 } };
+    const float place = scale * ((float)i + 0.5F) - 0.5F, inside = place < 0 ? 0 : place;
+    t.at[0] = clamp((int)inside, n);
+    t.at[1] = clamp(t.at[0] + 1, n);
+    t.weight[1] = inside - (float)t.at[0];
+    return t;
+}
+
+/* two taps for each pixel of a row and column, `find` says where */
+static td_status sample_values(td_taps *taps, const td_image *src, const td_sampling *s,
+                               tap (*find_taps)(int i, float scale, int n), float *dst)
 {
     const td_box *w = &s->window;
     TD_TRY(check(src, s));
@@ -194,9 +207,9 @@ td_status td_image_sample_legacy(td_taps *taps, const td_image *src, const td_sa
     int left = (int)s->x, top = (int)s->y, width = (int)s->width, height = (int)s->height;
     float sx = (float)width / (float)s->out_width, sy = (float)height / (float)s->out_height;
     for (int x = 0; x < w->width; x++)
-        columns[x] = find_legacy(w->x + x, sx, width);
+        columns[x] = find_taps(w->x + x, sx, width);
     for (int y = 0; y < w->height; y++) {
-        tap r = find_legacy(w->y + y, sy, height);
+        tap r = find_taps(w->y + y, sy, height);
         const uint8_t *p[2];
         for (int j = 0; j < 2; j++)
             p[j] = src->px + 3 * ((size_t)(top + r.at[j]) * (size_t)src->width + (size_t)left);
@@ -210,4 +223,16 @@ td_status td_image_sample_legacy(td_taps *taps, const td_image *src, const td_sa
             }
     }
     return TD_OK;
+}
+
+td_status td_image_sample_legacy(td_taps *taps, const td_image *src, const td_sampling *s,
+                                 float *dst)
+{
+    return sample_values(taps, src, s, find_legacy, dst);
+}
+
+td_status td_image_sample_linear(td_taps *taps, const td_image *src, const td_sampling *s,
+                                 float *dst)
+{
+    return sample_values(taps, src, s, find_linear, dst);
 }

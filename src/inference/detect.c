@@ -79,8 +79,8 @@ static td_status open_weights(detector *d)
     if (!td_model_detector(m) && td_model_is_default(m) &&
         !td_tensors_meta(d->weights, "tandem.arch"))
         return td_error(
-            TD_EUSAGE,
-            "'%s' does not name the network of its weights: give --arch ssd320 or ssd300", path);
+            TD_EUSAGE, "'%s' does not name the network of its weights: give --arch, such as ssd320",
+            path);
     if (!td_model_detector(m))
         return td_error(TD_EUSAGE, "'%s' contains weights of %s, which is not a detector", path,
                         m->model || m->model_text ? "a custom graph" : m->arch);

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/rule.h"
 #include "base/text.h"
-#include "boxes/anchors.h"
+#include "boxes/detector_rules.h"
 #include "inference/inputs.h"
 
 /* Warn of skipped annotations; `dataset check` lists them. */
@@ -32,18 +32,19 @@ td_status td_boxes_open(const td_input_opts *in, const char *split, const td_mod
     const bool is_files =
         in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
     const bool is_training = strcmp(split, "train") == 0;
-    const td_dataset_opts o = { .path = in->data,
-                                .backend = in->data_backend,
-                                .split = is_files ? split : NULL,
-                                .allow_root = is_files && !is_training,
-                                .n_classes = is_files ? 0 : model->num_classes,
-                                .n_images = n_images,
-                                .has_boxes = true,
-                                .annotations = is_files ? in->annotations : NULL,
-                                .keep_ids = in->label_ids == TD_LABEL_IDS_KEEP,
-                                .strict = in->strict,
-                                .skip_empty =
-                                    is_training && td_model_detector(model) == TD_DETECTOR_SSD300 };
+    const td_dataset_opts o = {
+        .path = in->data,
+        .backend = in->data_backend,
+        .split = is_files ? split : NULL,
+        .allow_root = is_files && !is_training,
+        .n_classes = is_files ? 0 : model->num_classes,
+        .n_images = n_images,
+        .has_boxes = true,
+        .annotations = is_files ? in->annotations : NULL,
+        .keep_ids = in->label_ids == TD_LABEL_IDS_KEEP,
+        .strict = in->strict,
+        .skip_empty = is_training && td_detector_rules_of(td_model_detector(model))->skips_empty
+    };
     TD_TRY(td_dataset_open(&o, out));
     warn_of_bad(*out);
     return TD_OK;

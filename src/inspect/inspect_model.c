@@ -68,6 +68,7 @@ static void add_layer(layers *l, const td_node *n)
 static td_status add_metadata(const td_inspection *q, td_text *out)
 {
     const td_model_opts *m = &q->opts->model;
+    const bool has_backbone = td_model_detector(m) && !td_model_lacks(m, "backbone");
     td_status st = TD_OK;
     char **names;
     int n;
@@ -77,13 +78,13 @@ static td_status add_metadata(const td_inspection *q, td_text *out)
                                 &names));
     if (q->opts->json) {
         td_json_add_text(out, "weights", q->opts->weights);
-        if (td_model_detector(m))
+        if (has_backbone)
             td_json_add_text(out, "backbone", m->backbone);
         td_json_add(out, "num_classes", m->num_classes);
         td_text_add(out, ", \"classes\": ");
         st = td_classes_to_json(n, (const char *const *)names, out);
     } else {
-        if (td_model_detector(m))
+        if (has_backbone)
             td_text_add(out, ", backbone %s", m->backbone);
         td_text_add(out, ", %d classes", m->num_classes);
         for (int i = 0; i < n && i <= SOME_CLASSES; i++)

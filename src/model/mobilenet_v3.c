@@ -15,17 +15,13 @@
  *
  * Source: Howard et al. 2019 (tables 1 and 2); agrees with torchvision 0.29.
  */
+#include "model/mobilenet_v3.h"
+
 #include <stdio.h>
 
-#include "model/layers.h"
-
 #define BLOCKS_MAX 15
-#define STEM       16
 
-typedef struct {
-    int side, hidden, width, stride; /* of the depthwise convolution; channels; result's channels */
-    bool has_se, is_hard;            /* hardswish, not relu */
-} shape;
+typedef td_mobilenet_v3_block shape;
 
 typedef struct {
     int last; /* units of the first linear layer */
@@ -59,6 +55,12 @@ static const td_arch rows[] = {
 };
 /* clang-format on */
 
+const td_mobilenet_v3_block *td_mobilenet_v3_large(int i)
+{
+    const numbers *net = rows[0].numbers;
+    return i < net->n_blocks ? &net->blocks[i] : NULL;
+}
+
 /* a quarter of n, rounded to a multiple of 8 but not below nine tenths */
 static int se_units(int n)
 {
@@ -68,32 +70,39 @@ static int se_units(int n)
 }
 
 /* the i-th module of a block, "block.1" */
-static const char *module(char name[24], int i, const char *part)
+static const char *module(char out[24], const char *name, int i, const char *part)
 {
-    snprintf(name, 24, "block.%d%s", i, part);
-    return name;
+    snprintf(out, 24, "%s%d%s", name, i, part);
+    return out;
 }
 
-static td_value *block(td_net *m, td_value *x, const shape *s)
+td_value *td_mobilenet_v3_emit_end(td_net *m, td_value *x, const shape *s, const char *name, int i)
 {
-    const int n_in = (int)td_net_channels(x);
-    char name[24], excite[24];
-    td_value *y = x;
-    int i = 0;
+    char own[24], excite[24];
     m->activation = s->is_hard ? &td_op_hardswish : &td_op_relu;
-    if (s->hidden != n_in)
-        y = td_net_conv_norm_act(m, y, module(name, i++, ""), s->hidden, 1, 1, 1);
-    y = td_net_conv_norm_act(m, y, module(name, i++, ""), s->hidden, s->side, s->stride, s->hidden);
+    td_value *y = td_net_conv_norm_act(m, x, module(own, name, i++, ""), s->hidden, s->side,
+                                       s->stride, s->hidden);
     if (s->has_se) {
-        const td_net_gates se = { .squeeze = module(name, i, ".fc1"),
-                                  .excite = module(excite, i, ".fc2"),
+        const td_net_gates se = { .squeeze = module(own, name, i, ".fc1"),
+                                  .excite = module(excite, name, i, ".fc2"),
                                   .units = se_units(s->hidden),
                                   .attr = { .hidden = TD_SE_RELU, .gate = TD_SE_HARDSIGMOID },
                                   .has_zero_biases = true };
         y = td_net_squeeze_excite(m, y, &se);
         i++;
     }
-    y = td_net_conv_norm(m, y, module(name, i, ""), s->width, 1, 1, 1);
+    return td_net_conv_norm(m, y, module(own, name, i, ""), s->width, 1, 1, 1);
+}
+
+td_value *td_mobilenet_v3_emit(td_net *m, td_value *x, const shape *s)
+{
+    const int n_in = (int)td_net_channels(x);
+    td_value *y = x;
+    const bool widens = s->hidden != n_in;
+    m->activation = s->is_hard ? &td_op_hardswish : &td_op_relu;
+    if (widens)
+        y = td_net_conv_norm_act(m, y, "block.0", s->hidden, 1, 1, 1);
+    y = td_mobilenet_v3_emit_end(m, y, s, "block.", widens);
     return s->stride == 1 && n_in == s->width ? td_add(m->b, y, x) : y;
 }
 
@@ -111,10 +120,10 @@ static td_value *build(td_net *m, td_value *images)
     m->momentum = 0.01;
     m->activation = &td_op_hardswish;
     td_net_prefix(m, "features.");
-    td_value *x = td_net_conv_norm_act(m, images, "0", STEM, 3, 2, 1);
+    td_value *x = td_net_conv_norm_act(m, images, "0", TD_MOBILENET_V3_STEM, 3, 2, 1);
     for (int i = 0; i < net->n_blocks; i++) {
         td_net_prefix(m, "features.%d.", i + 1);
-        x = block(m, x, &net->blocks[i]);
+        x = td_mobilenet_v3_emit(m, x, &net->blocks[i]);
     }
     m->activation = &td_op_hardswish;
     td_net_prefix(m, "features.%d.", net->n_blocks + 1);

@@ -15,10 +15,11 @@
 #include "onnx_import/onnx_import.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
-#define SSD320_CLASSES   90 /* COCO's largest category number; there are gaps */
+#define COCO_CLASSES     90 /* COCO's largest category number; there are gaps */
 #define SSD300_CLASSES   80
 #define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
 #define SSD320_SIDE_MIN  160
+#define SSDLITE_SIDE_OF  32
 #define TF_CLASSES       1001 /* but labels are 0 .. 999; the last class is never a target */
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
@@ -45,7 +46,7 @@ static const td_field fields[] = {
                "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small, "
                "efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3, "
                "efficientnet_b4, efficientnet-widese-b0 and efficientnet-widese-b4 (NVIDIA's); "
-               "detectors: ssd320, ssd300"),
+               "detectors: ssd320, ssd300, ssdlite320_mobilenet_v3_large (torchvision's)"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
                "weights are used unless others are given; with the parts of a preset: its "
@@ -86,10 +87,11 @@ static const td_field fields[] = {
                "sample, for networks with stochastic depth; earlier blocks have proportionally "
                "less; -1: the network's own"),
     TD_TEXT(td_model_opts, backbone, "resnet50", "NAME",
-               "detectors: backbone network: resnet18, resnet34, resnet50, resnet101, resnet152"),
+               "ssd320, ssd300: backbone network: resnet18, resnet34, resnet50, resnet101, "
+               "resnet152"),
     TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
             "detectors: fraction of the running statistics that each step keeps; 0: 0.997 for "
-            "ssd320, 0.9 for ssd300"),
+            "ssd320, 0.9 for ssd300, 0.97 for ssdlite320_mobilenet_v3_large"),
     TD_END,
 };
 /* clang-format on */
@@ -114,7 +116,7 @@ int td_model_default_classes(const td_model_opts *opts, int n)
 {
     const td_detector detector = td_model_detector(opts);
     if (detector)
-        return detector == TD_DETECTOR_SSD320 ? SSD320_CLASSES : SSD300_CLASSES;
+        return detector == TD_DETECTOR_SSD300 ? SSD300_CLASSES : COCO_CLASSES;
     return opts->variant == TD_VARIANT_TENSORFLOW ? TF_CLASSES : n;
 }
 
@@ -295,11 +297,13 @@ static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
     return TD_OK;
 }
 
-/* checks that the detector can be built; *backbone is the row of its backbone */
-static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
-                                const td_arch **backbone)
+/* *backbone is the row of the detector's backbone, or its own if that is fixed */
+static td_status find_backbone(const td_model_opts *opts, const td_arch *arch,
+                               const td_arch **backbone)
 {
-    const int side = opts->image_size ? opts->image_size : arch->image_size;
+    *backbone = arch;
+    if (td_text_in_list(arch->family->lacks, "backbone"))
+        return TD_OK;
     TD_TRY(td_arch_row(opts->backbone ? opts->backbone : "resnet50", backbone));
     const td_resnet *r = td_resnet_of(*backbone);
     if (!r || r->groups != 1 || r->se != TD_SE_NONE || r->is_deep)
@@ -307,17 +311,35 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
                         "'%s' is not a backbone for '%s', wanted resnet18, resnet34, resnet50, "
                         "resnet101 or resnet152",
                         (*backbone)->name, arch->name);
+    return TD_OK;
+}
+
+static td_status check_multiple(const td_arch *arch, int side, int of, int least)
+{
+    if (side >= least && side % of == 0)
+        return TD_OK;
+    return td_error(TD_EUNSUPPORTED,
+                    "'%s' requires an image size that is a multiple of %d and at least %d, "
+                    "found %d",
+                    arch->name, of, least, side);
+}
+
+/* checks that the detector can be built; *backbone is as in find_backbone */
+static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
+                                const td_arch **backbone)
+{
+    const int side = opts->image_size ? opts->image_size : arch->image_size;
+    TD_TRY(find_backbone(opts, arch, backbone));
     if (opts->variant == TD_VARIANT_TENSORFLOW)
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
     if (arch->detector == TD_DETECTOR_SSD300 && side != arch->image_size)
         return td_error(TD_EUNSUPPORTED, "'%s' requires images of %d x %d, found %d x %d",
                         arch->name, arch->image_size, arch->image_size, side, side);
-    if (arch->detector == TD_DETECTOR_SSD320 && (side < SSD320_SIDE_MIN || side % SSD320_SIDE_OF))
-        return td_error(
-            TD_EUNSUPPORTED,
-            "'%s' requires an image size that is a multiple of %d and at least %d, found %d",
-            arch->name, SSD320_SIDE_OF, SSD320_SIDE_MIN, side);
+    if (arch->detector == TD_DETECTOR_SSD320)
+        return check_multiple(arch, side, SSD320_SIDE_OF, SSD320_SIDE_MIN);
+    if (arch->detector == TD_DETECTOR_SSDLITE)
+        return check_multiple(arch, side, SSDLITE_SIDE_OF, arch->family->side_min);
     return TD_OK;
 }
 
@@ -478,7 +500,9 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
             ? td_error(TD_EUNSUPPORTED, "'%s' is a graph, wanted a detector", graph_name(opts))
             : td_arch_row(opts->arch, &arch);
     if (st == TD_OK && !arch->detector)
-        st = td_error(TD_EUNSUPPORTED, "'%s' is not a detector, wanted ssd320 or ssd300",
+        st = td_error(TD_EUNSUPPORTED,
+                      "'%s' is not a detector, wanted ssd320, ssd300 "
+                      "or ssdlite320_mobilenet_v3_large",
                       arch->name);
     o.image_size = (int)images->type.dim[2];
     if (st == TD_OK)

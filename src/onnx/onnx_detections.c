@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "boxes/decode.h"
+
 #define OPEN  (-1) /* a dimension without a name */
 #define BATCH (-2) /* the batch dimension */
 
@@ -28,7 +30,7 @@ typedef struct {
     td_onnx *m;
     const td_anchors *a;
     const td_nms_opts *nms;
-    bool is_320;
+    const td_detector_rules *rules;
     td_onnx_dim batch;
     int64_t n_anchors, n_classes;
     td_onnx_values *named; /* receives the results that have their own name */
@@ -124,15 +126,16 @@ static const char *columns(detections_builder *t, const char *label, const char 
 
 /* --- boxes and scores ------------------------------------------------------------------------- */
 
-/* the anchors' centres or sizes, [A, 2], y before x */
+/* the anchors' centres or sizes, [A, 2], y before x, in fractions of the image */
 static const char *anchors(detections_builder *t, const char *label, bool is_size)
 {
+    const float unit = td_anchors_unit(t->a);
     const int64_t dim[2] = { t->n_anchors, 2 };
     float *x = td_alloc((size_t)t->n_anchors, 2 * sizeof *x);
     for (int i = 0; x && i < t->a->n; i++) {
         const td_centre *c = &t->a->centre[i];
-        x[2 * i] = is_size ? c->h : c->y;
-        x[2 * i + 1] = is_size ? c->w : c->x;
+        x[2 * i] = (is_size ? c->h : c->y) / unit;
+        x[2 * i + 1] = (is_size ? c->w : c->x) / unit;
     }
     const char *name = "";
     if (x)
@@ -143,7 +146,7 @@ static const char *anchors(detections_builder *t, const char *label, bool is_siz
     return name;
 }
 
-/* SSD300's deltas have x before y: reorders them */
+/* deltas that have x before y are reordered */
 static const char *row_first(detections_builder *t)
 {
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
@@ -158,15 +161,20 @@ static const char *put_boxes(detections_builder *t)
 {
     const td_onnx_value two = TYPE(TD_DT_F32, BATCH, t->n_anchors, 2);
     const td_onnx_value four = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
-    const char *deltas = t->is_320 ? "codes" : row_first(t), *op = t->is_320 ? "Div" : "Mul";
-    const char *by_centre = number(t, "/of_centre", t->is_320 ? 10.0F : 0.1F);
-    const char *by_size = number(t, "/of_size", t->is_320 ? 5.0F : 0.2F);
+    const td_detector_rules *r = t->rules;
+    const char *deltas = r->is_row_first ? "codes" : row_first(t);
+    const char *op = r->coder == TD_CODER_NVIDIA ? "Mul" : "Div";
+    const char *by_centre = number(t, "/of_centre", r->centre);
+    const char *by_size = number(t, "/of_size", r->scale);
     const char *sizes = anchors(t, "/anchor_size", true);
 
     const char *c = PUT(op, "/centre_code", &two, columns(t, "/c", deltas, 0, 2), by_centre);
     c = PUT("Mul", "/centre_offset", &two, c, sizes);
     c = PUT("Add", "/centre", &two, c, anchors(t, "/anchor_centre", false));
     const char *s = PUT(op, "/size_code", &two, columns(t, "/s", deltas, 2, 4), by_size);
+    if (r->coder == TD_CODER_TORCH)
+        s = PUT("Clip", "/size_limit", &two, s, number(t, "/least", -INFINITY),
+                number(t, "/largest", TD_TORCH_LARGEST));
     s = PUT("Mul", "/size", &two, PUT("Exp", "/factor", &two, s), sizes);
     s = PUT("Mul", "/half", &two, s, number(t, "/0.5", 0.5F));
     const char *low = PUT("Sub", "/low", &two, c, s), *high = PUT("Add", "/high", &two, c, s);
@@ -179,7 +187,7 @@ static const char *put_scores(detections_builder *t)
 {
     const int n_columns = (int)t->n_classes + 1;
     const td_onnx_value y = TYPE(TD_DT_F32, BATCH, t->n_anchors, t->n_classes);
-    if (t->is_320)
+    if (!t->rules->is_softmax)
         return PUT("Sigmoid", TD_ONNX_SCORES, &y, columns(t, "/l", "logits", 1, n_columns));
     const td_onnx_value all = TYPE(TD_DT_F32, BATCH, t->n_anchors, n_columns);
     const char *shares = PUT("Softmax", "/shares", &all, "logits");
@@ -227,7 +235,7 @@ static const char *best_of_classes(detections_builder *t, const char *x, const c
 static float overlap(const detections_builder *t)
 {
     const float iou = (float)t->nms->iou;
-    return t->is_320 ? iou : nextafterf(iou, 0);
+    return t->rules->equal_suppresses ? nextafterf(iou, 0) : iou;
 }
 
 /* the scores of boxes that are not suppressed, otherwise 0: [N, C, A] */
@@ -238,7 +246,7 @@ static const char *put_survivors(detections_builder *t, const char *boxes, const
     const char *x = PUT("Transpose", "/by_class", &all, scores);
     td_onnx_attr_ints(t->m, "perm", 3, INTS(0, 2, 1));
     const char *none = zeros(t, x, &all);
-    if (!t->is_320)
+    if (t->rules->limits_candidates)
         x = best_of_classes(t, x, none, &all);
     const char *at =
         PUT("NonMaxSuppression", "/kept", &found, boxes, x,
@@ -262,6 +270,13 @@ static const char *put_has_area(detections_builder *t, const char *boxes)
                ints(t, "/line", 3, INTS(0, 1, t->n_anchors)));
 }
 
+static const char *put_clipped(detections_builder *t, const char *boxes)
+{
+    const td_onnx_value corners = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
+    return PUT("Clip", "/clipped", &corners, boxes, number(t, "/edge", 0),
+               number(t, "/other_edge", 1));
+}
+
 static void put_detections(detections_builder *t, const char *boxes, const char *scores)
 {
     const int64_t places = t->n_classes * t->n_anchors;
@@ -270,13 +285,14 @@ static void put_detections(detections_builder *t, const char *boxes, const char 
     const td_onnx_value flat = TYPE(TD_DT_F32, BATCH, places), best = TYPE(TD_DT_F32, BATCH, k);
     const td_onnx_value index = TYPE(TD_DT_I64, BATCH, k), rows = TYPE(TD_DT_I64, BATCH, k, 1);
     const td_onnx_value mask = TYPE(TD_DT_F32, BATCH, k, 1), four = TYPE(TD_DT_F32, BATCH, k, 4);
-    const td_onnx_value corners = TYPE(TD_DT_F32, BATCH, t->n_anchors, 4);
     const td_onnx_value count = TYPE(TD_DT_I64, BATCH);
 
+    const td_box_clip clip = t->rules->clip;
+    if (clip == TD_CLIP_BEFORE)
+        boxes = put_clipped(t, boxes);
     const char *x = put_survivors(t, boxes, scores);
-    if (t->is_320) {
-        boxes = PUT("Clip", "/clipped", &corners, boxes, number(t, "/edge", 0),
-                    number(t, "/other_edge", 1));
+    if (clip == TD_CLIP_AFTER) {
+        boxes = put_clipped(t, boxes);
         x = PUT("Mul", "/survivors_inside", &all, x, put_has_area(t, boxes));
     }
     x = PUT("Reshape", "/places", &flat, x, ints(t, "/flat", 2, INTS(0, places)));
@@ -336,7 +352,7 @@ td_status td_onnx_add_detections(td_onnx *m, const td_anchors *anchors, const td
     detections_builder t = { .m = m,
                              .a = anchors,
                              .nms = nms,
-                             .is_320 = anchors->kind == TD_DETECTOR_SSD320,
+                             .rules = td_detector_rules_of(anchors->kind),
                              .batch = logits->dim[0],
                              .n_anchors = anchors->n,
                              .n_classes = logits->dim[2].value - 1,

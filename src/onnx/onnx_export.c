@@ -30,7 +30,7 @@ const td_norm *td_onnx_norm(const td_model_opts *model)
 {
     if (model->norm.std[0] > 0)
         return &model->norm;
-    return td_model_detector(model) == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
+    return td_norm_of_detector(td_model_detector(model));
 }
 
 /* converts bytes to (pixel - mean) / std */

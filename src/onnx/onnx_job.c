@@ -77,15 +77,18 @@ static const td_field fields[] = {
                "detectors: include non-maximum suppression; otherwise output all boxes and "
                "scores"),
     TD_REAL_AS(td_onnx_opts, boxes.min_score, "min_score", NULL, -1, -1, 1, NULL,
-               "minimum score of a detection; -1: 1e-8 for ssd320, 0.05 for ssd300"),
+               "minimum score of a detection; -1: 1e-8 for ssd320, 0.05 for ssd300, 0.001 for "
+               "ssdlite320_mobilenet_v3_large"),
     TD_REAL_AS(td_onnx_opts, boxes.nms_iou, "nms_iou", NULL, -1, -1, 1, NULL,
-               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300"),
+               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300, "
+               "0.55 for ssdlite320_mobilenet_v3_large"),
     TD_INT_AS (td_onnx_opts, boxes.max_per_class, "max_per_class", NULL, 0, 0, TD_NMS_TOTAL_MAX,
                NULL,
                "maximum number of detections per class and image; 0: 100 for ssd320, 200 for "
-               "ssd300"),
+               "ssd300, 300 for ssdlite320_mobilenet_v3_large"),
     TD_INT_AS (td_onnx_opts, boxes.max_boxes, "max_boxes", NULL, 0, 0, TD_NMS_TOTAL_MAX, NULL,
-               "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300"),
+               "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300, 300 " \
+               "for ssdlite320_mobilenet_v3_large"),
     TD_END,
 };
 /* clang-format on */
@@ -469,6 +472,7 @@ static td_status run_both(job *j, const td_onnx_graph *g, td_program *back, imag
 /* logits [N, A, C + 1] -> scores [N, A, C] */
 static void scores_of(const job *j, const float *logits, int64_t n, int n_columns, float *scores)
 {
+    const bool is_softmax = td_detector_rules_of(j->anchors->kind)->is_softmax;
     for (int64_t i = 0; i < n; i++) {
         const float *x = logits + i * n_columns;
         double sum = 0, most = (double)x[0];
@@ -478,8 +482,7 @@ static void scores_of(const job *j, const float *logits, int64_t n, int n_column
             sum += exp((double)x[c] - most);
         for (int c = 1; c < n_columns; c++)
             *scores++ =
-                (float)(j->anchors->kind == TD_DETECTOR_SSD300 ? exp((double)x[c] - most) / sum
-                                                               : 1 / (1 + exp(-(double)x[c])));
+                (float)(is_softmax ? exp((double)x[c] - most) / sum : 1 / (1 + exp(-(double)x[c])));
     }
 }
 
@@ -562,7 +565,7 @@ static bool is_comparable(const job *j, const td_rect *boxes)
     bool is_valid = true;
     for (int r = 0; r < j->anchors->n && is_valid; r++)
         is_valid = td_rect_area(boxes[r]) > 0 && isfinite(td_rect_area(boxes[r]));
-    return is_valid || j->anchors->kind != TD_DETECTOR_SSD300;
+    return is_valid || !td_detector_rules_of(j->anchors->kind)->equal_suppresses;
 }
 
 static td_status compare_image(const job *j, td_nms *nms, const detections *d, int i,

@@ -104,14 +104,18 @@ static td_status finish_training_graph(td_status st, int size, const td_step_opt
 
 /* --- detectors -------------------------------------------------------------------------------- */
 
-/* Emit the outputs loss_class and loss_box; return their sum. */
-static td_value *detector_loss(td_builder *b, td_detector detector, td_value *deltas,
-                               td_value *scores, td_value *targets, td_value *labels)
+td_value *td_detector_loss(td_builder *b, td_detector detector, td_value *deltas, td_value *scores,
+                           td_value *targets, td_value *labels)
 {
     td_value *of_class, *of_box;
     if (detector == TD_DETECTOR_SSD300) {
         of_class = td_multibox_class_loss(b, scores, labels, NULL);
         of_box = td_huber_box_loss(b, deltas, targets, labels, "per_image=true");
+    } else if (detector == TD_DETECTOR_SSDLITE) {
+        const td_scale_attr deltas_of_box = { 4 }; /* torchvision's divisor is the boxes alone */
+        of_class = td_multibox_class_loss(b, scores, labels, "whole_batch=true");
+        of_box = td_emit(b, &td_op_scale, &deltas_of_box,
+                         td_huber_box_loss(b, deltas, targets, labels, NULL));
     } else {
         of_class = td_sigmoid_focal_loss(b, scores, labels, NULL);
         of_box = td_huber_box_loss(b, deltas, targets, labels, NULL);
@@ -134,8 +138,9 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
         td_value *labels = td_input(b, "labels", td_type_of(TD_DT_I64, 2, rows));
         td_value *boxes = td_input(b, "targets", td_type_of(deltas->type.dtype, 3, rows));
         const td_detector kind = td_model_detector(model);
-        td_value *loss = detector_loss(b, kind, deltas, scores, boxes, labels);
-        kernels.decay_rule = TD_DECAY_KERNELS;
+        td_value *loss = td_detector_loss(b, kind, deltas, scores, boxes, labels);
+        if (kind != TD_DETECTOR_SSDLITE) /* torchvision decays all weights */
+            kernels.decay_rule = TD_DECAY_KERNELS;
         if (td_build_ok(b))
             td_optimizer_emit(b, loss, lr, &kernels);
         td_output(b, "loss", loss);

@@ -14,6 +14,8 @@
 #ifndef TD_OPTIM_TRAINING_GRAPH_H
 #define TD_OPTIM_TRAINING_GRAPH_H
 
+#include "boxes/anchors.h"
+#include "ir/build.h"
 #include "optim/optimizer.h"
 #include "tandem/graph.h"
 #include "tandem/model.h"
@@ -36,10 +38,15 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_step
  * The same for a detector (td_model_detector).  Inputs images, lr as above, labels i64[N, A]: the
  * class of each anchor's object, 0 for none, and targets f32[N, A, 4]: the anchor's box deltas
  * (boxes/targets.h).  Outputs loss, without weight decay, and its parts loss_class and loss_box.
- * opts->decay applies to filters only; opts->smoothing and opts->mixes are ignored.
+ * opts->decay applies to filters only, but to all weights of torchvision's detectors;
+ * opts->smoothing and opts->mixes are ignored.
  */
 td_status td_detector_training_graph(const td_model_opts *model, int batch,
                                      const td_step_opts *opts, td_graph **out) TD_CHECKED;
+
+/** Emit the loss of a detector, and its parts as outputs loss_class and loss_box. */
+td_value *td_detector_loss(td_builder *b, td_detector detector, td_value *deltas, td_value *scores,
+                           td_value *targets, td_value *labels);
 
 /**
  * Input images; outputs logits [N, K] and probabilities [N, K], for a detector codes [N, A, 4] and

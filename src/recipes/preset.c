@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "inference/inputs.h"
+#include "model/arch.h"
 #include "options/field.h"
 #include "recipes/pipeline.h"
 #include "recipes/train_options.h"
@@ -469,6 +470,8 @@ static const td_yaml *find_detector(const table *t, const td_train_opts *o, cons
     const char *name = o->launch.preset ? o->launch.preset : o->model.arch, *key;
     char model[PART_BYTES];
     snprintf(model, sizeof model, "%.*s", (int)strcspn(name, "/"), name);
+    if (td_arch_known(model)) /* "-" for "_" */
+        snprintf(model, sizeof model, "%s", td_arch_known(model)->name);
     *parts = o->launch.preset ? name + strcspn(name, "/") : "";
     return o->model.model ? NULL : find_any_case(all, model, &key);
 }
@@ -504,8 +507,8 @@ static void count_steps(td_train_opts *o, bool counts_steps)
 }
 
 /*
- * Leave open what depends on all options: without a configuration, SSD320's learning rate is for 32
- * images; --epochs replaces a configuration's number of steps.
+ * Leave open what depends on all options: without a configuration, the learning rate is for the
+ * images of a step; --epochs replaces a configuration's number of steps.
  */
 static void defer_defaults(td_train_opts *o, const settings *s)
 {

@@ -24,8 +24,9 @@
 #include "transport/rank_env.h"
 #include "transport/restart.h"
 
-#define SSD320_LR    0.02 /* for SSD320_BATCH images per step */
-#define SSD320_BATCH 32
+#define SSD320_LR      0.02 /* for SSD320_BATCH images per step */
+#define SSD320_BATCH   32
+#define SSDLITE_IMAGES 1280 /* images per step at a rate of 1: 0.15 for 192 */
 
 static bool is_mode(const td_train_opts *o, const char *mode)
 {
@@ -77,7 +78,9 @@ static void replace_steps(td_train_opts *o)
 static void resolve_detector(td_train_opts *o, double batch)
 {
     if (o->lr.peak == TD_PRESET_OPEN)
-        o->lr.peak = SSD320_LR * batch / SSD320_BATCH;
+        o->lr.peak = td_model_detector(&o->model) == TD_DETECTOR_SSDLITE
+                         ? batch / SSDLITE_IMAGES
+                         : SSD320_LR * batch / SSD320_BATCH;
     if (o->length.epochs == TD_PRESET_OPEN)
         o->length.epochs = 1; /* num_steps determines the number of epochs */
     else if (o->launch.counts_steps)

@@ -207,7 +207,7 @@ bool td_transform_gives_bytes(const td_transform *t)
 const td_norm *td_transform_norm(const td_transform *t)
 {
     if (t->detector)
-        return t->detector == TD_DETECTOR_SSD300 ? &td_norm_torch : &td_norm_vgg;
+        return td_norm_of_detector(t->detector);
     if (t->norm.std[0] > 0)
         return &t->norm;
     return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;

@@ -5,7 +5,14 @@
 
 #include "transforms/crop.h"
 
-enum { DRAWS_MAX = 1000 };
+enum { DRAWS_MAX = 1000, TORCH_TRIES = 40 };
+
+/* overlaps that a window may have to have; -1: no crop */
+static const float least_overlap[] = { -1, 0, 0.1F, 0.3F, 0.5F, 0.7F, 0.9F };
+enum { OVERLAPS = sizeof least_overlap / sizeof *least_overlap };
+
+/* of SSD300's and SSDLite's windows */
+static const double min_side = 0.3, min_ratio = 0.5, max_ratio = 2;
 
 void td_ground_truths_flip(td_ground_truth *ground_truths, int n)
 {
@@ -15,6 +22,14 @@ void td_ground_truths_flip(td_ground_truth *ground_truths, int n)
         b->xmax = 1 - b->xmin;
         b->xmin = xmin;
     }
+}
+
+td_rect td_box_fraction(td_box b, int width, int height)
+{
+    return (td_rect){ .ymin = (float)b.y / (float)height,
+                      .xmin = (float)b.x / (float)width,
+                      .ymax = (float)(b.y + b.height) / (float)height,
+                      .xmax = (float)(b.x + b.width) / (float)width };
 }
 
 /* --- SSD320 ----------------------------------------------------------------------------------- */
@@ -66,11 +81,7 @@ int td_ground_truths_crop(td_ground_truth *ground_truths, int n, td_box window, 
                           int height)
 {
     int n_kept = 0;
-    float h = (float)height, w = (float)width;
-    const td_rect win = { .ymin = (float)window.y / h,
-                          .xmin = (float)window.x / w,
-                          .ymax = (float)(window.y + window.height) / h,
-                          .xmax = (float)(window.x + window.width) / w };
+    const td_rect win = td_box_fraction(window, width, height);
     for (int i = 0; i < n; i++) {
         td_rect b = ground_truths[i].box;
         if (b.ymin >= win.ymax || b.xmin >= win.xmax || b.ymax <= win.ymin || b.xmax <= win.xmin)
@@ -96,7 +107,6 @@ static bool has_centre_in(td_rect b, td_rect window)
 static bool try_window(td_rng *r, const td_ground_truth *ground_truths, int n, float least,
                        td_rect *out)
 {
-    const double min_side = 0.3, min_ratio = 0.5, max_ratio = 2;
     double w = min_side + (1 - min_side) * td_rng_uniform(r);
     double h = min_side + (1 - min_side) * td_rng_uniform(r);
     if (w / h < min_ratio || w / h > max_ratio)
@@ -115,12 +125,10 @@ static bool try_window(td_rng *r, const td_ground_truth *ground_truths, int n, f
 
 td_rect td_overlap_crop(td_rng *r, const td_ground_truth *ground_truths, int n)
 {
-    static const float least[] = { -1, 0, 0.1F, 0.3F, 0.5F, 0.7F, 0.9F }; /* -1: no crop */
-    enum { OPTIONS = sizeof least / sizeof *least };
     const td_rect whole = { 0, 0, 1, 1 };
     td_rect window;
     for (int i = 0; i < DRAWS_MAX && n > 0; i++) {
-        float bound = least[td_rng_below(r, OPTIONS)];
+        float bound = least_overlap[td_rng_below(r, OVERLAPS)];
         if (bound < 0)
             return whole;
         if (try_window(r, ground_truths, n, bound, &window))
@@ -139,4 +147,44 @@ int td_ground_truths_crop_centres(td_ground_truth *ground_truths, int n, td_rect
         ground_truths[n_kept++].box = relative(ground_truths[i].box, window);
     }
     return n_kept;
+}
+
+/* --- SSDLite ---------------------------------------------------------------------------------- */
+
+/* does a box with its centre inside overlap enough? */
+static bool is_wanted(td_rect window, const td_ground_truth *ground_truths, int n, float least)
+{
+    for (int i = 0; i < n; i++)
+        if (has_centre_in(ground_truths[i].box, window) &&
+            td_rect_iou(ground_truths[i].box, window) >= least)
+            return true;
+    return false;
+}
+
+/* one try: sides, ratio, position */
+static bool try_pixels(td_rng *r, int width, int height, td_box *out)
+{
+    out->width = (int)(width * (min_side + (1 - min_side) * td_rng_uniform(r)));
+    out->height = (int)(height * (min_side + (1 - min_side) * td_rng_uniform(r)));
+    const double ratio = (double)out->width / out->height; /* NaN or infinite: not in range */
+    if (!(ratio >= min_ratio && ratio <= max_ratio))
+        return false;
+    out->x = (int)((width - out->width) * td_rng_uniform(r));
+    out->y = (int)((height - out->height) * td_rng_uniform(r));
+    return true;
+}
+
+td_box td_torch_crop(td_rng *r, int width, int height, const td_ground_truth *ground_truths, int n)
+{
+    td_box window;
+    for (int i = 0; i < DRAWS_MAX && n > 0; i++) {
+        const float least = least_overlap[td_rng_below(r, OVERLAPS)];
+        for (int k = 0; k < TORCH_TRIES && least >= 0; k++)
+            if (try_pixels(r, width, height, &window) &&
+                is_wanted(td_box_fraction(window, width, height), ground_truths, n, least))
+                return window;
+        if (least < 0)
+            break;
+    }
+    return (td_box){ .width = width, .height = height };
 }

@@ -1,5 +1,5 @@
 /*
- * object_row.c -- transforms an image with boxes for SSD320 and SSD300
+ * object_row.c -- transforms an image with boxes for a detector
  *
  * The random numbers of a row depend on (seed, epoch, sample): one stream for the crop, one for
  * colours, so that --color-jitter changes no crop.
@@ -72,10 +72,8 @@ static double between(td_rng *r, double low, double high)
     return low + (high - low) * td_rng_uniform(r);
 }
 
-/* --- SSD320 ----------------------------------------------------------------------------------- */
-
-/* w->cut -> dst */
-static td_status size_legacy(row *r, const td_color_jitter *colours, float *dst)
+/* w->cut -> dst, without rounding to bytes: SSD320's resize, or that of torchvision's detectors */
+static td_status size_values(row *r, const td_color_jitter *colours, float *dst)
 {
     td_transformer *w = r->w;
     int size = r->t->size;
@@ -86,12 +84,16 @@ static td_status size_legacy(row *r, const td_color_jitter *colours, float *dst)
                             .out_height = size,
                             .window = { .width = size, .height = size } };
     TD_TRY(td_reserve(&w->values, &w->cap_values, 3 * n, sizeof *w->values));
-    TD_TRY(td_image_sample_legacy(&w->taps, &w->cut, &s, w->values));
+    TD_TRY(r->t->detector == TD_DETECTOR_SSD320
+               ? td_image_sample_legacy(&w->taps, &w->cut, &s, w->values)
+               : td_image_sample_linear(&w->taps, &w->cut, &s, w->values));
     if (colours)
         td_color_jitter_values(colours, w->values, n);
-    td_values_normalise(w->values, size, size, &td_norm_vgg, false, dst);
+    td_values_normalise(w->values, size, size, td_transform_norm(r->t), false, dst);
     return TD_OK;
 }
+
+/* --- SSD320 ----------------------------------------------------------------------------------- */
 
 /* the ranges of TensorFlow's random_distort_color */
 static td_color_jitter jitter(td_rng *r)
@@ -113,7 +115,7 @@ static td_status train_ssd320(row *r, float *dst)
         window.x = r->width - window.x - window.width; /* its position in the decoded image */
     TD_TRY(cut_out(r, window, flip));
     const td_color_jitter colours = jitter(&r->colour);
-    return size_legacy(r, r->t->is_jittered ? &colours : NULL, dst);
+    return size_values(r, r->t->is_jittered ? &colours : NULL, dst);
 }
 
 /* --- SSD300 ----------------------------------------------------------------------------------- */
@@ -165,13 +167,36 @@ static td_status train_ssd300(row *r, void *dst)
     return size_smooth(r, &colours, dst);
 }
 
+/* --- SSDLite ---------------------------------------------------------------------------------- */
+
+static td_status train_torch(row *r, float *dst)
+{
+    td_ground_truth *ground_truths = r->w->ground_truths;
+    const td_box window = td_torch_crop(&r->place, r->width, r->height, ground_truths, r->n);
+    r->n = td_ground_truths_crop_centres(ground_truths, r->n,
+                                         td_box_fraction(window, r->width, r->height));
+    const bool flip = td_rng_uniform(&r->place) < 0.5;
+    if (flip)
+        td_ground_truths_flip(ground_truths, r->n);
+    TD_TRY(cut_out(r, window, flip));
+    const td_color_jitter colours = color_jitter(&r->colour);
+    return size_values(r, r->t->is_jittered ? &colours : NULL, dst);
+}
+
 /* --- all -------------------------------------------------------------------------------------- */
 
 /* w->cut -> dst, without changes of colours */
 static td_status size_plain(row *r, void *dst)
 {
     return r->t->detector == TD_DETECTOR_SSD300 ? size_smooth(r, NULL, dst)
-                                                : size_legacy(r, NULL, dst);
+                                                : size_values(r, NULL, dst);
+}
+
+static td_status train(row *r, void *dst)
+{
+    if (r->t->detector == TD_DETECTOR_SSD300)
+        return train_ssd300(r, dst);
+    return r->t->detector == TD_DETECTOR_SSD320 ? train_ssd320(r, dst) : train_torch(r, dst);
 }
 
 td_status td_object_row(td_transformer *w, const td_transform *t, const td_object_source *from,
@@ -185,7 +210,7 @@ td_status td_object_row(td_transformer *w, const td_transform *t, const td_objec
               .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
     TD_TRY(probe_row(&r));
     if (t->is_training) {
-        TD_TRY(t->detector == TD_DETECTOR_SSD300 ? train_ssd300(&r, dst) : train_ssd320(&r, dst));
+        TD_TRY(train(&r, dst));
     } else {
         TD_TRY(cut_out(&r, (td_box){ .width = r.width, .height = r.height }, false));
         TD_TRY(size_plain(&r, dst));

@@ -7,6 +7,10 @@
  *              colours when asked for, minus the mean     S x S, colours, minus mean, by deviation
  *   evaluation legacy bilinear, minus the mean            antialiased bilinear, mean, deviation
  *
+ *              SSDLite
+ *   training   window, flip, bilinear to S x S as PyTorch's interpolate, mean, deviation
+ *   evaluation bilinear, mean, deviation
+ *
  * The aspect ratio is not kept.  Windows and boxes: object_crop.h.
  *
  * An annotation file gives each image's size.  If that equals the stored size of the file, and not
