@@ -381,7 +381,8 @@ static void add_detector(const bench *b, double rate, double latency, td_text *o
 {
     const int n = b->o.iters;
     double *s = b->seconds;
-    td_json_add_text(out, "backbone", b->o.model.backbone);
+    if (!td_model_lacks(&b->o.model, "backbone"))
+        td_json_add_text(out, "backbone", b->o.model.backbone);
     if (!b->runner) {
         td_json_add(out, "train_throughput", rate);
         return;

@@ -252,7 +252,7 @@ static void add_metadata(job *j)
     };
     const td_norm *norm = td_onnx_norm(&j->o.model);
     td_onnx_set_meta(m, "tandem.arch", j->r->arch);
-    if (j->anchors)
+    if (j->anchors && !td_model_lacks(&j->o.model, "backbone"))
         td_onnx_set_meta(m, "tandem.backbone", j->o.model.backbone);
     if (j->o.model.variant == TD_VARIANT_TENSORFLOW)
         td_onnx_set_meta(m, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW));

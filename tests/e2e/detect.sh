@@ -164,6 +164,28 @@ says 'iteration 2/12: loss [0-9.]+, lr 8.125e-05' # 2.6e-3 for 32 images
 expect 0 detect --weights s300.safetensors --threads 1 --min-score 0.01 --max-boxes 3 "$one"
 [ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of SSD300"
 
+# --- torchvision's SSDLite ------------------------------------------------------------------------
+lite="--arch ssdlite320-mobilenet-v3-large --image-size 64 --threads 1"
+expect 0 train set $lite -b 4 --epochs 2 --seed 1 --bn-decay 0.9 --workspace lite --print-freq 1
+log_names train: ssdlite320_mobilenet_v3_large 2 '64 x 64'
+expect 0 evaluate set --weights lite/model_best.safetensors --threads 1 --json
+prints '"arch": "ssdlite320_mobilenet_v3_large", .*"AP": '
+expect 0 detect --weights lite/model_best.safetensors --threads 1 --min-score 0.01 --max-boxes 3 "$one"
+[ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of SSDLite"
+expect 0 inspect model --weights lite/model_best.safetensors
+prints '^ssdlite320_mobilenet_v3_large, 2 classes: [a-z]+, [a-z]+$'
+expect 0 benchmark --mode inference $lite -b 1 --iters 2 --warmup 1
+prints '^network +ssdlite320_mobilenet_v3_large, inference, fp32$'
+expect 1 train set --arch ssdlite320_mobilenet_v3_large --image-size 300 --workspace no
+error_names 32 64 300
+expect 0 train DIR --arch ssdlite320_mobilenet_v3_large --print-config
+for line in 'lr: 0.01875' 'batch_size: 24' 'lr_rule: ssd320' 'weight_decay: 4e-05' 'epochs: 660' 'warmup: -1'; do
+    grep -qx "  $line" out || complain "no '$line'"
+done
+expect 0 train DIR --preset ssdlite320_mobilenet_v3_large/8gpus --print-config
+prints '^  lr: 0.15$'
+prints '^  warmup: 609$'
+
 # --- recipes -----------------------------------------------------------------------------------
 expect 0 train DIR --arch ssd320 --print-config
 for line in 'lr: 0.02' 'batch_size: 32' 'lr_rule: ssd320' 'momentum: 0.9' 'weight_decay: 0.0004' 'warmup: -1'; do

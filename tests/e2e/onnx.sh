@@ -96,6 +96,11 @@ expect 0 convert det.safetensors few.onnx --min-score 0.009 --nms-iou 0.5 --max-
 expect 0 init --arch ssd300 --backbone resnet18 --num-classes 2 --seed 2 -o s300.safetensors
 expect 0 convert s300.safetensors s300.onnx --max-boxes 20
 holds s300.onnx ScatterElements
+expect 0 init --arch ssdlite320_mobilenet_v3_large --image-size 96 --num-classes 2 --seed 2 -o lite.safetensors
+expect 0 convert lite.safetensors lite.onnx --max-boxes 20 --export-preprocessing bytes
+holds lite.onnx NonMaxSuppression
+expect 0 convert lite.safetensors lite_raw.onnx --no-nms
+rm -f lite.safetensors
 tidy .
 expect 2 convert det.safetensors few.onnx --probabilities
 error_names --probabilities classifier "'det.safetensors'" detector

@@ -96,7 +96,8 @@ static void a_box_of_ten_five(void **state)
 static void odd_ground_truths_do_no_harm(void **state)
 {
     (void)state;
-    static const td_detector kinds[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300 };
+    static const td_detector kinds[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300,
+                                         TD_DETECTOR_SSDLITE };
     static const td_ground_truth odd[] = {
         { .box = { NAN, 0, 1, 1 }, .label = 1 },
         { .box = { 0, 0, INFINITY, 1 }, .label = 2 },
@@ -105,9 +106,9 @@ static void odd_ground_truths_do_no_harm(void **state)
         { .box = { 0.8F, 0.8F, 0.2F, 0.2F }, .label = 5 }, /* turned over */
         { .box = { -1e30F, -1e30F, 1e30F, 1e30F }, .label = 6 },
     };
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         td_anchors *a;
-        expect_ok(td_anchors_new(kinds[k], k ? 300 : 64, &a));
+        expect_ok(td_anchors_new(kinds[k], k == 1 ? 300 : 64, &a));
         void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
         int64_t *labels = td_alloc((size_t)a->n, sizeof *labels);
         float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);

@@ -116,6 +116,39 @@ static void a_window_is_a_part(void **state)
     td_image_release(&part);
 }
 
+/* PyTorch's interpolate, bilinear, align_corners=False, of two pixels and of five */
+static void linear_values_are_pytorchs(void **state)
+{
+    (void)state;
+    static const float wide[4] = { 0, 25, 75, 100 }, narrow[2] = { 37.5F, 162.5F };
+    td_image src = { 0 };
+    td_taps taps = { 0 };
+    float values[12];
+    td_sampling s = { .width = 2,
+                      .height = 1,
+                      .out_width = 4,
+                      .out_height = 1,
+                      .window = { .width = 4, .height = 1 } };
+    expect_ok(td_image_resize_buffer(&src, 2, 1));
+    memcpy(src.px, (uint8_t[]){ 0, 0, 0, 100, 100, 100 }, 6);
+    expect_ok(td_image_sample_linear(&taps, &src, &s, values));
+    for (int i = 0; i < 12; i++)
+        assert_true(values[i] == wide[i / 3]);
+    expect_ok(td_image_resize_buffer(&src, 5, 1));
+    for (int i = 0; i < 15; i++)
+        src.px[i] = (uint8_t)(50 * (i / 3));
+    s = (td_sampling){ .width = 5,
+                       .height = 1,
+                       .out_width = 2,
+                       .out_height = 1,
+                       .window = { .width = 2, .height = 1 } };
+    expect_ok(td_image_sample_linear(&taps, &src, &s, values)); /* at 0.75 and 3.25 */
+    for (int i = 0; i < 6; i++)
+        assert_true(values[i] == narrow[i / 3]);
+    td_taps_release(&taps);
+    td_image_release(&src);
+}
+
 static void normalises_by_either_constants(void **state)
 {
     (void)state;
@@ -142,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_others),
         cmocka_unit_test(a_window_is_a_part),
+        cmocka_unit_test(linear_values_are_pytorchs),
         cmocka_unit_test(normalises_by_either_constants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "boxes/anchors.h"
 #include "checkpoint/weights.h"
 #include "ir/graph.h"
@@ -20,6 +21,8 @@
 #include "pass/amp.h"
 #include "tandem/model.h"
 #include "tandem/program.h"
+
+#define SSDLITE "ssdlite320_mobilenet_v3_large"
 
 static td_model_opts opts_of(const char *arch, const char *backbone, int classes, int side)
 {
@@ -79,9 +82,41 @@ static void tables_have_a_row_for_each_anchor(void **state)
     expect_ok(td_arch_find("ssd300", &a));
     assert_int_equal(a.detector, TD_DETECTOR_SSD300);
     assert_int_equal(a.n_anchors, td_anchors_count(TD_DETECTOR_SSD300, a.image_size));
+    expect_ok(td_arch_find(SSDLITE, &a));
+    assert_int_equal(a.detector, TD_DETECTOR_SSDLITE);
+    assert_int_equal(a.n_anchors, td_anchors_count(TD_DETECTOR_SSDLITE, a.image_size));
     expect_ok(td_arch_find("resnet50", &a));
     assert_int_equal(a.detector, TD_DETECTOR_NONE);
     assert_int_equal(a.n_anchors, 0);
+}
+
+/* torchvision's number of parameters, tensors of its state_dict and boxes at several sizes */
+static void ssdlite_is_torchvision_s(void **state)
+{
+    (void)state;
+    static const int sides[][2] = { { 64, 144 }, { 160, 840 }, { 320, 3234 }, { 640, 12828 } };
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        const td_model_opts o = opts_of(SSDLITE, "resnet50", 90, sides[i][0]);
+        int64_t weights = 0;
+        int n_tensors = 0, n_norms = 0;
+        td_graph *g;
+        expect_ok(td_model_graph(&o, 2, i % 2, &g));
+        assert_int_equal(output_dim(g, "codes", 1), sides[i][1]);
+        assert_int_equal(output_dim(g, "scores", 1), sides[i][1]);
+        assert_int_equal(output_dim(g, "scores", 2), 91);
+        for (int k = 0; k < g->n_nodes; k++) {
+            const td_node *n = g->nodes[k];
+            if (n->op != &td_op_param)
+                continue;
+            const bool is_weight = ((const td_param_attr *)n->attr)->role == TD_ROLE_WEIGHT;
+            weights += is_weight ? td_type_count(&n->out[0]->type) : 0;
+            n_norms += td_text_ends(n->out[0]->name, ".running_var");
+            n_tensors++;
+        }
+        assert_int_equal(weights, 3440060);
+        assert_int_equal(n_tensors + n_norms, 476); /* with the norms' counters */
+        td_graph_free(g);
+    }
 }
 
 static void classes_are_the_reference_s_unless_named(void **state)
@@ -114,6 +149,9 @@ static void what_cannot_be_built_is_refused(void **state)
     refuse(opts_of("ssd300", "se-resnet50", 1, 0), TD_EUSAGE, "'ssd300'");
     refuse(opts_of("ssd300", "ssd320", 1, 0), TD_EUSAGE, "'ssd320' is not a");
     refuse(opts_of("ssd320", "vgg16", 1, 0), TD_EUSAGE, "'vgg16'");
+    refuse(opts_of(SSDLITE, "resnet50", 1, 300), TD_EUNSUPPORTED, "32 and at least 64, found 300");
+    refuse(opts_of(SSDLITE, "resnet50", 1, 32), TD_EUNSUPPORTED, "found 32");
+    refuse(opts_of("ssd300", SSDLITE, 1, 0), TD_EUSAGE, "is not a");
     td_model_opts tf = opts_of("ssd320", "resnet50", 1, 0);
     tf.variant = TD_VARIANT_TENSORFLOW;
     refuse(tf, TD_EUSAGE, "'ssd320' has no variant 'tensorflow'");
@@ -220,7 +258,7 @@ static void open_step(step *s, const char *arch, td_step_opts sgd, td_compile_op
     *s = (step){ .sgd = sgd, .lr = 1e-3f, .scale = 8, .update = 1, .keep = 0.9f, .share = 0.1f };
     td_graph *g;
     s->inverse = sgd.is_scaled ? 1.0f / 8 : 1;
-    s->model = opts_of(arch, "resnet18", 3, strcmp(arch, "ssd320") == 0 ? 160 : 300);
+    s->model = opts_of(arch, "resnet18", 3, strcmp(arch, "ssd300") == 0 ? 300 : 160);
     expect_ok(td_training_graph(&s->model, 2, &sgd, &g)); /* goes to the detectors' */
     expect_ok(td_device_open("cpu", &s->dev));
     expect_ok(td_compile(g, s->dev, &c, &s->p));
@@ -299,6 +337,10 @@ static void steps_learn_in_every_precision(void **state)
     td_step_opts averaged = plain;
     averaged.averages = true;
     check_learns("ssd320", averaged, NULL, loss, 1e-6);
+    const double of_lite = first_loss(SSDLITE);
+    check_learns(SSDLITE, plain, NULL, of_lite, 1e-6);
+    check_learns(SSDLITE, plain, &bf16, of_lite, 2e-2);
+    check_learns(SSDLITE, scaled, &fp16, of_lite, 1e-2);
 }
 
 static void filters_alone_are_decayed(void **state)
@@ -324,6 +366,21 @@ static void filters_alone_are_decayed(void **state)
         td_map_release(&groups.decayed);
         td_graph_free(g);
     }
+}
+
+/* torchvision's optimizer decays norms and biases, too */
+static void all_weights_of_ssdlite_are_decayed(void **state)
+{
+    (void)state;
+    td_decay_groups groups = { 0 };
+    const td_model_opts o = opts_of(SSDLITE, "resnet50", 0, 0);
+    const td_step_opts sgd = { .momentum = 0.9, .decay = 4e-5, .groups = &groups };
+    td_graph *g;
+    expect_ok(td_detector_training_graph(&o, 1, &sgd, &g));
+    assert_int_equal(groups.n_undecayed, 0);
+    assert_true(groups.decayed.n > 200);
+    td_map_release(&groups.decayed);
+    td_graph_free(g);
 }
 
 static void a_frozen_backbone_keeps_its_statistics(void **state)
@@ -432,6 +489,26 @@ static void a_classifier_s_weights_begin_a_backbone(void **state)
     td_program_free(p);
     td_program_free(classifier);
     td_tensors_free(t);
+
+    /* the modules before the tail, and what block 13 has before its narrower result */
+    t = weights_of("mobilenet_v3_large", 1000, &classifier);
+    p = initial(SSDLITE);
+    expect_ok(td_weights_load_matching(t, "w", p));
+    n = 0;
+    for (int i = 0; i < 13; i++) {
+        char from[64], to[16];
+        snprintf(from, sizeof from, "backbone.features.0.%d.", i);
+        snprintf(to, sizeof to, "features.%d.", i);
+        n += count_same(p, t, from, to);
+    }
+    assert_int_equal(n, 5 + 10 + 11 * 15 + 5 * 4);
+    assert_int_equal(count_same(p, t, "backbone.features.0.13.", "features.13.block.0."), 5);
+    assert_int_equal(count_same(p, t, "backbone.features.1.0.1.", "features.13.block.1."), 5);
+    assert_int_equal(count_same(p, t, "backbone.features.1.0.2.", "features.13.block.2."), 4);
+    assert_int_equal(count_same(p, t, "backbone.features.1.0.3.", "features.13.block.3."), 0);
+    td_program_free(p);
+    td_program_free(classifier);
+    td_tensors_free(t);
 }
 
 static void another_head_begins_anew(void **state)
@@ -516,11 +593,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_backbone_gives_a_table_of_its_anchors),
         cmocka_unit_test(tables_have_a_row_for_each_anchor),
+        cmocka_unit_test(ssdlite_is_torchvision_s),
         cmocka_unit_test(classes_are_the_reference_s_unless_named),
         cmocka_unit_test(what_cannot_be_built_is_refused),
         cmocka_unit_test(layers_begin_as_the_references_do),
         cmocka_unit_test(steps_learn_in_every_precision),
         cmocka_unit_test(filters_alone_are_decayed),
+        cmocka_unit_test(all_weights_of_ssdlite_are_decayed),
         cmocka_unit_test(a_frozen_backbone_keeps_its_statistics),
         cmocka_unit_test(less_memory_gives_the_same_bits),
         cmocka_unit_test(a_classifier_s_weights_begin_a_backbone),

@@ -321,6 +321,58 @@ static void options_are_drawn_alike(void **state)
         fail_msg("%g of the images are whole, wanted %g", (double)n_whole / N, 1 / sum);
 }
 
+/* The same for SSDLite's windows, which have 40 tries for each bound. */
+static void torchvisions_windows_are_drawn_alike(void **state)
+{
+    (void)state;
+    enum { N = 20000, BOUNDS = 6, TRIES = 40, WIDTH = 200, HEIGHT = 150 };
+    static const double bounds[BOUNDS] = { 0, 0.1, 0.3, 0.5, 0.7, 0.9 };
+    const td_ground_truth whole = ground_truth(0, 0, 1, 1, 1);
+    int n_whole = 0, n_good[BOUNDS] = { 0 };
+    for (uint64_t i = 0; i < N; i++) {
+        td_rng r = stream(i), s = stream(N + i);
+        const td_box b = td_torch_crop(&r, WIDTH, HEIGHT, &whole, 1);
+        assert_true(b.x >= 0 && b.y >= 0 && b.width > 0 && b.height > 0);
+        assert_true(b.x + b.width <= WIDTH && b.y + b.height <= HEIGHT);
+        n_whole += b.width == WIDTH && b.height == HEIGHT;
+        const int w = (int)(WIDTH * (0.3 + 0.7 * td_rng_uniform(&s)));
+        const int h = (int)(HEIGHT * (0.3 + 0.7 * td_rng_uniform(&s)));
+        const int x = (int)((WIDTH - w) * td_rng_uniform(&s));
+        const int y = (int)((HEIGHT - h) * td_rng_uniform(&s));
+        const bool has_centre = 2 * x <= WIDTH && 2 * (x + w) >= WIDTH && 2 * y <= HEIGHT &&
+                                2 * (y + h) >= HEIGHT && 2 * w >= h && w <= 2 * h;
+        for (int k = 0; k < BOUNDS; k++)
+            n_good[k] += has_centre && (double)(w * h) >= bounds[k] * WIDTH * HEIGHT;
+    }
+    double sum = 1;
+    for (int k = 0; k < BOUNDS; k++)
+        sum += 1 - pow(1 - (double)n_good[k] / N, TRIES);
+    if (fabs((double)n_whole / N - 1 / sum) > 0.012)
+        fail_msg("%g of the images are whole, wanted %g", (double)n_whole / N, 1 / sum);
+}
+
+/* the overlap is required of one of the boxes with their centre inside, not of all */
+static void torchvisions_windows_have_a_box(void **state)
+{
+    (void)state;
+    int n_far = 0;
+    for (uint64_t i = 0; i < 2000; i++) {
+        td_rng r = stream(i);
+        const td_ground_truth t[2] = { ground_truth(0.1F, 0.1F, 0.4F, 0.4F, 1),
+                                       ground_truth(0.7F, 0.7F, 0.75F, 0.75F, 2) };
+        const td_rect w = td_box_fraction(td_torch_crop(&r, 100, 100, t, 2), 100, 100);
+        td_ground_truth kept[2] = { t[0], t[1] };
+        const int n = td_ground_truths_crop_centres(kept, 2, w);
+        assert_true(n >= 1);
+        n_far += n == 1;
+    }
+    assert_true(n_far > 200);
+    td_rng r = stream(1);
+    assert_int_equal(td_torch_crop(&r, 30, 40, NULL, 0).width, 30);
+    const td_ground_truth outside = ground_truth(3, 3, 4, 4, 1);
+    assert_int_equal(td_torch_crop(&r, 1, 1, &outside, 1).height, 1);
+}
+
 static void keeps_boxes_by_their_centre(void **state)
 {
     (void)state;
@@ -352,6 +404,8 @@ int main(void)
         cmocka_unit_test(boxes_are_where_they_were),
         cmocka_unit_test(overlap_windows_keep_their_bounds),
         cmocka_unit_test(options_are_drawn_alike),
+        cmocka_unit_test(torchvisions_windows_are_drawn_alike),
+        cmocka_unit_test(torchvisions_windows_have_a_box),
         cmocka_unit_test(keeps_boxes_by_their_centre),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
