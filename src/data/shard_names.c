@@ -129,8 +129,11 @@ static bool has_record_ending(const char *name)
            td_text_ends(name, ".record");
 }
 
+/* TensorBoard's event files are TFRecords, too, but no data. */
 static bool begins_as_record(const char *folder, const char *name)
 {
+    if (strstr(name, ".tfevents."))
+        return false;
     char *path = td_path_join(folder, name);
     const bool is = path && td_tfrecord_is(path);
     td_free(path);

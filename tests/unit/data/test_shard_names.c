@@ -180,8 +180,10 @@ static void stars_match_names(void **state)
 static void records_are_found_by_their_bytes(void **state)
 {
     (void)state;
-    static const char *const names[] = { "r/validation-00000-of-00001", "r/idx/a", "r/notes.txt",
-                                         "r/train", NULL };
+    static const char *const names[] = {
+        "r/validation-00000-of-00001",  "r/idx/a", "r/notes.txt", "r/train",
+        "e/events.out.tfevents.7.host", NULL
+    };
     char root[4096], path[4200];
     td_text record = { 0 };
     write_shards("records", names, root, sizeof root);
@@ -197,6 +199,10 @@ static void records_are_found_by_their_bytes(void **state)
     expect_split(path, "train", false, "train");
     expect_split(path, "val", false, "validation-00000-of-00001");
     expect_kind = TD_SHARDS_TAR;
+    join(path, sizeof path, root, "e/events.out.tfevents.7.host"); /* TensorBoard's */
+    expect_ok(td_file_write(path, record.data, record.len));
+    join(path, sizeof path, root, "e");
+    assert_false(td_shard_names_are(path, TD_SHARDS_RECORD));
     td_text_release(&record);
 }
 
