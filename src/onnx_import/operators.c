@@ -166,14 +166,78 @@ static bool is_whole(const td_type *x, const td_onnx_window *v)
     return is;
 }
 
-/* an average over pixels that are there counts its padding if that is made first */
-static td_status check_average(const td_importer *im, const td_onnx_window *v, bool counts_padding,
-                               bool is_rounded_up)
+/* is an average over pixels that are there, with padding that is not the same on all sides?  It
+   would count its padding if that is made first */
+static bool is_uneven(const td_onnx_window *v, bool counts_padding, bool is_rounded_up)
 {
     const bool is_even =
         v->begin[0] == v->begin[1] && v->end[0] == v->end[1] && v->end[0] == v->begin[0];
-    if (!is_even && (!counts_padding || is_rounded_up))
-        return td_import_refuse(im, "uneven padding for an average is not supported");
+    return !is_even && (!counts_padding || is_rounded_up);
+}
+
+/* padding of more than half a window */
+static bool is_wide(const td_onnx_window *v)
+{
+    bool is = false;
+    for (int i = 0; i < 2; i++)
+        is = is || 2 * v->begin[i] > v->kernel[i] || 2 * v->end[i] > v->kernel[i];
+    return is;
+}
+
+/* x with the window's padding */
+static td_value *pad_all(td_importer *im, td_value *x, const td_onnx_window *v, double value)
+{
+    for (int i = 0; i < 2; i++)
+        x = td_import_padded(im, x, 2 + i, v->begin[i], v->end[i], TD_PAD_CONSTANT, value);
+    return x;
+}
+
+/* the pooling of an image that has its padding */
+static td_status pool_unpadded(td_importer *im, bool is_max, td_value *x, const td_onnx_window *v,
+                               td_value **y)
+{
+    td_onnx_window w = *v;
+    td_onnx_square s;
+    for (int i = 0; i < 2; i++)
+        w.begin[i] = w.end[i] = 0;
+    TD_TRY(td_import_square(im, &w, 0, &x, &s));
+    const td_pool_attr a = { .kernel = (int)v->kernel[0],
+                             .stride = (int)s.stride,
+                             .count_include_pad = true };
+    *y = td_emit(im->b, is_max ? &td_op_max_pool2d : &td_op_avg_pool2d, &a, x);
+    *y = td_import_stepped(im, *y, &s);
+    return TD_OK;
+}
+
+/* ones for the pixels that an average counts, like the padded image [1, 1, ..] */
+static td_value *counted(td_importer *im, const td_type *x, const td_onnx_window *given,
+                         const td_onnx_window *v, bool counts_padding)
+{
+    const td_type t = td_type_4d(x->dtype, 1, 1, x->dim[2], x->dim[3]);
+    const td_constant_attr one = { .value = 1, .type = td_build_type_text(im->b, &t) };
+    td_onnx_window more = *given;
+    for (int i = 0; i < 2; i++) { /* what rounding up adds is never counted */
+        more.begin[i] = 0;
+        more.end[i] = v->end[i] - given->end[i];
+    }
+    td_value *y = td_emit_n(im->b, &td_op_constant, &one, 0, NULL, NULL);
+    return pad_all(im, pad_all(im, y, given, counts_padding ? 1 : 0), &more, 0);
+}
+
+/*
+ * Padding that pooling cannot do is a node of its own; the average is then divided by that of ones.
+ * `given` is the window before rounding up.
+ */
+static td_status pool_padded(td_importer *im, bool is_max, td_value *x, const td_onnx_window *given,
+                             const td_onnx_window *v, bool counts_padding, td_value **y)
+{
+    const td_type t = td_value_type(x);
+    td_value *share;
+    TD_TRY(pool_unpadded(im, is_max, pad_all(im, x, v, is_max ? -LARGEST : 0), v, y));
+    if (is_max)
+        return TD_OK;
+    TD_TRY(pool_unpadded(im, false, counted(im, &t, given, v, counts_padding), v, &share));
+    *y = td_emit(im->b, &td_op_div, NULL, *y, share);
     return TD_OK;
 }
 
@@ -187,17 +251,18 @@ td_status td_import_pool(td_importer *im, td_value **y)
     TD_TRY(td_import_values_of(im, 1, 1, &x));
     const td_type t = td_value_type(x);
     TD_TRY(td_import_window(im, &t, NULL, &v));
-    TD_TRY(td_import_attr_must(im, "storage_order", 0));
     TD_TRY(td_import_attr_int(im, "count_include_pad", 0, &include));
     TD_TRY(td_import_attr_int(im, "ceil_mode", 0, &ceil_mode));
     if (v.dilation[0] != 1 || v.dilation[1] != 1)
         return td_import_refuse(im, "dilated windows");
     if (im->o->is_model && is_whole(&t, &v))
         return is_max ? td_import_global_max(im, x, y) : td_import_means(im, y);
+    const td_onnx_window given = v;
     if (ceil_mode)
         round_up(&t, &v);
-    if (!is_max)
-        TD_TRY(check_average(im, &v, include != 0, ceil_mode != 0));
+    const bool uneven = !is_max && is_uneven(&v, include != 0, ceil_mode != 0);
+    if (uneven && !im->o->is_model)
+        return td_import_refuse(im, "uneven padding for an average is not supported");
     if (v.kernel[0] != v.kernel[1])
         return td_import_refuse(im, "windows that are not square");
     if (v.kernel[0] > 15)
@@ -206,6 +271,8 @@ td_status td_import_pool(td_importer *im, td_value **y)
                       v.end[0] < v.kernel[0] && v.end[1] < v.kernel[1];
     if (!fits)
         return td_import_wrong(im, "padding that is not less than the window");
+    if (uneven || (is_wide(&v) && im->o->is_model))
+        return pool_padded(im, is_max, x, &given, &v, include != 0, y);
     TD_TRY(td_import_square(im, &v, is_max ? -LARGEST : 0, &x, &s));
     if (2 * s.pad > v.kernel[0])
         return td_import_refuse(im, "padding of more than half a window");

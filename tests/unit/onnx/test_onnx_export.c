@@ -232,6 +232,87 @@ static void test_same_logits(void **state)
     close_sample(&s);
 }
 
+/* --- pooling that has no op ------------------------------------------------------------------- */
+
+/* a model with one pooling of images [1, 3, 5, 5]; its results for ones, the first [side, side] */
+static void pool_ones(const char *op, int64_t kernel, int64_t stride, int64_t begin, int64_t end,
+                      int ceil_mode, int include, int side, float *out)
+{
+    static float ones[75];
+    td_onnx *m;
+    td_onnx_graph g;
+    td_program *p;
+    td_device *dev;
+    td_type t;
+    const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    const td_onnx_value images = { .name = "x",
+                                   .dtype = TD_DT_F32,
+                                   .rank = 4,
+                                   .dim = { { 1, NULL }, { 3, NULL }, { 5, NULL }, { 5, NULL } } };
+    const td_onnx_value y = { .name = "y",
+                              .dtype = TD_DT_F32,
+                              .rank = 2,
+                              .dim = { { 1, NULL }, { 3 * side * side, NULL } } };
+    for (int i = 0; i < 75; i++)
+        ones[i] = 1;
+    expect_ok(td_onnx_new(&m));
+    m->opset = 19;
+    td_onnx_add_value(m, &m->inputs, &images);
+    td_onnx_add_value(m, &m->outputs, &y);
+    td_onnx_add_node(m, op, "p", 1, (const char *[]){ "x" }, "pooled");
+    td_onnx_attr_ints(m, "kernel_shape", 2, (int64_t[]){ kernel, kernel });
+    td_onnx_attr_ints(m, "strides", 2, (int64_t[]){ stride, stride });
+    td_onnx_attr_ints(m, "pads", 4, (int64_t[]){ begin, begin, end, end });
+    td_onnx_attr_int(m, "ceil_mode", ceil_mode);
+    if (strcmp(op, "AveragePool") == 0)
+        td_onnx_attr_int(m, "count_include_pad", include);
+    td_onnx_add_node(m, "Flatten", "f", 1, (const char *[]){ "pooled" }, "y");
+    expect_ok(m->st);
+    expect_ok(td_graph_of_onnx(m, "m", &(td_onnx_import_opts){ .batch = 1, .is_model = true }, &g));
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_compile(g.graph, dev, &(td_compile_opts){ .amp = &float32 }, &p));
+    expect_ok(td_program_bind(p, "images", ones));
+    expect_ok(td_program_run(p));
+    const float *found = td_program_output(p, "logits", &t);
+    assert_int_equal(t.dim[1], 3 * side * side);
+    memcpy(out, found, (size_t)(side * side) * sizeof *out);
+    td_program_free(p);
+    td_device_close(dev);
+    td_onnx_graph_release(&g);
+    td_onnx_free(m);
+}
+
+static void expect_near(float found, double wanted)
+{
+    assert_true(fabs((double)found - wanted) < 1e-6);
+}
+
+static void test_awkward_pools(void **state)
+{
+    (void)state;
+    float y[49];
+    pool_ones("AveragePool", 2, 2, 0, 0, 1, 0, 3, y); /* the last window is half outside */
+    for (int i = 0; i < 9; i++)
+        expect_near(y[i], 1);
+    pool_ones("AveragePool", 2, 2, 0, 0, 1, 1, 3, y); /* nor is what rounding up adds counted */
+    for (int i = 0; i < 9; i++)
+        expect_near(y[i], 1);
+    pool_ones("AveragePool", 2, 1, 0, 1, 0, 0, 5, y); /* uneven */
+    for (int i = 0; i < 25; i++)
+        expect_near(y[i], 1);
+    pool_ones("AveragePool", 3, 1, 2, 2, 0, 0, 7, y); /* wide: corners have one pixel */
+    for (int i = 0; i < 49; i++)
+        expect_near(y[i], 1);
+    pool_ones("AveragePool", 3, 1, 2, 2, 0, 1, 7, y);
+    expect_near(y[0], 1.0 / 9);
+    expect_near(y[1], 2.0 / 9);
+    expect_near(y[8], 4.0 / 9);
+    expect_near(y[24], 1);
+    pool_ones("MaxPool", 3, 1, 2, 2, 0, 0, 7, y);
+    for (int i = 0; i < 49; i++)
+        expect_near(y[i], 1);
+}
+
 /* --- images of any size ----------------------------------------------------------------------- */
 
 /* convolution, a linear layer of pixels, mean, plus a row that is repeated for each image */
@@ -573,12 +654,13 @@ static void test_job_without_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_op),     cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_preparation),  cmocka_unit_test(test_no_counterpart),
-        cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_other_nodes),
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_job),
-        cmocka_unit_test(test_same_logits),  cmocka_unit_test(test_job_without_numbers),
-        cmocka_unit_test(test_any_size),     cmocka_unit_test(test_one_size),
+        cmocka_unit_test(test_every_op),      cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_preparation),   cmocka_unit_test(test_no_counterpart),
+        cmocka_unit_test(test_other_shapes),  cmocka_unit_test(test_other_nodes),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_job),
+        cmocka_unit_test(test_same_logits),   cmocka_unit_test(test_job_without_numbers),
+        cmocka_unit_test(test_any_size),      cmocka_unit_test(test_one_size),
+        cmocka_unit_test(test_awkward_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
