@@ -102,14 +102,16 @@ static bool get_numbers(finder *f, const td_onnx_node *n, int i, double out[3], 
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* the only node that reads the value; NULL: several do, or it is an output */
-static const td_onnx_node *reader_of(const td_onnx *m, const char *value)
+/* the only node that reads the value; NULL: several do, or it is an output.  `has_order`: it has
+   the order of dimensions of the graph's images, so that Shape may read it, too */
+static const td_onnx_node *reader_of(const td_onnx *m, const char *value, bool has_order)
 {
     const td_onnx_node *reader = NULL;
     int n = 0;
     for (size_t i = 0; i < m->n_nodes; i++)
         for (int k = 0; k < m->nodes[i].n_in; k++)
-            if (strcmp(m->nodes[i].in[k], value) == 0) {
+            if (strcmp(m->nodes[i].in[k], value) == 0 &&
+                !(has_order && strcmp(m->nodes[i].op, "Shape") == 0)) {
                 reader = &m->nodes[i];
                 n++;
             }
@@ -255,7 +257,7 @@ void td_onnx_find_preparation(const td_onnx *m, td_onnx_preparation *out)
     f.is_float = td_dtype_is_float(v->dtype);
     f.is_last = out->is_last = v->dim[1].value != 3 && v->dim[3].value == 3;
     for (int i = 0; i < TD_ONNX_PREPARATION_MAX; i++) {
-        const td_onnx_node *n = reader_of(m, f.value);
+        const td_onnx_node *n = reader_of(m, f.value, !f.is_last);
         if (!n || !take(&f, n))
             break;
         f.value = n->out[0];

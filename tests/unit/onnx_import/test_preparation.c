@@ -153,6 +153,28 @@ static void floats(void **state)
     end(&f);
 }
 
+/* the batch is read from images whose order is the graph's */
+static void shapes_are_read(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, TD_DT_F32, false);
+    arithmetic(&f, "Sub", 4, 1, mean, 3);
+    arithmetic(&f, "Div", 4, 1, std, 3);
+    f.last = "x";
+    node(&f, "Shape", NULL);
+    expect_norm(&f, 2, mean, std);
+    end(&f);
+    begin(&f, TD_DT_U8, true);
+    cast(&f, TD_DT_F32);
+    to_planes(&f);
+    arithmetic(&f, "Div", 0, 0, &bytes, 1);
+    f.last = "x";
+    node(&f, "Shape", NULL);
+    expect_none(&f, 0);
+    end(&f);
+}
+
 static void a_resize_stays(void **state)
 {
     (void)state;
@@ -239,6 +261,7 @@ int main(void)
         cmocka_unit_test(a_resize_stays),
         cmocka_unit_test(parts_of_networks),
         cmocka_unit_test(many_nodes),
+        cmocka_unit_test(shapes_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
