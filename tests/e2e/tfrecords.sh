@@ -116,6 +116,8 @@ expect 1 train coco $net --workspace d4
 error_names 0 ssd320
 expect 1 train tf $detector --workspace d4
 error_names "'tf/train-00000-of-00002'"
+expect 2 train coco $detector --label-offset 0 --workspace d4
+error_names --label-offset ssd320
 expect 1 train coco $detector --annotations things/annotations/instances_train.json --workspace d4
 error_names "'coco'"
 
