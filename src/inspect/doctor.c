@@ -280,6 +280,13 @@ out:
     return st;
 }
 
+/* whole numbers, or tenths below 10; a machine under load may be slower than 1 GB/s */
+static double rounded(double giga_per_s)
+{
+    const double tenths = (double)(int64_t)(giga_per_s * 10 + 0.5);
+    return tenths < 100 ? tenths / 10 : (double)(int64_t)giga_per_s;
+}
+
 static td_status add_speed(report *r)
 {
     static const speed speeds[] = {
@@ -298,7 +305,7 @@ static td_status add_speed(report *r)
         double giga_per_s;
         st = measure(&speeds[i], x, &giga_per_s);
         if (st == TD_OK)
-            row_number(r, speeds[i].name, (double)(int64_t)giga_per_s);
+            row_number(r, speeds[i].name, rounded(giga_per_s));
         else
             st = td_error_context(st, "measuring %s", speeds[i].name);
     }
