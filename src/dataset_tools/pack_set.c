@@ -18,6 +18,7 @@
 #include "data/objects.h"
 #include "data/parallel.h"
 #include "dataset_tools/coco_text.h"
+#include "dataset_tools/split_sets.h"
 #include "io/atomic.h"
 #include "tandem/dataset_tools.h"
 
@@ -31,10 +32,7 @@ typedef struct {
 
 typedef struct {
     td_pack_opts opts;
-    td_dataset *sets[2];  /* [n_sets] the splits */
-    const char *names[2]; /* [n_sets] names of the splits */
-    int n_sets;
-    bool has_boxes;
+    td_split_sets splits;
     td_pack_writer *out;
     const td_dataset *ds;    /* the current split */
     int64_t first;           /* sample of the block's first item */
@@ -177,71 +175,34 @@ static td_status pack_split(packing *p, const char *name)
     return TD_OK;
 }
 
-/* --- splits ----------------------------------------------------------------------------------- */
-
-/* Open one split, or the folder itself when `split` is NULL. */
-static td_status open_set(packing *p, const char *path, const char *split)
-{
-    const td_dataset_opts o = {
-        .path = path, .split = split, .has_boxes = p->has_boxes, .annotations = p->opts.annotations
-    };
-    TD_TRY(td_dataset_open(&o, &p->sets[p->n_sets]));
-    if (p->sets[p->n_sets]->is_list) {
-        td_dataset_free(p->sets[p->n_sets]);
-        p->sets[p->n_sets] = NULL;
-        return td_error(
-            TD_EUNSUPPORTED,
-            "'%s' is a list, tar files or TFRecords, wanted a folder of images for each "
-            "class",
-            o.path);
-    }
-    p->names[p->n_sets++] = split ? split : "";
-    return TD_OK;
-}
-
-/* The same, unless the split does not exist. */
-static td_status open_if_there(packing *p, const char *path, const char *split)
-{
-    td_status st = open_set(p, path, split);
-    return st == TD_ENOTFOUND ? TD_OK : st;
-}
-
-static td_status open_sets(packing *p, const char *path)
-{
-    const char *split = p->opts.split;
-    p->has_boxes = p->opts.annotations || td_dataset_is_annotated(path, split) ||
-                   (!split && (td_dataset_is_annotated(path, "train") ||
-                               td_dataset_is_annotated(path, "val")));
-    if (split || p->opts.annotations)
-        return open_set(p, path, split);
-    TD_TRY(open_if_there(p, path, "train"));
-    TD_TRY(open_if_there(p, path, "val"));
-    return p->n_sets > 0 ? TD_OK : open_set(p, path, NULL);
-}
+/* --- the pack --------------------------------------------------------------------------------- */
 
 /* Create the pack; one made from a pack keeps its properties. */
 static td_status create(packing *p, const char *out)
 {
     int side = p->opts.short_side, quality = side ? p->opts.quality : 0;
-    if (!side && p->sets[0]->pack) {
-        side = td_pack_metadata_of(p->sets[0]->pack)->short_side;
-        quality = td_pack_metadata_of(p->sets[0]->pack)->quality;
+    if (!side && p->splits.sets[0]->pack) {
+        side = td_pack_metadata_of(p->splits.sets[0]->pack)->short_side;
+        quality = td_pack_metadata_of(p->splits.sets[0]->pack)->quality;
     }
-    return td_pack_create(out, side, quality, td_dataset_has_boxes(p->sets[0]), &p->out);
+    return td_pack_create(out, side, quality, td_dataset_has_boxes(p->splits.sets[0]), &p->out);
 }
 
 /* Read and check the input before anything is written. */
 static td_status pack_all(packing *p, const char *path, const char *out)
 {
     td_pack_metadata metadata;
-    TD_TRY(open_sets(p, path));
+    const td_dataset_opts o = { .path = path,
+                                .split = p->opts.split,
+                                .annotations = p->opts.annotations };
+    TD_TRY(td_split_sets_open(&o, false, &p->splits));
     TD_TRY(create(p, out));
-    for (int i = 0; i < p->n_sets; i++) {
-        p->ds = p->sets[i];
-        TD_TRY(pack_split(p, p->names[i]));
+    for (int i = 0; i < p->splits.n; i++) {
+        p->ds = p->splits.sets[i];
+        TD_TRY(pack_split(p, p->splits.names[i]));
     }
     TD_TRY(td_pack_finish(p->out, &metadata));
-    p->result.n_images = (int64_t)metadata.n_images - (p->has_boxes ? p->n_sets : 0);
+    p->result.n_images = (int64_t)metadata.n_images - (p->splits.has_boxes ? p->splits.n : 0);
     p->result.n_bytes = (int64_t)metadata.n_bytes;
     p->result.digest = metadata.digest;
     return TD_OK;
@@ -273,8 +234,7 @@ static void release(packing *p)
         td_text_release(&p->items[i].jpeg);
         td_free(p->items[i].unreadable);
     }
-    for (int i = 0; i < p->n_sets; i++)
-        td_dataset_free(p->sets[i]);
+    td_split_sets_release(&p->splits);
     td_free(p->workers);
     td_free(p->items);
 }

@@ -16,6 +16,7 @@
 #include "base/signals.h"
 #include "data/objects.h"
 #include "dataset_tools/coco_text.h"
+#include "dataset_tools/split_sets.h"
 #include "image/image.h"
 #include "tandem/dataset_tools.h"
 
@@ -24,10 +25,7 @@ enum { NAME_BYTES_MAX = 200 };
 typedef struct {
     const char *out;
     td_unpack_opts opts;
-    bool has_boxes;
-    td_dataset *sets[2];
-    const char *splits[2]; /* "" for data without splits */
-    int n_sets;
+    td_split_sets splits;
     td_arena arena;
     td_transformer w;
 
@@ -75,9 +73,9 @@ static bool has_order(const char *const *names, int n)
 static const td_dataset *named_set(const unpacking *u, const td_dataset *ds)
 {
     const td_dataset *largest = ds;
-    for (int i = 0; i < u->n_sets && !ds->has_class_names; i++)
-        if (u->sets[i]->n_classes > largest->n_classes)
-            largest = u->sets[i];
+    for (int i = 0; i < u->splits.n && !ds->has_class_names; i++)
+        if (u->splits.sets[i]->n_classes > largest->n_classes)
+            largest = u->splits.sets[i];
     return largest;
 }
 
@@ -261,39 +259,7 @@ out:
     return st;
 }
 
-/* --- splits ----------------------------------------------------------------------------------- */
-
-static td_status open_set(unpacking *u, const char *path, const char *split)
-{
-    const td_dataset_opts o = { .path = path,
-                                .split = split,
-                                .has_boxes = u->has_boxes,
-                                .annotations = u->opts.annotations,
-                                .allow_outside = u->opts.allow_outside,
-                                .labels_from_zero = u->opts.labels_from_zero };
-    TD_TRY(td_dataset_open(&o, &u->sets[u->n_sets]));
-    u->splits[u->n_sets++] = split ? split : "";
-    return TD_OK;
-}
-
-static td_status open_if_there(unpacking *u, const char *path, const char *split)
-{
-    const td_status st = open_set(u, path, split);
-    return st == TD_ENOTFOUND ? TD_OK : st;
-}
-
-static td_status open_sets(unpacking *u, const char *path)
-{
-    const char *split = u->opts.split;
-    u->has_boxes = u->opts.annotations || td_dataset_is_annotated(path, split) ||
-                   (!split && (td_dataset_is_annotated(path, "train") ||
-                               td_dataset_is_annotated(path, "val")));
-    if (split || u->opts.annotations)
-        return open_set(u, path, split);
-    TD_TRY(open_if_there(u, path, "train"));
-    TD_TRY(open_if_there(u, path, "val"));
-    return u->n_sets > 0 ? TD_OK : open_set(u, path, NULL);
-}
+/* --- all splits ------------------------------------------------------------------------------- */
 
 static td_status check_free(const char *path)
 {
@@ -313,19 +279,23 @@ td_status td_dataset_unpack(const char *path, const char *out, const td_unpack_o
                             td_unpack_result *result)
 {
     unpacking u = { .out = out, .opts = *opts };
+    const td_dataset_opts o = { .path = path,
+                                .split = opts->split,
+                                .annotations = opts->annotations,
+                                .allow_outside = opts->allow_outside,
+                                .labels_from_zero = opts->labels_from_zero };
     td_status st;
     *result = (td_unpack_result){ 0 };
     td_signals_catch();
     TD_OUT(check_free(out));
-    TD_OUT(open_sets(&u, path));
-    for (int i = 0; i < u.n_sets; i++) {
-        u.ds = u.sets[i];
-        TD_OUT(unpack_split(&u, u.splits[i]));
+    TD_OUT(td_split_sets_open(&o, true, &u.splits));
+    for (int i = 0; i < u.splits.n; i++) {
+        u.ds = u.splits.sets[i];
+        TD_OUT(unpack_split(&u, u.splits.names[i]));
     }
     *result = u.result;
 out:
-    for (int i = 0; i < u.n_sets; i++)
-        td_dataset_free(u.sets[i]);
+    td_split_sets_release(&u.splits);
     td_map_release(&u.taken);
     td_transformer_release(&u.w);
     td_arena_release(&u.arena);
