@@ -73,33 +73,13 @@ static int64_t rows_of(const td_graph *g)
                                                               : 0;
 }
 
-/* bytes, such that the next output is aligned */
-static size_t all_rows(const td_program *p, const td_value *v)
-{
-    const size_t n = (size_t)p->micro_batches * (size_t)td_type_bytes(&v->type);
-    return (n + TD_HOST_ALIGN - 1) / TD_HOST_ALIGN * TD_HOST_ALIGN;
-}
-
 td_status td_program_allocate_rows(td_program *p)
 {
-    const td_graph *g = p->graph;
-    const size_t n = (size_t)g->n_values + 1;
-    const int64_t rows = rows_of(g);
-    size_t at = 0;
-    if (rows == 0 || !is_divisible(g, rows))
+    const int64_t rows = rows_of(p->graph);
+    if (rows == 0 || !is_divisible(p->graph, rows))
         return td_error(TD_EARG, "an input or an output has no rows for micro-batches");
-    TD_TRY(TD_ALLOC(p->bound, n));
-    TD_TRY(TD_ALLOC(p->copied, n));
-    for (int i = 0; i < g->n_outputs; i++)
-        p->outputs_bytes += all_rows(p, g->outputs[i].value);
-    TD_TRY(td_alloc_to(&p->outputs, p->outputs_bytes, 1));
-    for (int i = 0; i < g->n_outputs; i++) {
-        const td_value *v = g->outputs[i].value;
-        if (!p->copied[v->id])
-            p->copied[v->id] = p->outputs + at;
-        at += all_rows(p, v);
-    }
-    return TD_OK;
+    TD_TRY(TD_ALLOC(p->bound, (size_t)p->graph->n_values + 1));
+    return td_program_allocate_outputs(p);
 }
 
 /* an input that was never bound stays without an address, which the run reports */

@@ -14,10 +14,16 @@
 
 #include "runtime/program_parts.h"
 
+/* bytes of n values of this type one after the other, such that the next one is aligned */
+static size_t room_for(const td_value *v, int n)
+{
+    const size_t bytes = (size_t)n * (size_t)td_type_bytes(&v->type);
+    return (bytes + TD_HOST_ALIGN - 1) / TD_HOST_ALIGN * TD_HOST_ALIGN;
+}
+
 static size_t room_of(const td_value *v)
 {
-    const size_t n = (size_t)td_type_bytes(&v->type);
-    return (n + TD_HOST_ALIGN - 1) / TD_HOST_ALIGN * TD_HOST_ALIGN;
+    return room_for(v, 1);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -42,12 +48,13 @@ static td_status allocate_inputs(td_program *p)
     return TD_OK;
 }
 
-static td_status allocate_outputs(td_program *p)
+td_status td_program_allocate_outputs(td_program *p)
 {
     const td_graph *g = p->graph;
     size_t at = 0;
+    TD_TRY(TD_ALLOC(p->copied, (size_t)g->n_values + 1));
     for (int i = 0; i < g->n_outputs; i++)
-        p->outputs_bytes += room_of(g->outputs[i].value);
+        p->outputs_bytes += room_for(g->outputs[i].value, p->micro_batches);
     if (p->outputs_bytes == 0)
         return TD_OK;
     p->outputs = p->memory->host_alloc(p->outputs_bytes);
@@ -58,7 +65,7 @@ static td_status allocate_outputs(td_program *p)
         if (p->copied[v->id])
             continue;
         p->copied[v->id] = p->outputs + at;
-        at += room_of(v);
+        at += room_for(v, p->micro_batches);
     }
     return TD_OK;
 }
@@ -68,9 +75,8 @@ td_status td_program_allocate_copies(td_program *p)
     const size_t n = (size_t)p->graph->n_values + 1;
     TD_TRY(TD_ALLOC(p->bound, n));
     TD_TRY(TD_ALLOC(p->sent, n));
-    TD_TRY(TD_ALLOC(p->copied, n));
     TD_TRY(allocate_inputs(p));
-    return allocate_outputs(p);
+    return td_program_allocate_outputs(p);
 }
 
 /* after p->slab: to free memory of the device waits for copies */
@@ -85,9 +91,7 @@ void td_program_free_copies(td_program *p)
     for (int i = 0; i < TD_DEVICE_AHEAD; i++)
         if (p->ring[i])
             p->memory->host_free(p->ring[i], p->inputs_bytes);
-    if (p->outputs && p->memory->is_host)
-        td_free(p->outputs);
-    else if (p->outputs)
+    if (p->outputs)
         p->memory->host_free(p->outputs, p->outputs_bytes);
     td_free(p->bound);
     td_free(p->sent);

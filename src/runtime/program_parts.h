@@ -140,6 +140,7 @@ void td_program_free_multi(td_program *p); /* before the kernels */
 
 /** The memory of inputs and outputs, if the device's memory is not the host's. */
 td_status td_program_allocate_copies(td_program *p) TD_CHECKED;
+td_status td_program_allocate_outputs(td_program *p) TD_CHECKED; /* of all micro-batches */
 void td_program_free_copies(td_program *p);
 
 /** Then, in every run: queue the copies of inputs, TD_EARG if one was never bound; of outputs. */
