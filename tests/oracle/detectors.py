@@ -30,6 +30,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
 
 import fill
+import nets
 from command import Judge, Tandem, l2, off, worst
 
 LIMITS = {"heads": 1e-4, "loss": 1e-5, "gradients": 5e-2, "all gradients": 1e-4, "statistics": 1e-5, "weights": 1e-5, "targets": 1e-5,
@@ -304,22 +305,7 @@ def check_names(judge, tandem, arch):
     """`init` files load strictly there; initial values by layer."""
     case = f"{arch[:12]} names"
     tandem.run("init", "--overwrite", "--arch", arch, "--seed", "1", "-o", tandem.file("init.safetensors"))
-    made, net = tandem.out("init.safetensors"), build(arch, 90)
-    theirs = {n: t.numpy() for n, t in net.state_dict().items()}
-    try:
-        net.load_state_dict({n: torch.from_numpy(a) for n, a in made.items()}, strict=True)
-        judge.fact(case, "init loads, strict", True, f"{len(made)} tensors")
-    except RuntimeError as e:
-        judge.fact(case, "init loads, strict", False, str(e)[:300])
-    wrong = []
-    for n, a in theirs.items():
-        if a.dtype != np.float32 or a.size < 256:
-            continue
-        spread, own = a.std(), made[n].std()
-        if abs(own - spread) > 0.02 * spread + 4 * spread / np.sqrt(a.size) or abs(
-                a.mean() - made[n].mean()) > 6 * spread / np.sqrt(a.size) + 1e-7:
-            wrong.append(f"{n} {own:.4g} not {spread:.4g}")
-    judge.fact(case, "initial values", not wrong, "; ".join(wrong[:4]))
+    nets.check_initial(judge, case, tandem.out("init.safetensors"), build(arch, 90))
 
 
 def draw_folder(folder, rng, n=4):

@@ -23,6 +23,7 @@ import torchvision
 from safetensors.numpy import save_file
 
 import fill
+import nets
 import networks
 from command import (DECAY, EPOCHS, LR, MOMENTUM, ROWS, STEPS, WARMUP, Judge, Tandem, l2, off, only, split_state,
                      train_args, worst)
@@ -114,7 +115,7 @@ def widese(arch, classes):
     wide, deep, dropout = {"b0": (1.0, 1.0, 0.2), "b4": (1.4, 1.8, 0.4)}[arch[-2:]]
     shapes, _ = torchvision.models.efficientnet._efficientnet_conf("efficientnet_b0", width_mult=wide, depth_mult=deep)
     net = Widese(shapes, dropout, num_classes=classes, norm_layer=partial(torch.nn.BatchNorm2d, eps=1e-3, momentum=0.01))
-    for module in net.modules():
+    for module in list(net.modules()):  # before the layers that the last branch makes
         if isinstance(module, torch.nn.Conv2d):
             torch.nn.init.kaiming_normal_(module.weight, mode="fan_in")
         if isinstance(module, torch.nn.Linear):
@@ -269,22 +270,7 @@ def check_names(judge, tandem, arch):
     case, classes = f"{arch} names", 1000
     tandem.run("init", "--overwrite", "--arch", arch, "--seed", "1", "--num-classes", str(classes),
                "--image-size", str(ARCHS[arch]), "-o", tandem.file("init.safetensors"))
-    made, net = tandem.out("init.safetensors"), build(arch, classes)
-    theirs = {n: t.numpy() for n, t in net.state_dict().items()}
-    try:
-        net.load_state_dict({n: torch.from_numpy(a) for n, a in made.items()}, strict=True)
-        judge.fact(case, "init loads, strict", True, f"{len(made)} tensors")
-    except RuntimeError as e:
-        judge.fact(case, "init loads, strict", False, str(e)[:300])
-    wrong = []
-    for n, a in theirs.items():
-        if a.dtype != np.float32 or a.size < 256:
-            continue
-        spread, own = a.std(), made[n].std()
-        if abs(own - spread) > 0.02 * spread + 4 * spread / np.sqrt(a.size) or abs(
-                a.mean() - made[n].mean()) > 6 * spread / np.sqrt(a.size) + 1e-7:
-            wrong.append(f"{n} {own:.4g} not {spread:.4g}")
-    judge.fact(case, "initial values", not wrong, "; ".join(wrong[:4]))
+    nets.check_initial(judge, case, tandem.out("init.safetensors"), build(arch, classes))
 
     state = start(arch)
     torch.save(state, tandem.file("theirs.pth"))

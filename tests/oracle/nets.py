@@ -5,6 +5,7 @@ the squeeze-and-excitation networks with 16 hidden units in every block are torc
 the block below.
 """
 
+import numpy as np
 import torch
 import torchvision
 import torchvision.models.resnet as tv
@@ -106,3 +107,22 @@ def load(net, state):
     """Fill `net` from arrays, exactly its names and shapes, and return it."""
     net.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()}, strict=True)
     return net
+
+
+def check_initial(judge, case, made, net):
+    """The tensors `made` by `init` load strictly into `net`; their mean and spread by layer are those of its initial values."""
+    theirs = {n: t.numpy().copy() for n, t in net.state_dict().items()}
+    try:
+        load(net, made)
+        judge.fact(case, "init loads, strict", True, f"{len(made)} tensors")
+    except RuntimeError as e:
+        judge.fact(case, "init loads, strict", False, str(e)[:300])
+    wrong = []
+    for n, a in theirs.items():
+        if a.dtype != np.float32 or a.size < 256:
+            continue
+        spread, own = a.std(), made[n].std()
+        if abs(own - spread) > 0.02 * spread + 4 * spread / np.sqrt(a.size) or abs(
+                a.mean() - made[n].mean()) > 6 * spread / np.sqrt(a.size) + 1e-7:
+            wrong.append(f"{n} {own:.4g} not {spread:.4g}")
+    judge.fact(case, "initial values", not wrong, "; ".join(wrong[:4]))
