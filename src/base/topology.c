@@ -161,7 +161,7 @@ int td_topology_count(const td_topology *t, td_level level)
     return n;
 }
 
-/* of the caches of one type that serve at least one of the processors */
+/* the sum of the sizes of all caches of a type that serve at least one of the processors */
 static size_t cache_bytes(const td_topology *t, hwloc_obj_type_t type)
 {
     size_t sum = 0;

@@ -24,7 +24,7 @@
 #define SSDLITE_SIZE_MAX 4096
 #define SSDLITE_MAPS     6
 #define SSDLITE_SHAPES   6
-#define SSDLITE_STRIDE   16 /* of the first map */
+#define SSDLITE_STRIDE   16 /* pixels per cell of the first feature map */
 
 /* one feature map of SSD300: its width, stride in pixels, box size, aspect ratios */
 typedef struct {
