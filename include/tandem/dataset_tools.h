@@ -15,9 +15,10 @@ extern "C" {
 
 typedef struct {
     int threads;              /* 0 means one per CPU */
-    const char *dump_tensors; /* a .safetensors to write: images f32 [N,3,S,S], preprocessed for
+    const char *dump_tensors; /* a .safetensors to write: images f32 [N,C,S,S], preprocessed for
                                  evaluation (with boxes: SSD320's), labels i64 [N] (boxes,
                                  labels, n_boxes); bad images are skipped. NULL: none */
+    int channels;             /* of dump_tensors: 3, or 1, gray; 0 means 3 */
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
     td_interpolation interpolation;
@@ -62,6 +63,7 @@ TD_API void td_dataset_report_free(td_dataset_report *r);
 
 typedef struct {
     int threads;    /* 0 means one per CPU */
+    int channels;   /* 3, or 1: of the gray of the pixels; 0 means 3 */
     int image_size; /* side of the center crop that evaluation takes; 0: whole images, in which
                        case large images have more weight */
     td_interpolation interpolation;
@@ -69,7 +71,7 @@ typedef struct {
 } td_stats_opts;
 
 typedef struct {
-    double mean[3], std[3];            /* [red, green, blue]; pixel values are 0 to 1 */
+    double mean[3], std[3];            /* [red, green, blue] or [gray]; pixel values are 0 to 1 */
     int64_t n_images, n_bad, n_pixels; /* n_bad: unreadable images, which do not count */
 } td_pixel_stats;
 

@@ -178,6 +178,7 @@ typedef struct {
     int n_classes;  /* K; of a detector without the background */
     int n_anchors;  /* A; 0 for a classifier */
     int image_size; /* S */
+    int channels;   /* C: 3, or 1 for gray images */
 } td_network_info;
 
 TD_API const td_network_info *td_network_about(const td_network *net);
@@ -217,7 +218,7 @@ TD_API const td_found *td_predictions_boxes(const td_predictions *p, int i);
 TD_API void td_predictions_free(td_predictions *p);
 
 /**
- * Run the network on n rows f32[n, 3, S, S] as the transform makes them, normalized.  Results are
+ * Run the network on n rows f32[n, C, S, S] as the transform makes them, normalized.  Results are
  * copied to `first` and `second`, either of which may be NULL: of a classifier logits [n, K] and
  * probabilities [n, K], of a detector box deltas [n, A, 4] and scores [n, A, K + 1].  TD_EARG:
  * n < 1; TD_EDEVICE.

@@ -74,6 +74,7 @@ typedef enum {
 typedef struct {
     bool is_training;
     int batch_size;   /* per rank; 0 means 32 */
+    int channels;     /* 3, or 1: the gray of PIL's convert("L"); 0 means 3, or that of `tensors` */
     int image_size;   /* 0 means 224, or the shape of `tensors` */
     int eval_padding; /* evaluation; 0 means 32, negative means none */
     td_interpolation interpolation;

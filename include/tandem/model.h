@@ -58,7 +58,8 @@ typedef struct {
                                layer gets as many rows */
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
-    int image_size;         /* side of the input; 0: the default of the architecture, 224 */
+    int channels;   /* of the images: 3, or 1, gray; 0: of the weight file or the graph, or 3 */
+    int image_size; /* side of the input; 0: the default of the architecture, 224 */
     td_se_form se_form;
     bool last_bn_0_init; /* gamma of each branch's last BN starts at 0 */
     td_conv_init conv_init;
@@ -68,8 +69,8 @@ typedef struct {
     double stochastic_depth;    /* probability of dropping the last residual block; proportionally
                                    less for earlier blocks; negative: the network's */
     td_dtype dtype;             /* 0: float32; TD_DT_F64 on the reference device only */
-    const char *mean, *std;     /* "0.485,0.456,0.406": of the images' pixels, 0 .. 1; NULL: the
-                                   weight file's, or ImageNet's */
+    const char *mean, *std;     /* "0.485,0.456,0.406", or "0.449" for gray images: of their pixels,
+                                   0 .. 1; NULL: the weight file's, or ImageNet's */
     td_norm norm;               /* what they come to (td_model_resolve); std[0] 0: not set */
 } td_model_opts;
 
@@ -101,9 +102,9 @@ TD_API TD_CHECKED td_status td_arch_find(const char *name, td_arch_info *out);
 
 /**
  * Set members that have no value yet, from the architecture or the graph file `model`: image_size
- * 0, and with a graph file num_classes 0. Call this before shapes are needed. TD_ESHAPE is also
- * returned if the number of classes differs from the graph file's and its last layer cannot be
- * resized. The TensorFlow variant sets se_form to TD_SE_FORM_RATIO.
+ * 0, channels 0, and with a graph file num_classes 0. Call this before shapes are needed. TD_ESHAPE
+ * is also returned if the number of classes differs from the graph file's and its last layer cannot
+ * be resized. The TensorFlow variant sets se_form to TD_SE_FORM_RATIO.
  *
  *   TD_EUSAGE   no such architecture; a variant that is not the weights'; a variant of a graph file
  *   TD_ENOTFOUND, TD_EIO, TD_EFORMAT, TD_ESHAPE   of the graph file
@@ -112,9 +113,13 @@ TD_API TD_CHECKED td_status td_model_resolve(td_model_opts *opts);
 
 /**
  * Set `norm` from `mean` and `std`, where they are given. td_model_resolve does so, too. TD_EUSAGE:
- * they are no three numbers in range, or the network is a detector, whose values are fixed.
+ * they are not a number in range for each channel, or the network is a detector, whose values are
+ * fixed.
  */
 TD_API TD_CHECKED td_status td_model_resolve_norm(td_model_opts *opts);
+
+/** Channels of the images: opts->channels, or 3 where that is 0. */
+TD_API int td_model_channels(const td_model_opts *opts);
 
 /** The network that opts->arch names does not read this option ("conv_init"), as others do. */
 TD_API bool td_model_lacks(const td_model_opts *opts, const char *option);
@@ -123,10 +128,10 @@ TD_API bool td_model_lacks(const td_model_opts *opts, const char *option);
 TD_API int td_model_default_classes(const td_model_opts *opts, int n);
 
 /**
- * Emit a classifier on images [N, 3, H, W]; returns logits [N, num_classes]. is_training selects
- * batch statistics with running updates, and dropout, which reads the input TD_INPUT_RANDOM;
- * otherwise stored statistics are used. opts->model is used
- * if it is set; otherwise opts->arch must exist (td_arch_find). The builder keeps failures.
+ * Emit a classifier on images [N, C, H, W], C = 1 or 3; returns logits [N, num_classes].
+ * is_training selects batch statistics with running updates, and dropout, which reads the input
+ * TD_INPUT_RANDOM; otherwise stored statistics are used. opts->model is used if it is set;
+ * otherwise opts->arch must exist (td_arch_find). The builder keeps failures.
  */
 TD_API td_value *td_model_forward(td_builder *b, const td_model_opts *opts, td_value *images,
                                   bool is_training);
@@ -152,7 +157,7 @@ TD_API void td_detector_forward(td_builder *b, const td_model_opts *opts, td_val
 TD_API td_detector td_model_detector(const td_model_opts *opts);
 
 /**
- * A forward graph for `batch` images: input `images` [batch, 3, image_size, image_size], output
+ * A forward graph for `batch` images: input `images` [batch, C, image_size, image_size], output
  * `logits`, for a detector `codes` and `scores`; from opts->model if it is set (its batch size is
  * ignored), otherwise from opts->arch. Errors of td_model_resolve; TD_ESHAPE: the graph file does
  * not fit this image size.

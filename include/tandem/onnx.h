@@ -16,9 +16,9 @@ extern "C" {
 
 /** The input named `images`. */
 typedef enum {
-    TD_ONNX_IN_NORMALISED, /* f32 [N, 3, H, W], as the network wants it */
-    TD_ONNX_IN_FLOAT,      /* f32 [N, 3, H, W], 0 .. 255 */
-    TD_ONNX_IN_BYTES       /* u8 [N, H, W, 3] */
+    TD_ONNX_IN_NORMALISED, /* f32 [N, C, H, W], as the network wants it */
+    TD_ONNX_IN_FLOAT,      /* f32 [N, C, H, W], 0 .. 255 */
+    TD_ONNX_IN_BYTES       /* u8 [N, H, W, C] */
 } td_onnx_input;
 
 /** How squeeze-and-excitation is written: 1x1 convolutions, or linear layers. */

@@ -24,7 +24,7 @@ static td_status bench_data(const td_benchmark_opts *o, td_text *out)
     td_dataset *ds = NULL;
     td_data_speed s;
     td_model_opts model = o->model;
-    TD_TRY(td_model_image_size(&model, &model.image_size));
+    TD_TRY(td_model_resolve_images(&model));
     td_loader_opts lo = td_loader_opts_of(&o->input, &model, o->batch_size);
     lo.is_training = true;
     lo.nice = 0;

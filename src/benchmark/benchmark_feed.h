@@ -52,7 +52,7 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
 
 /**
  * Read the next full batch, after the end of the data from the beginning; *images
- * f32[batch, 3, S, S], or with f->norm u8[batch, S, S, 3], valid until the next call.  Binds images
+ * f32[batch, C, S, S], or with f->norm u8[batch, S, S, C], valid until the next call.  Binds images
  * to `p` and, for training, labels and targets; `p` NULL: binds nothing.
  */
 td_status td_feed_next(td_feed *f, td_program *p, const void **images) TD_CHECKED;

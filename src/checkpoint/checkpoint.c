@@ -68,10 +68,11 @@ td_status td_weight_norm_store(td_tensors *t, const td_model_opts *model)
 {
     char mean[TD_NORM_TEXT], std[TD_NORM_TEXT];
     const td_norm *n = &model->norm;
-    if (!(n->std[0] > 0) || memcmp(n, &td_norm_torch, sizeof *n) == 0)
+    const int channels = td_model_channels(model);
+    if (!(n->std[0] > 0) || memcmp(n, td_norm_of_channels(channels), sizeof *n) == 0)
         return TD_OK;
-    td_norm_print(n->mean, mean);
-    td_norm_print(n->std, std);
+    td_norm_print(n->mean, channels, mean);
+    td_norm_print(n->std, channels, std);
     TD_TRY(td_tensors_set_meta(t, TD_NORM_META_MEAN, mean));
     return td_tensors_set_meta(t, TD_NORM_META_STD, std);
 }
@@ -90,6 +91,8 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
     TD_OUT(set_number(t, "tandem.num_classes", f->num_classes));
     if (f->model->image_size)
         TD_OUT(set_number(t, "tandem.image_size", f->model->image_size));
+    if (td_model_channels(f->model) != 3)
+        TD_OUT(set_number(t, "tandem.channels", td_model_channels(f->model)));
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
@@ -361,11 +364,21 @@ void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
         model->backbone = row->name;
 }
 
+td_status td_weight_channels_check(const td_tensors *t, const char *path,
+                                   const td_model_opts *model)
+{
+    if (td_model_detector(model) || model->channels != 3 || td_weights_channels(t, model) != 1)
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "'%s' contains weights for gray images, which --channels 3 cannot load", path);
+}
+
 td_status td_weight_metadata_check(const td_tensors *t, const char *path,
                                    const td_model_opts *model)
 {
     const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
     const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    TD_TRY(td_weight_channels_check(t, path, model));
     if (!is || !wanted || model->model || model->model_text)
         return TD_OK;
     if (is != wanted && (is->detector || wanted->detector))
@@ -415,27 +428,27 @@ static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
 }
 
 /* The file's; ImageNet's if it names none.  False: unknown, a file of another program. */
-static td_status meta_norm(const td_tensors *t, td_norm *out, bool *is_known)
+static td_status meta_norm(const td_tensors *t, int channels, td_norm *out, bool *is_known)
 {
     const char *mean = td_tensors_meta(t, TD_NORM_META_MEAN),
                *std = td_tensors_meta(t, TD_NORM_META_STD);
-    *out = td_norm_torch;
+    *out = *td_norm_of_channels(channels);
     *is_known = mean || std || td_tensors_meta(t, "tandem.kind");
-    td_status st = mean ? td_norm_parse_mean(mean, TD_NORM_META_MEAN, out->mean) : TD_OK;
+    td_status st = mean ? td_norm_parse_mean(mean, TD_NORM_META_MEAN, channels, out->mean) : TD_OK;
     if (st == TD_OK && std)
-        st = td_norm_parse_std(std, TD_NORM_META_STD, out->std);
+        st = td_norm_parse_std(std, TD_NORM_META_STD, channels, out->std);
     return st == TD_OK ? st : td_error_set(TD_EFORMAT, td_error_message());
 }
 
-static td_status compare_norm(const td_tensors *t, const char *path, bool is_same,
+static td_status compare_norm(const td_tensors *t, const char *path, bool is_same, int channels,
                               const char *option, const float file[3], const float given[3])
 {
     char has[TD_NORM_TEXT], wanted[TD_NORM_TEXT];
     const char *nodes = td_tensors_meta(t, TD_NORM_META_NODES);
     if (memcmp(file, given, 3 * sizeof *file) == 0)
         return TD_OK;
-    td_norm_print(file, has);
-    td_norm_print(given, wanted);
+    td_norm_print(file, channels, has);
+    td_norm_print(given, channels, wanted);
     if (nodes)
         return td_error(TD_EUSAGE,
                         "'%s' normalizes its images by itself (%.200s), as --%s %s does, but --%s "
@@ -454,16 +467,19 @@ td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_sa
 {
     td_norm file;
     bool is_known;
-    TD_TRY_MSG(meta_norm(t, &file, &is_known), "'%s'", path);
+    const int has = td_weights_channels(t, model), channels = has ? has : td_model_channels(model);
+    TD_TRY_MSG(meta_norm(t, channels, &file, &is_known), "'%s'", path);
     if (td_model_detector(model)) /* its values are fixed */
+        return td_model_resolve_norm(model);
+    if (channels != td_model_channels(model)) /* those of red, green and blue are not gray's */
         return td_model_resolve_norm(model);
     if (td_tensors_meta(t, TD_NORM_META_MEAN) || td_tensors_meta(t, TD_NORM_META_STD))
         model->norm = file;
     TD_TRY(td_model_resolve_norm(model));
     if (is_known && model->mean)
-        TD_TRY(compare_norm(t, path, is_same, "mean", file.mean, model->norm.mean));
+        TD_TRY(compare_norm(t, path, is_same, channels, "mean", file.mean, model->norm.mean));
     if (is_known && model->std)
-        TD_TRY(compare_norm(t, path, is_same, "std", file.std, model->norm.std));
+        TD_TRY(compare_norm(t, path, is_same, channels, "std", file.std, model->norm.std));
     return TD_OK;
 }
 
@@ -473,6 +489,8 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
         (void)td_weight_arch_apply(t, model);
     td_weight_backbone_apply(t, model);
     td_weight_variant_apply(t, model);
+    if (!model->channels)
+        model->channels = td_weights_channels(t, model);
     if (!model->num_classes)
         model->num_classes = meta_number(t, "tandem.num_classes");
     if (!model->num_classes)

@@ -8,6 +8,7 @@
  *                tandem.version  "1"
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
  *                tandem.variant
+ *                tandem.channels 1, of a network for gray images
  *                tandem.image_mean, tandem.image_std  "0.5,0.5,0.5", unless they are ImageNet's
  *                tandem.classes  JSON array of class names
  *                tandem.backbone, tandem.categories  of a detector: backbone; JSON array of
@@ -94,8 +95,8 @@ td_status td_checkpoint_state(const td_tensors *t, const char *path, td_run_stat
 
 /**
  * Apply the file's metadata to the network: architecture and se_form if take_arch; the backbone and
- * the variant if not chosen; num_classes and image_size if they are 0.  Texts are borrowed from
- * `t`.
+ * the variant if not chosen; num_classes, image_size and channels if they are 0.  Texts are
+ * borrowed from `t`.
  */
 void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts *model);
 
@@ -127,6 +128,10 @@ void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model);
  * backbones.  td_weights_load checks the shapes of other networks.
  */
 td_status td_weight_metadata_check(const td_tensors *t, const char *path,
+                                   const td_model_opts *model) TD_CHECKED;
+
+/** TD_EUSAGE: the file's network reads gray images, model->channels is 3. */
+td_status td_weight_channels_check(const td_tensors *t, const char *path,
                                    const td_model_opts *model) TD_CHECKED;
 
 /**

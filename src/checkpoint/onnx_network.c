@@ -22,16 +22,19 @@ static td_status copy_network(td_tensors *to, const td_onnx_graph *g)
     TD_TRY(td_graph_print(g->graph, &text));
     const td_status st = td_tensors_set_meta(to, "tandem.graph", text);
     td_text_free(text);
-    return st;
+    const td_value *images = td_graph_find(g->graph, "images");
+    return st == TD_OK && images && images->type.dim[1] == 1
+               ? td_tensors_set_meta(to, "tandem.channels", "1")
+               : st;
 }
 
 /* What the graph's first nodes do with the images is left to the data pipeline. */
 static td_status set_norm(td_tensors *to, const td_onnx_preparation *p)
 {
     char text[TD_NORM_TEXT];
-    td_norm_print(p->norm.mean, text);
+    td_norm_print(p->norm.mean, p->channels, text);
     TD_TRY(td_tensors_set_meta(to, TD_NORM_META_MEAN, text));
-    td_norm_print(p->norm.std, text);
+    td_norm_print(p->norm.std, p->channels, text);
     TD_TRY(td_tensors_set_meta(to, TD_NORM_META_STD, text));
     return td_tensors_set_meta(to, TD_NORM_META_NODES, p->text);
 }

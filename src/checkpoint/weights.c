@@ -14,6 +14,7 @@
 #include "checkpoint/weight_file.h"
 #include "checkpoint/weight_network.h"
 #include "model/arch.h"
+#include "model/own_graph.h"
 #include "optim/freeze.h"
 #include "optim/training_graph.h"
 
@@ -184,11 +185,44 @@ static td_status check_squares(const td_tensor *t, const char *name, const char 
     return TD_OK;
 }
 
-static td_status check_tensor(const td_tensor *t, const td_type *type, const char *name,
-                              const char *path)
+/* Is it the first filter of a network for RGB images, [K, 3, R, S], in one for gray images? */
+static bool is_rgb_stem(const td_load_opts *o, const td_tensor *t, const td_type *type,
+                        const char *name)
+{
+    char stem[256];
+    if (!o->model || o->with_momentum || t->rank != 4 || type->rank != 4 || t->dim[1] != 3 ||
+        type->dim[1] != 1 || t->dtype != TD_DT_F32 || type->dtype != TD_DT_F32)
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (i != 1 && t->dim[i] != type->dim[i])
+            return false;
+    if (td_model_stem(o->model, stem) == TD_OK)
+        return strcmp(stem, name) == 0;
+    td_error_clear();
+    return false;
+}
+
+/* Set the sums over the channels: with them three equal channels give what one gives. */
+static td_status set_summed(td_program *p, const char *name, const td_tensor *t)
+{
+    const int64_t plane = t->dim[2] * t->dim[3], n = t->dim[0] * plane;
+    float *sums, v;
+    TD_TRY(TD_ALLOC(sums, (size_t)n));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < 3; c++) {
+            memcpy(&v, (const float *)t->data + (i / plane * 3 + c) * plane + i % plane, sizeof v);
+            sums[i] += v;
+        }
+    const td_status st = td_program_set(p, name, sums);
+    td_free(sums);
+    return st;
+}
+
+static td_status check_tensor(const td_load_opts *o, const td_tensor *t, const td_type *type,
+                              const char *name, const char *path)
 {
     char has[96], wants[96];
-    if (!shape_fits(t, type)) {
+    if (!shape_fits(t, type) && !is_rgb_stem(o, t, type, name)) {
         print_shape(t->dim, t->rank, has, sizeof has);
         print_shape(type->dim, type->rank, wants, sizeof wants);
         return td_error(TD_EFORMAT, "'%s': tensor '%s' is %s, the network expects %s", path, name,
@@ -276,7 +310,7 @@ static td_status check_all(const td_map *map, const char *path, const td_load_op
             continue;
         if (!t)
             TD_OUT(td_error(TD_EFORMAT, "'%s' has no tensor '%s'", path, name));
-        TD_OUT(check_tensor(t, &type, name, path));
+        TD_OUT(check_tensor(o, t, &type, name, path));
     }
     for (size_t i = 0; i < map->n; i++) {
         const char *name = map->entries[i].key;
@@ -336,8 +370,19 @@ td_status td_weights_load(const td_tensors *t, const char *path, const td_load_o
     for (int i = 0; i < td_program_param_count(p); i++) {
         const char *name = td_program_param_name(p, i);
         const td_tensor *x = td_map_get(&map, name);
-        if (x && !is_skipped(o, name) && !(o->keep_set && td_program_param_is_set(p, i)))
+        const td_type type = td_program_param_type(p, i);
+        if (!x || is_skipped(o, name) || (o->keep_set && td_program_param_is_set(p, i)))
+            continue;
+        if (shape_fits(x, &type)) {
             TD_OUT(td_program_set(p, name, x->data));
+            continue;
+        }
+        TD_OUT(set_summed(p, name, x));
+        td_log(
+            TD_LOG_INFO, "weights",
+            "'%s' is for red, green and blue: its first filter '%s' is summed over them for gray "
+            "images",
+            path, name);
     }
     TD_OUT(td_tensors_check(t)); /* were all bytes readable? */
 out:
@@ -465,7 +510,8 @@ td_status td_weights_load_matching(const td_tensors *t, const char *path, td_pro
             continue;
         }
         const td_type type = td_program_param_type(p, i);
-        TD_OUT(check_tensor(x, &type, x->name, path)); /* also checks the values */
+        /* also checks the values */
+        TD_OUT(check_tensor(&(td_load_opts){ 0 }, x, &type, x->name, path));
         TD_OUT(td_program_set(p, name, x->data));
         TD_OUT(td_map_set(&used, x->name, NULL));
         n_taken++;
@@ -527,6 +573,27 @@ int td_weights_side(const td_tensors *t, const td_model_opts *model)
     const char *positions = arch ? arch->family->positions : NULL;
     const td_tensor *x = positions ? find_own(t, positions) : NULL;
     return x && x->rank == 3 ? arch->family->side_of(arch, x->dim[1]) : 0;
+}
+
+int td_weights_channels(const td_tensors *t, const td_model_opts *model)
+{
+    char stem[256];
+    int64_t n;
+    const char *text = td_tensors_meta(t, "tandem.channels");
+    td_model_opts rgb = *model;
+    if (text)
+        return td_text_to_int(text, &n) && (n == 1 || n == 3) ? (int)n : 0;
+    if (td_tensors_meta(t, "tandem.kind"))
+        return 3;
+    rgb.channels = 0;
+    if (model->model || model->model_text || td_model_detector(model))
+        return 0;
+    if (td_model_stem(&rgb, stem) != TD_OK) {
+        td_error_clear();
+        return 0;
+    }
+    const td_tensor *x = find_own(t, stem);
+    return x && x->rank == 4 && (x->dim[1] == 1 || x->dim[1] == 3) ? (int)x->dim[1] : 0;
 }
 
 int td_weights_classes(const td_tensors *t, const td_model_opts *model)

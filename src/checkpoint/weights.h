@@ -23,8 +23,9 @@ typedef struct {
     bool with_momentum; /* also load momentum buffers and the other state of a run */
     bool use_ema;       /* load averages, "ema." + name, instead of weights and statistics */
     bool keep_set;      /* leave parameters that have a value (td_program_param_is_set) */
-    const td_model_opts *model; /* the network, for messages; NULL: unknown */
-    const char *skip[2];        /* parameters not to load, "fc.weight"; NULL: none */
+    const td_model_opts
+        *model;          /* the network, for messages and for its first filter; NULL: unknown */
+    const char *skip[2]; /* parameters not to load, "fc.weight"; NULL: none */
     /* patterns of frozen weights (freeze.h): the file has no state of those in frozen_before;
        state of those in frozen_now is ignored */
     const char *frozen_before, *frozen_now;
@@ -34,7 +35,9 @@ typedef struct {
  * Fill a program's parameters.  TD_EFORMAT: a parameter has no tensor, a tensor has no parameter,
  * or a shape differs; TD_EARG: a tensor holds a NaN or an infinity (state of an unfinished step
  * may).  The message names the file, the tensor, both shapes.  Nothing is set in these cases.
- * Averages and state of an unfinished step may be missing or superfluous.
+ * Averages and state of an unfinished step may be missing or superfluous.  The first filter
+ * [K, 3, R, S] of a network for RGB images becomes that of one for gray images by a sum over the
+ * channels, as timm's in_chans=1, unless with_momentum is set.
  */
 td_status td_weights_load(const td_tensors *t, const char *path, const td_load_opts *opts,
                           td_program *p) TD_CHECKED;
@@ -117,6 +120,12 @@ int td_weights_rows(const td_tensors *t, const char *wanted);
  * the file's belong to no square image.
  */
 int td_weights_side(const td_tensors *t, const td_model_opts *model);
+
+/**
+ * Channels of the images that a weight file's network reads, by its metadata or by the shape of its
+ * first filter; 0: unknown.
+ */
+int td_weights_channels(const td_tensors *t, const td_model_opts *model);
 
 /** The number of classes of a weight file: rows of the network's last layer; 0: unknown. */
 int td_weights_classes(const td_tensors *t, const td_model_opts *model);

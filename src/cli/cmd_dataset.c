@@ -38,6 +38,8 @@ static const td_field draw_fields[] = {
 static const td_field check_fields[] = {
     TD_TEXT(td_check_opts, dump_tensors, NULL, "FILE",
             "write the preprocessed evaluation inputs to a .safetensors file"),
+    TD_INT (td_check_opts, channels, 0, 0, 3,
+               "channels of --dump-tensors, and of stats; 0 or 3: red, green, blue; 1: gray"),
     TD_INT (td_check_opts, image_size, 0, 0, 8192,
                "image size of --dump-tensors in pixels; 0: 224, or 320 with annotations; stats: "
                "size of the center crop, 0: whole images"),
@@ -338,37 +340,44 @@ static td_status unpack(const td_call *call)
 
 /* --- stats ------------------------------------------------------------------------------------ */
 
-static void stats_json(const td_dataset *ds, const td_pixel_stats *r, td_text *out)
+static void stats_json(const td_dataset *ds, int channels, const td_pixel_stats *r, td_text *out)
 {
     td_text_add(out, "{");
     td_json_add_text(out, "path", td_dataset_root(ds));
     td_json_add(out, "images", (double)r->n_images);
     td_json_add(out, "unreadable", (double)r->n_bad);
     td_json_add(out, "pixels", (double)r->n_pixels);
-    td_text_add(out, ", \"mean\": [%.9g, %.9g, %.9g], \"std\": [%.9g, %.9g, %.9g]}\n", r->mean[0],
-                r->mean[1], r->mean[2], r->std[0], r->std[1], r->std[2]);
+    if (channels == 1)
+        td_text_add(out, ", \"mean\": [%.9g], \"std\": [%.9g]}\n", r->mean[0], r->std[0]);
+    else
+        td_text_add(out, ", \"mean\": [%.9g, %.9g, %.9g], \"std\": [%.9g, %.9g, %.9g]}\n",
+                    r->mean[0], r->mean[1], r->mean[2], r->std[0], r->std[1], r->std[2]);
 }
 
 /* What the options take, and nothing else: $(tandem dataset stats FOLDER). */
-static void stats_text(const td_pixel_stats *r, td_text *out)
+static void stats_text(int channels, const td_pixel_stats *r, td_text *out)
 {
-    td_text_add(out, "--mean %.6f,%.6f,%.6f --std %.6f,%.6f,%.6f\n", r->mean[0], r->mean[1],
-                r->mean[2], r->std[0], r->std[1], r->std[2]);
+    if (channels == 1)
+        td_text_add(out, "--channels 1 --mean %.6f --std %.6f\n", r->mean[0], r->std[0]);
+    else
+        td_text_add(out, "--mean %.6f,%.6f,%.6f --std %.6f,%.6f,%.6f\n", r->mean[0], r->mean[1],
+                    r->mean[2], r->std[0], r->std[1], r->std[2]);
 }
 
 static td_status measure(const td_call *call, const td_dataset *ds)
 {
     const options *o = call->opts;
     const td_stats_opts so = { .threads = o->threads,
+                               .channels = o->check.channels,
                                .image_size = o->check.image_size,
                                .interpolation = o->check.interpolation,
                                .stored_orientation = o->check.stored_orientation };
     td_pixel_stats r;
     TD_TRY(td_dataset_pixel_stats(ds, &so, &r));
     if (call->json)
-        stats_json(ds, &r, call->out);
+        stats_json(ds, so.channels, &r, call->out);
     else
-        stats_text(&r, call->out);
+        stats_text(so.channels, &r, call->out);
     if ((double)r.n_bad <= o->max_bad * (double)r.n_images)
         return TD_OK;
     return td_error(TD_EFORMAT,

@@ -31,7 +31,8 @@ typedef struct {
     const char *verb, *job, *what, *reads;
 } job_row;
 
-#define MODEL   " arch model model_output num_classes image_size mean std se_form variant backbone "
+#define MODEL                                                                                      \
+    " arch model model_output num_classes image_size channels mean std se_form variant backbone "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
@@ -74,7 +75,7 @@ static const job_row jobs[] = {
       COMMON " annotations detections box_areas per_class require log logits confusion raport_file "
              "draw draw_limit draw_min_score use-ema prof sample_1_of_n_eval_examples " },
     { "benchmark", "data", "benchmark --mode data",
-      COMMON SOURCE " arch model model_output image_size mean std num_classes " CHANGES
+      COMMON SOURCE " arch model model_output image_size channels mean std num_classes " CHANGES
                     "decode exact_decode mode "
                     "batch_size iters threads iter_unit log " },
     { "benchmark", "op", "benchmark --mode op",
@@ -96,11 +97,13 @@ static const job_row jobs[] = {
     { "dataset", "draw", "dataset draw",
       COMMON " boxes classes train val size seed quality threads " },
     { "dataset", "check", "dataset check",
-      COMMON " dump_tensors image_size interpolation ignore_orientation split annotations strict "
-             "list_outside label_offset max_bad threads " },
+      COMMON
+      " dump_tensors channels image_size interpolation ignore_orientation split annotations strict "
+      "list_outside label_offset max_bad threads " },
     { "dataset", "stats", "dataset stats",
-      COMMON " image_size interpolation ignore_orientation split annotations strict list_outside "
-             "label_offset max_bad threads " },
+      COMMON
+      " channels image_size interpolation ignore_orientation split annotations strict list_outside "
+      "label_offset max_bad threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
     { "dataset", "unpack", "dataset unpack",

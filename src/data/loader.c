@@ -321,6 +321,10 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     if (ds->images && o->image_size && (o->image_size != ds->height || o->image_size != ds->width))
         return td_error(TD_ESHAPE, "'%s' contains images of %d x %d, wanted %d x %d", ds->root,
                         ds->width, ds->height, o->image_size, o->image_size);
+    TD_TRY(td_channels_check(o->channels));
+    if (ds->images && o->channels && o->channels != ds->channels)
+        return td_error(TD_ESHAPE, "'%s' contains images of %d channels, wanted %d", ds->root,
+                        ds->channels, o->channels);
     o->batch_size = o->batch_size ? o->batch_size : BATCH;
     o->image_size = o->image_size ? o->image_size
                     : ds->images  ? ds->height
@@ -429,13 +433,13 @@ static td_status set_up_ready(td_loader *ld)
             ld->labels[i] = -1; /* without label */
         return TD_OK;
     }
-    b->channels = 3;
+    b->channels = td_transform_channels(&ld->plan.transform);
     b->height = b->width = o->image_size;
     ld->noise = td_pages_alloc(ld->plan.images_bytes);
     if (!ld->noise)
         return TD_ENOMEM;
-    td_synthetic_fill(ds, o->seed, (int64_t)o->rank * batch, o->batch_size, o->image_size,
-                      ld->noise, ld->labels);
+    td_synthetic_fill(ds, o->seed, (int64_t)o->rank * batch, o->batch_size,
+                      td_transform_values(&ld->plan.transform), ld->noise, ld->labels);
     for (int64_t i = 0; i < batch; i++)
         ld->samples[i] = ((int64_t)o->rank * batch + i) % ds->n;
     return ld->plan.anchors ? fill_ready(ld, ld->samples, o->batch_size) : TD_OK;
@@ -444,7 +448,7 @@ static td_status set_up_ready(td_loader *ld)
 static td_status set_up_ring(td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
-    ld->batch.channels = 3;
+    ld->batch.channels = td_transform_channels(&ld->plan.transform);
     ld->batch.height = ld->batch.width = o->image_size;
     TD_TRY(td_bad_images_init(&ld->bad, ld->plan.ds, o->max_bad));
     ld->plan.n_tries = o->is_training ? ld->bad.n_allowed + 1 : 1;
@@ -459,8 +463,8 @@ static td_status set_up(td_loader *ld, const td_loader_opts *opts)
     TD_TRY(set_up_order(ld));
     size_t size = (size_t)ld->plan.opts.image_size;
     ld->plan.value_bytes = ld->plan.transform.as_bytes ? 1 : sizeof(float);
-    ld->plan.images_bytes =
-        (size_t)ld->plan.opts.batch_size * 3 * size * size * ld->plan.value_bytes;
+    ld->plan.images_bytes = (size_t)ld->plan.opts.batch_size *
+                            td_transform_values(&ld->plan.transform) * ld->plan.value_bytes;
     td_status st = td_dataset_decodes(ld->plan.ds) ? set_up_ring(ld) : set_up_ready(ld);
     if (st != TD_ENOMEM)
         return st;

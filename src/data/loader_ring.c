@@ -29,7 +29,8 @@ struct td_ring {
 
 size_t td_slot_row_bytes(const td_load_plan *p, const td_slot *s)
 {
-    return 3 * (size_t)s->size * (size_t)s->size * p->value_bytes;
+    return (size_t)td_transform_channels(&p->transform) * (size_t)s->size * (size_t)s->size *
+           p->value_bytes;
 }
 
 static td_status make_sample(worker *w, const td_row *r, int64_t sample, void *dst)

@@ -59,7 +59,7 @@ typedef struct {
 } td_row;
 
 struct td_slot {
-    char *images; /* f32[batch, 3, size, size] or u8[batch, size, size, 3], with room for the
+    char *images; /* f32[batch, C, size, size] or u8[batch, size, size, C], with room for the
                      largest, from td_pages_alloc */
     int size;
     td_anchor_rows anchors;              /* for detectors */

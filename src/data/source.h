@@ -45,8 +45,8 @@ TD_CHECKED td_status td_tensor_rows_open(const td_dataset_opts *opts, td_dataset
 /** Noise with random labels, or with random boxes. */
 TD_CHECKED td_status td_synthetic_open(const td_dataset_opts *opts, td_dataset *ds);
 
-/** Fill `images` [n, 3, size, size] and `labels` [n] of rows first .. first + n - 1 with noise. */
-void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
+/** Fill `images` [n, row] and `labels` [n] of rows first .. first + n - 1 with noise. */
+void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, size_t row,
                        float *images, int64_t *labels);
 
 #endif

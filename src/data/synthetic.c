@@ -17,10 +17,9 @@ enum {
     ANNOTATED_MAX = 1 << 20
 };
 
-void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, int size,
+void td_synthetic_fill(const td_dataset *ds, uint64_t seed, int64_t first, int n, size_t row,
                        float *images, int64_t *labels)
 {
-    size_t row = 3 * (size_t)size * (size_t)size;
     for (int i = 0; i < n; i++) {
         td_rng r = td_rng_make(seed, TD_RNG_SYNTH, 0, (uint64_t)(first + i));
         labels[i] = (int64_t)td_rng_below(&r, (uint64_t)ds->n_classes);

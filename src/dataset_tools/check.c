@@ -31,7 +31,7 @@ typedef struct {
     td_transform transform;
     td_transformer *workers; /* [threads] */
     finding *found;          /* [n] */
-    float *images;           /* [n, 3, size, size], or NULL */
+    float *images;           /* [n, C, size, size], or NULL */
     size_t row_floats;
 } check;
 
@@ -301,8 +301,9 @@ static td_status write_tensors(const check *c, const char *path, const int64_t *
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     td_status st;
-    int64_t size = c->transform.size;
-    TD_OUT(td_tensors_add(t, "images", TD_DT_F32, 4, (int64_t[]){ n, 3, size, size }, c->images));
+    const int64_t size = c->transform.size, channels = td_transform_channels(&c->transform);
+    TD_OUT(td_tensors_add(t, "images", TD_DT_F32, 4, (int64_t[]){ n, channels, size, size },
+                          c->images));
     if (c->ds->objects)
         TD_OUT(add_boxes(c, t, n, &b));
     else
@@ -341,9 +342,14 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
 {
     enum { SIZE = 224, OBJECT_SIZE = 320, PADDING = 32, SIDE_MAX = 8192 };
     int usual = c->ds->objects ? OBJECT_SIZE : SIZE;
+    TD_TRY(td_channels_check(opts->channels));
+    if (opts->channels == 1 && c->ds->objects)
+        return td_error(TD_EUSAGE,
+                        "--channels 1 requires images without boxes: detectors read RGB");
     c->transform =
         (td_transform){ .size = opts->image_size ? opts->image_size : usual,
                         .detector = c->ds->objects ? TD_DETECTOR_SSD320 : TD_DETECTOR_NONE,
+                        .channels = opts->channels,
                         .padding = opts->eval_padding ? opts->eval_padding : PADDING,
                         .stored_orientation = opts->stored_orientation };
     if (c->transform.padding < 0)
@@ -356,8 +362,7 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
     TD_TRY(TD_ALLOC(c->found, (size_t)c->ds->n));
     if (!opts->dump_tensors)
         return TD_OK;
-    size_t size = (size_t)c->transform.size;
-    c->row_floats = 3 * size * size;
+    c->row_floats = td_transform_values(&c->transform);
     c->images = td_alloc((size_t)c->ds->n, c->row_floats * sizeof(float));
     return c->images ? TD_OK : TD_ENOMEM;
 }

@@ -1,5 +1,5 @@
 /*
- * pixel_stats.c -- tandem dataset stats: mean and deviation of red, green and blue of all images
+ * pixel_stats.c -- tandem dataset stats: mean and deviation of the pixels of all images
  *
  * Sums of bytes and of their squares are whole numbers, so they do not depend on the order of the
  * images: any number of threads gives the same bits.
@@ -14,7 +14,7 @@ enum { SIDE_MAX = 8192, PADDING = 32 };
 /* of one thread, over all of its images */
 typedef struct {
     td_transformer buffers;
-    uint8_t *row; /* [size, size, 3] */
+    uint8_t *row; /* [size, size, C] */
     uint64_t sum[3], squares[3], n_pixels;
     int64_t n_bad;
 } worker;
@@ -25,11 +25,12 @@ typedef struct {
     worker *workers;
 } job;
 
-static void add_pixels(worker *w, const uint8_t *px, size_t n)
+/* of n pixels, `stride` bytes apart, the first `channels` bytes */
+static void add_pixels(worker *w, const uint8_t *px, size_t n, size_t stride, size_t channels)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < 3; c++) {
-            const uint64_t v = px[3 * i + c];
+        for (size_t c = 0; c < channels; c++) {
+            const uint64_t v = px[stride * i + c];
             w->sum[c] += v;
             w->squares[c] += v * v;
         }
@@ -39,20 +40,23 @@ static void add_pixels(worker *w, const uint8_t *px, size_t n)
 static td_status add_image(const job *j, worker *w, int64_t i)
 {
     const td_transform *t = &j->transform;
+    const size_t channels = (size_t)td_transform_channels(t);
     const void *bytes;
     size_t n_bytes;
     td_sample_read_ahead(j->ds, i + TD_SAMPLES_AHEAD);
     TD_TRY(td_sample_read(j->ds, i, &w->buffers, &bytes, &n_bytes));
     if (t->size) {
         TD_TRY(td_transform_image(&w->buffers, t, bytes, n_bytes, 0, i, w->row));
-        add_pixels(w, w->row, (size_t)t->size * (size_t)t->size);
+        add_pixels(w, w->row, (size_t)t->size * (size_t)t->size, channels, channels);
         return TD_OK;
     }
     const td_decode_opts opts = { .stored_orientation = t->stored_orientation,
                                   .scratch = &w->buffers.stored };
     td_image *img = &w->buffers.decoded;
     TD_TRY(td_image_decode(bytes, n_bytes, &opts, img, NULL));
-    add_pixels(w, img->px, (size_t)img->width * (size_t)img->height);
+    if (channels == 1)
+        td_image_to_gray(img);
+    add_pixels(w, img->px, (size_t)img->width * (size_t)img->height, 3, channels);
     return TD_OK;
 }
 
@@ -70,29 +74,31 @@ static td_status add_one(void *ctx, int thread, int64_t i)
 
 static td_status prepare(job *j, const td_stats_opts *o, int threads)
 {
+    TD_TRY(td_channels_check(o->channels));
     if (o->image_size < 0 || o->image_size > SIDE_MAX)
         return td_error(TD_EARG, "image size is %d, wanted 0 .. %d", o->image_size, SIDE_MAX);
-    j->transform = (td_transform){ .size = o->image_size,
+    j->transform = (td_transform){ .channels = o->channels,
+                                   .size = o->image_size,
                                    .padding = PADDING,
                                    .stored_orientation = o->stored_orientation,
                                    .as_bytes = true };
     TD_TRY(td_filter_of(o->interpolation, &j->transform.filter));
     TD_TRY(TD_ALLOC(j->workers, (size_t)threads));
-    const size_t side = (size_t)o->image_size;
-    for (int i = 0; side && i < threads; i++)
-        TD_TRY(TD_ALLOC(j->workers[i].row, 3 * side * side));
+    for (int i = 0; o->image_size && i < threads; i++)
+        TD_TRY(TD_ALLOC(j->workers[i].row, td_transform_values(&j->transform)));
     return TD_OK;
 }
 
 static td_status sum_up(const job *j, int threads, td_pixel_stats *r)
 {
     uint64_t sum[3] = { 0 }, squares[3] = { 0 }, n = 0;
+    const int channels = td_transform_channels(&j->transform);
     r->n_images = j->ds->n;
     for (int i = 0; i < threads; i++) {
         const worker *w = &j->workers[i];
         n += w->n_pixels;
         r->n_bad += w->n_bad;
-        for (int c = 0; c < 3; c++) {
+        for (int c = 0; c < channels; c++) {
             sum[c] += w->sum[c];
             squares[c] += w->squares[c];
         }
@@ -100,7 +106,7 @@ static td_status sum_up(const job *j, int threads, td_pixel_stats *r)
     if (!n)
         return td_error(TD_EFORMAT, "'%s' has no readable image", j->ds->root);
     r->n_pixels = (int64_t)n;
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < channels; c++) {
         const double mean = (double)sum[c] / (double)n;
         const double variance = (double)squares[c] / (double)n - mean * mean;
         r->mean[c] = mean / 255;

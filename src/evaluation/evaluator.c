@@ -46,7 +46,7 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
                                 .skip = opts->skip_passes,
                                 .dump_after = opts->dump_after,
                                 .planned_runs = opts->planned_runs };
-    int size;
+    td_model_opts images = *model;
     *out = NULL;
     if (opts->topk > model->num_classes && opts->topk != TD_EVALUATOR_TOPK)
         return td_error(TD_EUSAGE, "--topk is %d, wanted at most %d, the number of classes",
@@ -54,20 +54,21 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
     td_evaluator *e = TD_NEW(td_evaluator);
     if (!e)
         return TD_ENOMEM;
-    TD_OUT(td_model_image_size(model, &size));
+    TD_OUT(td_model_resolve_images(&images));
     TD_OUT(td_evaluation_graph(model, opts->batch, opts->smoothing, opts->norm, &g));
     TD_OUT(td_compile(g, dev, &compile, &e->program));
     e->batch = opts->batch;
     e->classes = model->num_classes;
     e->takes_pixels = opts->norm != NULL;
-    e->image_bytes =
-        (size_t)3 * (size_t)size * (size_t)size * (e->takes_pixels ? 1 : sizeof(float));
+    e->image_bytes = (size_t)td_model_channels(&images) * (size_t)images.image_size *
+                     (size_t)images.image_size * (e->takes_pixels ? 1 : sizeof(float));
     if (opts->mirrors)
-        TD_OUT(
-            td_mirrored_init(&e->mirrored, &(td_mirrored_shape){ .batch = e->batch,
-                                                                 .classes = e->classes,
-                                                                 .size = size,
-                                                                 .is_pixels = e->takes_pixels }));
+        TD_OUT(td_mirrored_init(&e->mirrored,
+                                &(td_mirrored_shape){ .batch = e->batch,
+                                                      .classes = e->classes,
+                                                      .channels = td_model_channels(&images),
+                                                      .size = images.image_size,
+                                                      .is_pixels = e->takes_pixels }));
     e->images = td_alloc((size_t)opts->batch, e->image_bytes);
     e->labels = td_alloc((size_t)opts->batch, sizeof *e->labels);
     if (!e->images || !e->labels)

@@ -8,15 +8,17 @@
 
 #include "base/arena.h"
 
+/* of what is exchanged as a whole */
 static size_t value_bytes(const td_mirrored *m)
 {
-    return m->shape.is_pixels ? 3 : sizeof(float); /* of what is exchanged as a whole */
+    return m->shape.is_pixels ? (size_t)m->shape.channels : sizeof(float);
 }
 
 /* rows of `size` such values in a batch */
 static size_t n_rows(const td_mirrored *m)
 {
-    return (size_t)m->shape.batch * (size_t)m->shape.size * (m->shape.is_pixels ? 1 : 3);
+    const size_t planes = m->shape.is_pixels ? 1 : (size_t)m->shape.channels;
+    return (size_t)m->shape.batch * (size_t)m->shape.size * planes;
 }
 
 td_status td_mirrored_init(td_mirrored *m, const td_mirrored_shape *shape)

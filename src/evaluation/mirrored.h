@@ -16,8 +16,8 @@
 #include "base/status.h"
 
 typedef struct {
-    int batch, classes, size; /* size: of a side of the images */
-    bool is_pixels;           /* u8[batch, size, size, 3]; otherwise f32[batch, 3, size, size] */
+    int batch, classes, channels, size; /* size: of a side of the images */
+    bool is_pixels; /* u8[batch, size, size, C]; otherwise f32[batch, C, size, size] */
 } td_mirrored_shape;
 
 typedef struct {

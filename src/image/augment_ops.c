@@ -150,16 +150,11 @@ static uint8_t blend(int d, int p, float amount)
     return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : (int)v);
 }
 
-static int luma(const uint8_t *p)
-{
-    return (p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16;
-}
-
 static void blend_grey(td_image *img, float amount)
 {
     uint8_t *p = img->px, *end = p + 3 * pixels(img);
     for (; p < end; p += 3) {
-        int d = luma(p);
+        int d = td_luma(p);
         for (int c = 0; c < 3; c++)
             p[c] = blend(d, p[c], amount);
     }
@@ -179,7 +174,7 @@ static int mean_luma(const td_image *img)
     const uint8_t *p = img->px, *end = p + 3 * pixels(img);
     uint64_t sum = 0;
     for (; p < end; p += 3)
-        sum += (uint64_t)luma(p);
+        sum += (uint64_t)td_luma(p);
     return (int)((double)sum / (double)pixels(img) + 0.5);
 }
 

@@ -23,6 +23,7 @@ const td_norm td_norm_torch = { { 123.675f, 116.28f, 103.53f }, { 58.395f, 57.12
 const td_norm td_norm_tf    = { { 123.68f,  116.28f, 103.53f }, { 58.395f, 57.12f, 57.385f } };
 const td_norm td_norm_vgg   = { { 123.68f,  116.779f, 103.939f }, { 1, 1, 1 } };
 const td_norm td_norm_half  = { { 127.5f, 127.5f, 127.5f }, { 127.5f, 127.5f, 127.5f } };
+const td_norm td_norm_gray  = { { 114.495f, 114.495f, 114.495f }, { 57.63f, 57.63f, 57.63f } };
 /* clang-format on */
 
 const td_norm *td_norm_of_detector(td_detector kind)
@@ -30,6 +31,26 @@ const td_norm *td_norm_of_detector(td_detector kind)
     if (kind == TD_DETECTOR_SSDLITE)
         return &td_norm_half;
     return kind == TD_DETECTOR_SSD320 ? &td_norm_vgg : &td_norm_torch;
+}
+
+td_status td_channels_check(int channels)
+{
+    if (channels == 0 || channels == 1 || channels == 3)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--channels is %d, wanted 1 (gray) or 3 (red, green, blue)",
+                    channels);
+}
+
+const td_norm *td_norm_of_channels(int channels)
+{
+    return channels == 1 ? &td_norm_gray : &td_norm_torch;
+}
+
+void td_image_to_gray(td_image *img)
+{
+    uint8_t *p = img->px, *end = p + 3 * (size_t)img->width * (size_t)img->height;
+    for (; p < end; p += 3)
+        memset(p, td_luma(p), 3);
 }
 
 /* a * b / 255 rounded, exact for bytes; PIL's MULDIV255. */
@@ -145,19 +166,32 @@ void td_image_normalise_by(const td_image *img, const td_norm *norm, bool flip, 
     }
 }
 
+void td_image_normalise_gray(const td_image *img, const td_norm *norm, bool flip, float *dst)
+{
+    float value[256];
+    for (int i = 0; i < 256; i++)
+        value[i] = ((float)i - norm->mean[0]) / norm->std[0];
+    const ptrdiff_t w = img->width, step = flip ? -3 : 3;
+    for (ptrdiff_t y = 0; y < img->height; y++) {
+        const uint8_t *src = img->px + 3 * (y * w + (flip ? w - 1 : 0));
+        for (ptrdiff_t x = 0; x < w; x++, src += step)
+            dst[y * w + x] = value[*src];
+    }
+}
+
 void td_image_normalise(const td_image *img, bool flip, float *dst)
 {
     td_image_normalise_by(img, &td_norm_torch, flip, dst);
 }
 
-void td_values_normalise(const float *src, int width, int height, const td_norm *norm, bool flip,
-                         float *dst)
+void td_values_normalise(const float *src, int width, int height, int channels, const td_norm *norm,
+                         bool flip, float *dst)
 {
     ptrdiff_t w = width, plane = w * height;
     for (ptrdiff_t y = 0; y < height; y++)
         for (ptrdiff_t x = 0; x < w; x++) {
             const float *p = src + 3 * (y * w + (flip ? w - 1 - x : x));
-            for (int c = 0; c < 3; c++)
+            for (int c = 0; c < channels; c++)
                 dst[c * plane + y * w + x] = (p[c] - norm->mean[c]) / norm->std[c];
         }
 }

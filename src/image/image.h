@@ -282,9 +282,25 @@ extern const td_norm td_norm_torch; /* the values above */
 extern const td_norm td_norm_tf;    /* 123.68, 116.28, 103.53 and 58.395, 57.12, 57.385 */
 extern const td_norm td_norm_vgg;   /* 123.68, 116.779, 103.939 and 1: only the mean */
 extern const td_norm td_norm_half;  /* 127.5 and 127.5: to -1 .. 1 */
+extern const td_norm td_norm_gray; /* the mean of the three values of td_norm_torch: 0.449, 0.226 */
+
+/** TD_EUSAGE: neither 1 nor 3, nor 0, which is not chosen. */
+TD_CHECKED td_status td_channels_check(int channels);
+
+/** The constants of classifiers on images of 1 or 3 channels, unless others are given. */
+const td_norm *td_norm_of_channels(int channels);
 
 /** The constants of a detector's images; those of classifiers for TD_DETECTOR_NONE. */
 const td_norm *td_norm_of_detector(td_detector kind);
+
+/** The gray of a pixel as PIL's convert("L") computes it. */
+static inline int td_luma(const uint8_t rgb[3])
+{
+    return (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
+}
+
+/** Red, green and blue of each pixel become its luma. */
+void td_image_to_gray(td_image *img);
 
 /** dst[c, y, x] = (px - mean[c]) / std[c], float32; dst is [3, height, width]. */
 void td_image_normalise(const td_image *img, bool flip, float *dst);
@@ -292,9 +308,12 @@ void td_image_normalise(const td_image *img, bool flip, float *dst);
 /** The same with other constants. */
 void td_image_normalise_by(const td_image *img, const td_norm *norm, bool flip, float *dst);
 
-/** The same for float values, src [height, width, 3]. */
-void td_values_normalise(const float *src, int width, int height, const td_norm *norm, bool flip,
-                         float *dst);
+/** The same for an image of td_image_to_gray, by mean[0] and std[0]; dst is [height, width]. */
+void td_image_normalise_gray(const td_image *img, const td_norm *norm, bool flip, float *dst);
+
+/** The same for the first `channels` of float values, src [height, width, 3]. */
+void td_values_normalise(const float *src, int width, int height, int channels, const td_norm *norm,
+                         bool flip, float *dst);
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 

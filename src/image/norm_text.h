@@ -1,5 +1,5 @@
 /*
- * image/norm_text.h -- the constants of a normalisation as text: "0.485,0.456,0.406"
+ * image/norm_text.h -- the constants of a normalisation as text: "0.485,0.456,0.406", gray "0.449"
  *
  * Texts have torchvision's units, values of pixels from 0 to 1; a td_norm has values from 0 to 255.
  */
@@ -18,15 +18,18 @@ enum { TD_NORM_TEXT = 96 };
 #define TD_NORM_META_NODES "tandem.image_nodes"
 
 /**
- * Means of red, green and blue, 0 .. 1.  TD_EUSAGE: other text; the message begins with `what`, the
- * name of an option or of metadata.  `out` is then unchanged.
+ * Means of red, green and blue or, with 1 channel, of gray, which all of `out` get; 0 .. 1.
+ * TD_EUSAGE: other text; the message begins with `what`, the name of an option or of metadata.
+ * `out` is then unchanged.
  */
-TD_CHECKED td_status td_norm_parse_mean(const char *text, const char *what, float out[3]);
+TD_CHECKED td_status td_norm_parse_mean(const char *text, const char *what, int channels,
+                                        float out[3]);
 
 /** The same for standard deviations, 0.0001 .. 1. */
-TD_CHECKED td_status td_norm_parse_std(const char *text, const char *what, float out[3]);
+TD_CHECKED td_status td_norm_parse_std(const char *text, const char *what, int channels,
+                                       float out[3]);
 
 /** The shortest text that gives the same values. */
-void td_norm_print(const float values[3], char out[TD_NORM_TEXT]);
+void td_norm_print(const float values[3], int channels, char out[TD_NORM_TEXT]);
 
 #endif

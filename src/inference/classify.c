@@ -71,6 +71,7 @@ static td_status open_loader(classifier *c, int batch)
     const int64_t n = td_dataset_count(c->ds);
     td_loader_opts lo = { .batch_size = batch,
                           .image_size = td_network_about(c->net)->image_size,
+                          .channels = td_network_about(c->net)->channels,
                           .interpolation = c->o->interpolation,
                           .norm = td_network_transform(c->net)->norm,
                           .stored_orientation = c->o->stored_orientation,

@@ -105,6 +105,7 @@ td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *m
 {
     return (td_loader_opts){ .batch_size = batch,
                              .image_size = model->image_size,
+                             .channels = td_model_channels(model),
                              .interpolation = in->interpolation,
                              .crop = rules_of(in),
                              .antialias = in->antialias,
@@ -161,10 +162,14 @@ td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
     td_dataset_shape(ds, &channels, &height, &width);
     if (!channels) /* use the network's size */
         return td_model_resolve(model);
-    if (channels != 3 || height != width)
+    if ((channels != 3 && channels != 1) || height != width)
         return td_error(TD_ESHAPE,
-                        "'%s' contains %dx%dx%d images, wanted square ones with 3 channels",
+                        "'%s' contains %dx%dx%d images, wanted square ones with 1 or 3 channels",
                         td_dataset_root(ds), channels, height, width);
+    if (model->channels && model->channels != channels)
+        return td_error(TD_ESHAPE, "'%s' contains images of %d channels, the network reads %d",
+                        td_dataset_root(ds), channels, model->channels);
+    model->channels = channels;
     model->image_size = height;
     return td_model_resolve(model);
 }

@@ -102,7 +102,8 @@ static void describe(td_network *net)
                                     .is_detector = net->anchors != NULL,
                                     .n_classes = td_predictor_classes(p),
                                     .n_anchors = net->anchors ? net->anchors->n : 0,
-                                    .image_size = net->transform.size };
+                                    .image_size = net->transform.size,
+                                    .channels = td_transform_channels(&net->transform) };
 }
 
 typedef struct {

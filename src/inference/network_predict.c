@@ -277,8 +277,9 @@ static td_status make_results(const td_network *net, int n, const td_image_sourc
 
 static td_status make_portion(portion *p, int n)
 {
-    const size_t side = (size_t)p->net->transform.size, batch = (size_t)(p->n < n ? p->n : n);
-    p->row_bytes = 3 * side * side * td_dtype_bytes(td_network_dtype(p->net));
+    const size_t batch = (size_t)(p->n < n ? p->n : n);
+    p->row_bytes =
+        td_transform_values(&p->net->transform) * td_dtype_bytes(td_network_dtype(p->net));
     TD_TRY(td_alloc_to(&p->rows, batch, p->row_bytes));
     TD_TRY(TD_ALLOC(p->images, batch));
     TD_TRY(TD_ALLOC(p->at, batch));

@@ -77,9 +77,10 @@ static td_status set_up_classifier(td_predictor *p)
     p->transform = (td_transform){ .size = p->o.model.image_size,
                                    .padding = 32,
                                    .stored_orientation = p->o.stored_orientation };
-    return td_transform_choose(
-        &p->transform,
-        &(td_loader_opts){ .interpolation = p->o.interpolation, .norm = p->o.model.norm });
+    return td_transform_choose(&p->transform,
+                               &(td_loader_opts){ .interpolation = p->o.interpolation,
+                                                  .norm = p->o.model.norm,
+                                                  .channels = td_model_channels(&p->o.model) });
 }
 
 static td_status set_up_detector(td_predictor *p)
@@ -101,10 +102,9 @@ static td_status set_up_detector(td_predictor *p)
 
 static void add_set(td_predictor *p, td_dtype dtype)
 {
-    const size_t side = (size_t)p->transform.size;
+    const size_t row_bytes = td_transform_values(&p->transform) * td_dtype_bytes(dtype);
     for (int i = 0; i < p->n_streams; i++)
-        p->streams[i].sets[p->n_sets] =
-            (program_set){ .dtype = dtype, .row_bytes = 3 * side * side * td_dtype_bytes(dtype) };
+        p->streams[i].sets[p->n_sets] = (program_set){ .dtype = dtype, .row_bytes = row_bytes };
     p->n_sets++;
 }
 
@@ -148,7 +148,7 @@ static td_status set_up(td_predictor *p)
     TD_TRY(td_weight_metadata_check(p->weights, p->o.weights, m));
     TD_TRY(td_weight_norm_apply(p->weights, p->o.weights, true, m));
     TD_TRY(td_quantization_apply(p->weights, p->o.weights, &p->o.amp, &p->quantization));
-    TD_TRY(td_model_image_size(m, &m->image_size));
+    TD_TRY(td_model_resolve_images(m));
     p->detector = td_model_detector(m);
     TD_TRY(p->detector ? set_up_detector(p) : set_up_classifier(p));
     td_model_name(m, p->name, sizeof p->name);

@@ -41,7 +41,7 @@ struct td_family {
     const td_arch *rows;
     int n_rows;
 
-    /* images [N, 3, H, W] -> logits [N, m->opts->num_classes]; NULL: a detector */
+    /* images [N, C, H, W] -> logits [N, m->opts->num_classes]; NULL: a detector */
     td_value *(*build)(td_net *m, td_value *images);
 
     /* images [N, 3, S, S] -> *deltas [N, A, 4], *scores [N, A, m->opts->num_classes + 1];

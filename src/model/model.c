@@ -13,6 +13,7 @@
 #include "model/own_graph.h"
 #include "model/resnet.h"
 #include "onnx_import/onnx_import.h"
+#include "ops/ops.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
 #define COCO_CLASSES     90 /* COCO's largest category number; there are gaps */
@@ -60,13 +61,16 @@ static const td_field fields[] = {
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
                "side of the square input image in pixels; 0: that of the weight file, or "
                "the network's default"),
+    TD_INT (td_model_opts, channels, 0, 0, 3,
+               "channels of the images: 3, red, green and blue; 1, gray; 0: those of the weight "
+               "file or graph file, or 3"),
     TD_TEXT(td_model_opts, mean, NULL, "R,G,B",
                "mean of the images' red, green and blue, pixels counted from 0 to 1, as "
-               "'tandem dataset stats' prints it; default: that of the weight file, or ImageNet's "
-               "0.485,0.456,0.406"),
+               "'tandem dataset stats' prints it; one number with --channels 1; default: that of "
+               "the weight file, or ImageNet's 0.485,0.456,0.406 (gray: 0.449)"),
     TD_TEXT(td_model_opts, std, NULL, "R,G,B",
                "standard deviation, as --mean; default: that of the weight file, or ImageNet's "
-               "0.229,0.224,0.225"),
+               "0.229,0.224,0.225 (gray: 0.226)"),
     TD_ENUM(td_model_opts, se_form, TD_SE_FORM_CONST, se_forms,
                "hidden units of squeeze-and-excitation blocks; const: 16 in every block; "
                "ratio: a 16th of the block's channels"),
@@ -131,6 +135,11 @@ bool td_model_lacks(const td_model_opts *opts, const char *option)
     if (is_own_graph(opts))
         return td_text_in_list(TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT, option);
     return arch && td_text_in_list(arch->family->lacks, option);
+}
+
+int td_model_channels(const td_model_opts *opts)
+{
+    return opts->channels ? opts->channels : 3;
 }
 
 static td_status check_variant(const td_model_opts *opts)
@@ -284,11 +293,33 @@ td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[2
     return TD_OK;
 }
 
+td_status td_model_stem(const td_model_opts *opts, char weight[256])
+{
+    td_graph *g;
+    *weight = '\0';
+    TD_TRY(td_model_graph(opts, 1, false, &g));
+    const td_value *images = td_graph_find(g, "images");
+    for (int i = 0; i < g->n_nodes && !*weight; i++) {
+        const td_node *n = g->nodes[i];
+        if (n->op == &td_op_conv2d && n->in[0] == images && td_value_is_param(n->in[1]))
+            snprintf(weight, 256, "%s", n->in[1]->name);
+    }
+    td_graph_free(g);
+    return TD_OK;
+}
+
 static td_status size_from_graph(const td_graph *g, td_model_opts *opts)
 {
     const td_value *x = td_graph_find(g, "images"), *y = td_graph_output_value(g, "logits");
     if (!x || !td_value_is_input(x) || x->type.rank != 4 || x->type.dim[2] > INT_MAX)
         return td_error(TD_ESHAPE, "the graph has no input '%%images' of four dimensions");
+    if (x->type.dim[1] != 1 && x->type.dim[1] != 3)
+        return td_error(TD_ESHAPE, "its images have %lld channels, wanted 1 or 3",
+                        (long long)x->type.dim[1]);
+    if (opts->channels && opts->channels != x->type.dim[1])
+        return td_error(TD_EUSAGE, "its images have %lld channels, but --channels is %d",
+                        (long long)x->type.dim[1], opts->channels);
+    opts->channels = (int)x->type.dim[1];
     if (!y || y->type.rank != 2 || y->type.dim[1] > INT_MAX)
         return td_error(TD_ESHAPE, "the graph has no output 'logits' of two dimensions");
     opts->num_classes = (int)y->type.dim[1];
@@ -364,16 +395,17 @@ static td_status check_options(const td_model_opts *opts, const td_arch *arch)
 
 td_status td_model_resolve_norm(td_model_opts *opts)
 {
-    td_norm n = opts->norm.std[0] > 0 ? opts->norm : td_norm_torch;
+    const int channels = td_model_channels(opts);
+    td_norm n = opts->norm.std[0] > 0 ? opts->norm : *td_norm_of_channels(channels);
     if (!opts->mean && !opts->std)
         return TD_OK;
     if (td_model_detector(opts))
         return td_error(TD_EUSAGE, "--%s requires a classifier: '%s' has fixed values",
                         opts->mean ? "mean" : "std", opts->arch);
     if (opts->mean)
-        TD_TRY(td_norm_parse_mean(opts->mean, "--mean", n.mean));
+        TD_TRY(td_norm_parse_mean(opts->mean, "--mean", channels, n.mean));
     if (opts->std)
-        TD_TRY(td_norm_parse_std(opts->std, "--std", n.std));
+        TD_TRY(td_norm_parse_std(opts->std, "--std", channels, n.std));
     opts->norm = n;
     return TD_OK;
 }
@@ -392,8 +424,8 @@ static td_status resolve_onnx_norm(td_model_opts *opts)
         return TD_OK;
     if (opts->norm.std[0] > 0 && memcmp(&opts->norm, &p.norm, sizeof p.norm) != 0) {
         char mean[TD_NORM_TEXT], std[TD_NORM_TEXT];
-        td_norm_print(p.norm.mean, mean);
-        td_norm_print(p.norm.std, std);
+        td_norm_print(p.norm.mean, p.channels, mean);
+        td_norm_print(p.norm.std, p.channels, std);
         return td_error(TD_EUSAGE,
                         "'%s' normalizes its images by itself (%s), as --mean %s --std %s does, "
                         "which the options or the weights contradict",
@@ -405,16 +437,23 @@ static td_status resolve_onnx_norm(td_model_opts *opts)
 
 td_status td_model_resolve(td_model_opts *opts)
 {
-    TD_TRY(td_model_resolve_norm(opts));
+    TD_TRY(td_channels_check(opts->channels));
     if (!is_own_graph(opts)) {
         const td_arch *arch;
         if (opts->output)
             return td_error(TD_EUSAGE, "--model-output requires an ONNX file as the network");
+        TD_TRY(td_model_resolve_norm(opts));
         TD_TRY(check_variant(opts));
         TD_TRY(td_arch_row(opts->arch, &arch));
+        if (arch->detector && opts->channels == 1)
+            return td_error(TD_EUSAGE,
+                            "--channels 1 requires a classifier: '%s' reads red, green "
+                            "and blue",
+                            arch->name);
         if (arch->detector)
             TD_TRY(check_detector(opts, arch, &(const td_arch *){ NULL }));
         TD_TRY(check_options(opts, arch));
+        opts->channels = td_model_channels(opts);
         opts->arch = arch->name; /* a static string, unlike a name from a file */
         if (!opts->image_size)
             opts->image_size = arch->image_size;
@@ -429,11 +468,13 @@ td_status td_model_resolve(td_model_opts *opts)
         return td_error(TD_EUSAGE, "'%s' is a graph, which has no variant '%s'", graph_name(opts),
                         td_variant_name(opts->variant));
     td_graph *g;
-    TD_TRY(resolve_onnx_norm(opts));
     TD_TRY(read_graph(opts, &g));
     td_status st = size_from_graph(g, opts);
     td_graph_free(g);
-    return st == TD_OK ? st : td_error_context(st, "'%s'", graph_name(opts));
+    if (st != TD_OK)
+        return td_error_context(st, "'%s'", graph_name(opts));
+    TD_TRY(td_model_resolve_norm(opts));
+    return resolve_onnx_norm(opts);
 }
 
 /* --- emitting --------------------------------------------------------------------------------- */
@@ -525,7 +566,7 @@ td_status td_model_graph(const td_model_opts *opts, int batch, bool is_training,
     td_builder *b = td_build_begin();
     if (!b)
         return TD_ENOMEM;
-    int64_t dim[4] = { batch, 3, o.image_size, o.image_size };
+    int64_t dim[4] = { batch, td_model_channels(&o), o.image_size, o.image_size };
     td_value *images = td_input(b, "images", td_type_of(o.dtype ? o.dtype : TD_DT_F32, 4, dim));
     if (td_model_detector(&o)) {
         td_value *deltas, *scores;

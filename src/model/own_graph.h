@@ -28,4 +28,10 @@ void td_model_onnx_weights(td_model_opts *model, const char **weights);
  */
 td_status td_model_head(const td_model_opts *opts, char weight[256], char bias[256]) TD_CHECKED;
 
+/**
+ * The name of the filter [K, C, R, S] that reads the images, "conv1.weight" of a residual network;
+ * "" if no convolution with a parameter reads them.  Errors of td_model_graph.
+ */
+td_status td_model_stem(const td_model_opts *opts, char weight[256]) TD_CHECKED;
+
 #endif

@@ -21,8 +21,9 @@ static const char *per_channel(td_onnx_writer *e, const td_node *n, const char *
                                const char *what, const float values[3], const char *x,
                                const td_onnx_value *type)
 {
-    const int64_t dim[4] = { 1, 3, 1, 1 };
-    const char *c = td_writer_constant(e, n, what, TD_DT_F32, 4, dim, values, 3 * sizeof *values);
+    const int64_t dim[4] = { 1, n->out[0]->type.dim[1], 1, 1 };
+    const char *c =
+        td_writer_constant(e, n, what, TD_DT_F32, 4, dim, values, (size_t)dim[1] * sizeof *values);
     return TD_WRITER_ADD(e, op, n, type, x, c);
 }
 
@@ -30,7 +31,8 @@ const td_norm *td_onnx_norm(const td_model_opts *model)
 {
     if (model->norm.std[0] > 0)
         return &model->norm;
-    return td_norm_of_detector(td_model_detector(model));
+    return td_model_channels(model) == 1 ? &td_norm_gray
+                                         : td_norm_of_detector(td_model_detector(model));
 }
 
 /* converts bytes to (pixel - mean) / std */

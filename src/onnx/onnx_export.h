@@ -62,7 +62,7 @@ td_status td_onnx_set_weights(const td_onnx_graph *g, td_program *p) TD_CHECKED;
 
 /**
  * Run the model's preparation of images: `in` has its input type (u8 or f32), `out` is f32 [batch,
- * 3, H, W].
+ * C, H, W].
  */
 td_status td_onnx_prepare(const td_onnx_graph *g, const void *in, float *out) TD_CHECKED;
 

@@ -61,8 +61,8 @@ static const td_field fields[] = {
                "fixed batch size of the model; 0: dynamic"),
     TD_ENUM_AS(td_onnx_opts, input, "export-preprocessing", NULL, TD_ONNX_IN_NORMALISED,
                input_names,
-               "model input; normalised: f32 [N,3,H,W], normalized as for the network; float: "
-               "f32 [N,3,H,W], 0 to 255; bytes: u8 [N,H,W,3]"),
+               "model input; normalised: f32 [N,C,H,W], normalized as for the network; float: "
+               "f32 [N,C,H,W], 0 to 255; bytes: u8 [N,H,W,C]; C: 3, or 1 of a gray network"),
     TD_ENUM   (td_onnx_opts, se_layers, TD_ONNX_SE_CONV, se_names,
                "export squeeze-and-excitation as 1x1 convolutions or as linear layers"),
     TD_BOOL   (td_onnx_opts, probabilities, false, "add a second output: softmax of the logits"),
@@ -213,8 +213,9 @@ static td_status open_network(job *j, const char *weights)
     /* from a PyTorch file only the averages were read; our files have both */
     const bool is_ours = !td_tensors_meta(j->weights, "torch.container");
     td_weight_metadata_apply(j->weights, td_model_is_default(model), model);
+    TD_TRY(td_weight_channels_check(j->weights, weights, model));
     TD_TRY(td_weight_norm_apply(j->weights, weights, true, model));
-    TD_TRY(td_model_image_size(model, &model->image_size));
+    TD_TRY(td_model_resolve_images(model));
     td_model_name(model, j->r->arch, sizeof j->r->arch);
     TD_TRY(open_detector(j));
     TD_TRY(check_options(j, weights));
@@ -234,11 +235,14 @@ static td_status open_network(job *j, const char *weights)
 
 /* --- the model -------------------------------------------------------------------------------- */
 
-static void add_channels(td_onnx *m, const char *key, const float values[3])
+static void add_channels(td_onnx *m, const char *key, int channels, const float values[3])
 {
     char text[80];
-    snprintf(text, sizeof text, "[%.9g, %.9g, %.9g]", (double)values[0], (double)values[1],
-             (double)values[2]);
+    if (channels == 1)
+        snprintf(text, sizeof text, "[%.9g]", (double)values[0]);
+    else
+        snprintf(text, sizeof text, "[%.9g, %.9g, %.9g]", (double)values[0], (double)values[1],
+                 (double)values[2]);
     td_onnx_set_meta(m, key, text);
 }
 
@@ -251,6 +255,7 @@ static void add_metadata(job *j)
         "tandem.se_form", "tandem.graph",      TD_QUANTIZATION_META
     };
     const td_norm *norm = td_onnx_norm(&j->o.model);
+    const int channels = td_model_channels(&j->o.model);
     td_onnx_set_meta(m, "tandem.arch", j->r->arch);
     if (j->anchors && !td_model_lacks(&j->o.model, "backbone"))
         td_onnx_set_meta(m, "tandem.backbone", j->o.model.backbone);
@@ -258,13 +263,15 @@ static void add_metadata(job *j)
         td_onnx_set_meta(m, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW));
     snprintf(text, sizeof text, "%d", j->o.model.image_size);
     td_onnx_set_meta(m, "tandem.image_size", text);
+    if (channels == 1)
+        td_onnx_set_meta(m, "tandem.channels", "1");
     td_onnx_set_meta(m, "tandem.input", input_names[j->o.input]);
-    add_channels(m, "tandem.mean", norm->mean);
-    add_channels(m, "tandem.std", norm->std);
+    add_channels(m, "tandem.mean", channels, norm->mean);
+    add_channels(m, "tandem.std", channels, norm->std);
     if (norm == &j->o.model.norm) {
-        td_norm_print(norm->mean, text);
+        td_norm_print(norm->mean, channels, text);
         td_onnx_set_meta(m, TD_NORM_META_MEAN, text);
-        td_norm_print(norm->std, text);
+        td_norm_print(norm->std, channels, text);
         td_onnx_set_meta(m, TD_NORM_META_STD, text);
     }
     for (size_t i = 0; i < sizeof kept / sizeof *kept - !j->qdq.graph; i++)
@@ -397,16 +404,16 @@ static td_status make_model(job *j)
 /* The same images in the formats of the file and of the program. */
 typedef struct {
     void *raw;
-    float *plain, *prepared; /* [batch, 3, H, W] */
+    float *plain, *prepared; /* [batch, C, H, W] */
 } images;
 
 static void fill(const job *j, images *p)
 {
     td_rng rng = td_rng_make(1, TD_RNG_SYNTH, 0, 0);
     const td_norm *norm = td_onnx_norm(&j->o.model);
-    const int64_t plane = (int64_t)j->height * j->width;
-    for (int64_t i = 0; i < j->n * 3 * plane; i++) {
-        int64_t c = i / plane % 3;
+    const int64_t plane = (int64_t)j->height * j->width, channels = td_model_channels(&j->o.model);
+    for (int64_t i = 0; i < j->n * channels * plane; i++) {
+        int64_t c = i / plane % channels;
         if (j->o.input == TD_ONNX_IN_NORMALISED) {
             float x = (float)td_rng_normal(&rng) * td_image_std[c] / norm->std[c];
             p->plain[i] = ((float *)p->raw)[i] = x;
@@ -417,7 +424,7 @@ static void fill(const job *j, images *p)
         if (j->o.input == TD_ONNX_IN_FLOAT)
             ((float *)p->raw)[i] = byte;
         else
-            ((uint8_t *)p->raw)[(i / (3 * plane) * plane + i % plane) * 3 + c] = byte;
+            ((uint8_t *)p->raw)[(i / (channels * plane) * plane + i % plane) * channels + c] = byte;
     }
 }
 
@@ -641,7 +648,8 @@ static td_status verify_size(job *j, const td_onnx *m)
     td_onnx_graph g = { 0 };
     td_program *back = NULL;
     images p = { 0 };
-    const size_t n = (size_t)j->n * 3 * (size_t)j->height * (size_t)j->width;
+    const size_t n = (size_t)j->n * (size_t)td_model_channels(&j->o.model) * (size_t)j->height *
+                     (size_t)j->width;
     p.raw = td_alloc(n, sizeof(float));
     p.plain = td_alloc(n, sizeof(float));
     p.prepared = td_alloc(n, sizeof(float));

@@ -95,7 +95,7 @@ static td_status open_network(job *j)
     TD_TRY(td_tensors_new(&j->wide));
     TD_TRY(copy_meta(j));
     td_weight_metadata_apply(j->wide, true, &j->network);
-    TD_TRY(td_model_image_size(&j->network, &j->network.image_size));
+    TD_TRY(td_model_resolve_images(&j->network));
     TD_TRY_MSG(td_inference_graph(&j->network, 1, NULL, &j->graph), "'%s'", j->path);
     TD_TRY_MSG(td_onnx_qdq_folded(j->graph, &j->texts, &j->folded, &j->n_folded), "'%s'", j->path);
     for (size_t i = 0; i < j->model->n_tensors; i++)

@@ -262,8 +262,9 @@ static td_status model_input_type(const td_importer *im, const td_onnx_value *v,
                         "images [N,3,H,W] with a mean and a deviation for each channel",
                         im->what);
     for (int i = 0; i < 4; i++)
-        if (t->dim[i] < 1 || t->dim[i] > 1 << 16 || (i == 1 && t->dim[i] != 3))
-            return td_error(TD_EUNSUPPORTED, "'%s': its images are not [N,3,H,W]", im->what);
+        if (t->dim[i] < 1 || t->dim[i] > 1 << 16 || (i == 1 && t->dim[i] != 3 && t->dim[i] != 1))
+            return td_error(TD_EUNSUPPORTED, "'%s': its images are not [N,3,H,W] or [N,1,H,W]",
+                            im->what);
     return TD_OK;
 }
 

@@ -72,10 +72,10 @@ static double element(const td_tensor *t, int i)
 }
 
 /* has it a number for each channel, along the channels' dimension of images of rank 4? */
-static bool is_by_channel(const td_tensor *t, bool is_last)
+static bool is_by_channel(const td_tensor *t, int channels, bool is_last)
 {
     const int at = t->rank - (is_last ? 1 : 3);
-    bool fits = at >= 0 && t->rank <= 4 && t->dim[at] == 3;
+    bool fits = at >= 0 && t->rank <= 4 && t->dim[at] == channels;
     for (int d = 0; fits && d < t->rank; d++)
         fits = d == at || t->dim[d] == 1;
     return fits;
@@ -88,12 +88,13 @@ static bool get_numbers(finder *f, const td_onnx_node *n, int i, double out[3], 
     if (!t || !td_dtype_is_float(t->dtype))
         return false;
     const size_t each = td_dtype_bytes(t->dtype);
-    *by_channel = is_by_channel(t, f->is_last);
-    if (t->n_bytes != each && !(*by_channel && t->n_bytes == 3 * each))
+    const size_t all = (size_t)f->p->channels * each;
+    *by_channel = is_by_channel(t, f->p->channels, f->is_last);
+    if (t->n_bytes != each && !(*by_channel && t->n_bytes == all))
         return false;
-    *by_channel = *by_channel && t->n_bytes == 3 * each;
+    *by_channel = *by_channel && t->n_bytes == all;
     for (int c = 0; c < 3; c++) {
-        out[c] = element(t, *by_channel ? c : 0);
+        out[c] = element(t, *by_channel && f->p->channels == 3 ? c : 0);
         if (!isfinite(out[c]))
             return false;
     }
@@ -239,8 +240,9 @@ static void keep_arithmetic(td_onnx_preparation *p)
 
 static void describe(const td_onnx_value *v, td_onnx_preparation *p)
 {
-    size_t at = (size_t)snprintf(p->text, sizeof p->text, "%s %s", td_dtype_name(v->dtype),
-                                 p->is_last ? "[N,H,W,3]" : "[N,3,H,W]");
+    size_t at =
+        (size_t)snprintf(p->text, sizeof p->text, p->is_last ? "%s [N,H,W,%d]" : "%s [N,%d,H,W]",
+                         td_dtype_name(v->dtype), p->channels);
     for (int i = 0; i < p->n_nodes && at < sizeof p->text; i++)
         at += (size_t)snprintf(p->text + at, sizeof p->text - at, "%s%s", i ? ", " : ": ",
                                p->nodes[i]->op);
@@ -255,7 +257,9 @@ void td_onnx_find_preparation(const td_onnx *m, td_onnx_preparation *out)
     const bool is_bytes = v->dtype == TD_DT_U8;
     finder f = { .m = m, .p = out, .value = v->name, .scale = { 1, 1, 1 } };
     f.is_float = td_dtype_is_float(v->dtype);
-    f.is_last = out->is_last = v->dim[1].value != 3 && v->dim[3].value == 3;
+    const bool is_first = v->dim[1].value == 3 || v->dim[1].value == 1;
+    f.is_last = out->is_last = !is_first && (v->dim[3].value == 3 || v->dim[3].value == 1);
+    out->channels = v->dim[out->is_last ? 3 : 1].value == 1 ? 1 : 3;
     for (int i = 0; i < TD_ONNX_PREPARATION_MAX; i++) {
         const td_onnx_node *n = reader_of(m, f.value, !f.is_last);
         if (!n || !take(&f, n))

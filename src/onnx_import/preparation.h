@@ -22,6 +22,7 @@ typedef struct {
     bool has_norm;  /* some of them normalize */
     td_norm norm;   /* of pixels from 0 to 255; by which images have to be normalized instead */
     bool is_last;   /* the images' channels are their last dimension */
+    int channels;   /* 3, or 1 */
     char text[256]; /* what was found: "u8 [N,H,W,3]: Cast, Transpose, Div, Sub, Div" */
 } td_onnx_preparation;
 

@@ -113,8 +113,11 @@ td_value *td_normalize(td_builder *b, td_value *x, const float mean[3], const fl
     char text[2][3 * 32];
     for (int i = 0; i < 2; i++) {
         const float *v = i ? std : mean;
-        snprintf(text[i], sizeof text[i], "%.9g:%.9g:%.9g", (double)v[0], (double)v[1],
-                 (double)v[2]);
+        if (x->type.dim[3] == 1)
+            snprintf(text[i], sizeof text[i], "%.9g", (double)v[0]);
+        else
+            snprintf(text[i], sizeof text[i], "%.9g:%.9g:%.9g", (double)v[0], (double)v[1],
+                     (double)v[2]);
     }
     const td_normalize_attr a = { .mean = text[0], .std = text[1], .to = td_normalize_to(to) };
     return td_emit(b, &td_op_normalize, &a, x);

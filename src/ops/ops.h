@@ -360,7 +360,7 @@ td_status td_normalize_constants(const td_node *n, td_normalize_values *out) TD_
 /* the attribute for results of dtype d, a float */
 int td_normalize_to(td_dtype d);
 
-/** Images u8[N, H, W, 3] to [N, 3, H, W] of dtype `to`. */
+/** Images u8[N, H, W, C] to [N, C, H, W] of dtype `to`, for C = 1 or 3. */
 td_value *td_normalize(td_builder *b, td_value *x, const float mean[3], const float std[3],
                        td_dtype to);
 

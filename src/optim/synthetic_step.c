@@ -108,7 +108,8 @@ static td_status make_images(size_t n, bool as_bytes, td_rng *r, td_synthetic *s
 
 td_status td_synthetic_make(const td_model_opts *model, int batch, bool as_bytes, td_synthetic *out)
 {
-    const size_t side = (size_t)model->image_size, n = (size_t)batch * 3 * side * side;
+    const size_t side = (size_t)model->image_size;
+    const size_t n = (size_t)batch * (size_t)td_model_channels(model) * side * side;
     td_rng r = td_rng_make(0, TD_RNG_SYNTH, 0, 0);
     *out = (td_synthetic){ 0 };
     td_status st = make_images(n, as_bytes, &r, out);
@@ -137,7 +138,7 @@ int64_t td_synthetic_bytes(const td_model_opts *model, int batch)
     const td_detector detector = td_model_detector(model);
     const int64_t side = model->image_size, anchors = td_anchors_count(detector, model->image_size);
     const int64_t target = (int64_t)sizeof(int64_t) + 4 * (int64_t)sizeof(float);
-    return batch * (3 * side * side * (int64_t)sizeof(float) +
+    return batch * (td_model_channels(model) * side * side * (int64_t)sizeof(float) +
                     (detector ? anchors * target : (int64_t)sizeof(int64_t)));
 }
 

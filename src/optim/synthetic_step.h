@@ -32,8 +32,8 @@ float td_step_scale(const td_amp_opts *amp);
 td_status td_step_bind_scalars(td_program *step, const td_amp_opts *amp) TD_CHECKED;
 
 typedef struct {
-    float *images;   /* [batch, 3, size, size], uniform with the variance of normalized images, */
-    uint8_t *pixels; /* or [batch, size, size, 3], uniform; the other is NULL */
+    float *images;   /* [batch, C, size, size], uniform with the variance of normalized images, */
+    uint8_t *pixels; /* or [batch, size, size, C], uniform; the other is NULL */
     int64_t *labels; /* [batch], or for a detector [batch, A] */
     float *targets;  /* for a detector [batch, A, 4], otherwise NULL */
 } td_synthetic;

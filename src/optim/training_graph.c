@@ -10,23 +10,26 @@
 #include "ops/ops.h"
 #include "optim/freeze.h"
 
-td_status td_model_image_size(const td_model_opts *opts, int *out)
+td_status td_model_resolve_images(td_model_opts *opts)
 {
     td_model_opts o = *opts;
-    TD_TRY(td_model_resolve(&o)); /* the architecture's size, or the graph file's */
-    *out = o.image_size;
+    TD_TRY(td_model_resolve(&o)); /* those of the architecture, or of the graph file */
+    opts->image_size = o.image_size;
+    opts->channels = o.channels;
     return TD_OK;
 }
 
 /* --- the training graph ----------------------------------------------------------------------- */
 
-static td_value *image_input(td_builder *b, int batch, int size, td_dtype dtype,
+/* `model` is resolved */
+static td_value *image_input(td_builder *b, int batch, const td_model_opts *model,
                              const td_norm *norm)
 {
-    const td_dtype to = dtype ? dtype : TD_DT_F32;
+    const td_dtype to = model->dtype ? model->dtype : TD_DT_F32;
+    const int size = model->image_size, channels = td_model_channels(model);
     if (!norm)
-        return td_input(b, "images", td_type_4d(to, batch, 3, size, size));
-    td_value *x = td_input(b, "images", td_type_4d(TD_DT_U8, batch, size, size, 3));
+        return td_input(b, "images", td_type_4d(to, batch, channels, size, size));
+    td_value *x = td_input(b, "images", td_type_4d(TD_DT_U8, batch, size, size, channels));
     return td_normalize(b, x, norm->mean, norm->std, to);
 }
 
@@ -44,12 +47,12 @@ static td_value *class_weights(td_builder *b, const td_value *q)
     return td_cast(b, w, q->type.dtype);
 }
 
-static td_status plain_training_graph(const td_model_opts *model, int batch, int size,
+static td_status plain_training_graph(const td_model_opts *model, int batch,
                                       const td_step_opts *opts, td_graph **out)
 {
     td_builder *b = td_build_begin();
     const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
-    td_value *images = image_input(b, batch, size, dtype, opts->norm);
+    td_value *images = image_input(b, batch, model, opts->norm);
     td_value *lambda = NULL, *partner = NULL, *share = NULL;
     td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
     if (opts->mixes || opts->cuts)
@@ -125,12 +128,12 @@ td_value *td_detector_loss(td_builder *b, td_detector detector, td_value *deltas
     return td_add(b, of_class, of_box);
 }
 
-static td_status plain_detector_graph(const td_model_opts *model, int batch, int size,
+static td_status plain_detector_graph(const td_model_opts *model, int batch,
                                       const td_step_opts *opts, td_graph **out)
 {
     td_builder *b = td_build_begin();
     td_step_opts kernels = *opts;
-    td_value *images = image_input(b, batch, size, model->dtype, opts->norm), *deltas, *scores;
+    td_value *images = image_input(b, batch, model, opts->norm), *deltas, *scores;
     td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
     td_detector_forward(b, model, images, true, &deltas, &scores);
     if (td_build_ok(b)) {
@@ -151,12 +154,12 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch, int
 td_status td_detector_training_graph(const td_model_opts *model, int batch,
                                      const td_step_opts *opts, td_graph **out)
 {
-    int size;
+    td_model_opts m = *model;
     td_graph *plain = NULL;
     *out = NULL;
-    TD_TRY(td_model_image_size(model, &size));
-    const td_status st = plain_detector_graph(model, batch, size, opts, &plain);
-    return finish_training_graph(st, size, opts, plain, out);
+    TD_TRY(td_model_resolve_images(&m));
+    const td_status st = plain_detector_graph(&m, batch, opts, &plain);
+    return finish_training_graph(st, m.image_size, opts, plain, out);
 }
 
 /* --- classifier or detector ------------------------------------------------------------------- */
@@ -164,14 +167,14 @@ td_status td_detector_training_graph(const td_model_opts *model, int batch,
 td_status td_training_graph(const td_model_opts *model, int batch, const td_step_opts *opts,
                             td_graph **out)
 {
-    int size;
+    td_model_opts m = *model;
     td_graph *plain = NULL;
     *out = NULL;
     if (td_model_detector(model))
         return td_detector_training_graph(model, batch, opts, out);
-    TD_TRY(td_model_image_size(model, &size));
-    const td_status st = plain_training_graph(model, batch, size, opts, &plain);
-    return finish_training_graph(st, size, opts, plain, out);
+    TD_TRY(td_model_resolve_images(&m));
+    const td_status st = plain_training_graph(&m, batch, opts, &plain);
+    return finish_training_graph(st, m.image_size, opts, plain, out);
 }
 
 /* --- the inference graph ---------------------------------------------------------------------- */
@@ -179,14 +182,14 @@ td_status td_training_graph(const td_model_opts *model, int batch, const td_step
 static td_status detector_graph(const td_model_opts *model, int batch, const td_norm *norm,
                                 td_graph **out)
 {
-    int size;
+    td_model_opts m = *model;
     td_value *deltas, *scores;
     if (!norm)
         return td_model_graph(model, batch, false, out);
-    TD_TRY(td_model_image_size(model, &size));
+    TD_TRY(td_model_resolve_images(&m));
     td_builder *b = td_build_begin();
-    td_value *images = image_input(b, batch, size, model->dtype, norm);
-    td_detector_forward(b, model, images, false, &deltas, &scores);
+    td_value *images = image_input(b, batch, &m, norm);
+    td_detector_forward(b, &m, images, false, &deltas, &scores);
     td_output(b, "codes", deltas);
     td_output(b, "scores", scores);
     return td_build_end(b, out);
@@ -195,14 +198,15 @@ static td_status detector_graph(const td_model_opts *model, int batch, const td_
 static td_status inference_graph(const td_model_opts *model, int batch, double smoothing,
                                  bool has_labels, const td_norm *norm, td_graph **out)
 {
-    int size;
+    td_model_opts m = *model;
     *out = NULL;
     if (td_model_detector(model))
         return detector_graph(model, batch, norm, out);
-    TD_TRY(td_model_image_size(model, &size));
+    TD_TRY(td_model_resolve_images(&m));
+    const int size = m.image_size;
     td_builder *b = td_build_begin();
-    td_value *images = image_input(b, batch, size, model->dtype, norm);
-    td_value *logits = td_model_forward(b, model, images, false);
+    td_value *images = image_input(b, batch, &m, norm);
+    td_value *logits = td_model_forward(b, &m, images, false);
     if (td_build_ok(b)) {
         if (has_labels)
             td_output(b, "losses",
@@ -218,12 +222,14 @@ static td_status inference_graph(const td_model_opts *model, int batch, double s
 td_status td_inference_graph_sized(const td_model_opts *model, int batch, int height, int width,
                                    td_graph **out)
 {
+    td_model_opts m = *model;
+    *out = NULL;
+    TD_TRY(td_model_resolve_images(&m));
     td_builder *b = td_build_begin();
     const td_type type =
-        td_type_4d(model->dtype ? model->dtype : TD_DT_F32, batch, 3, height, width);
+        td_type_4d(m.dtype ? m.dtype : TD_DT_F32, batch, td_model_channels(&m), height, width);
     td_value *images = td_input(b, "images", type);
     td_value *logits = td_model_forward(b, model, images, false);
-    *out = NULL;
     if (td_build_ok(b)) {
         td_output(b, "probabilities", td_softmax(b, logits));
         td_output(b, "logits", logits);

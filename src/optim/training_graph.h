@@ -7,7 +7,7 @@
  *     inference: images -> logits [N, K], probabilities [N, K]
  *     evaluation: images, labels -> losses [N], logits [N, K]
  *
- * With a td_norm, images are bytes u8[N,S,S,3], which a node `normalize` makes f32[N,3,S,S].
+ * With a td_norm, images are bytes u8[N,S,S,C], which a node `normalize` makes f32[N,C,S,S].
  *
  * For detectors: images, labels, targets, lr -> loss; inference as td_model_graph.
  */
@@ -24,7 +24,7 @@
 /**
  * The training graph of a classifier; for a detector, calls td_detector_training_graph.
  *
- * Inputs images f32[N,3,S,S] or, with opts->norm, u8[N,S,S,3], labels i64[N], lr f32[]; outputs
+ * Inputs images f32[N,C,S,S] or, with opts->norm, u8[N,S,S,C], labels i64[N], lr f32[]; outputs
  * loss, logits.  Caller frees *out.
  *
  * With opts->is_scaled also inputs loss_scale and inverse_scale f32[] and an output finite f32[]: 1
@@ -66,7 +66,7 @@ td_status td_inference_graph_sized(const td_model_opts *model, int batch, int he
 td_status td_evaluation_graph(const td_model_opts *model, int batch, double smoothing,
                               const td_norm *norm, td_graph **out) TD_CHECKED;
 
-/** opts->image_size, or if it is 0 the architecture's. */
-td_status td_model_image_size(const td_model_opts *opts, int *out) TD_CHECKED;
+/** Set image_size and channels, where they are 0, as td_model_resolve does, and nothing else. */
+td_status td_model_resolve_images(td_model_opts *opts) TD_CHECKED;
 
 #endif

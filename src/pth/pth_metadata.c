@@ -33,6 +33,7 @@ static const struct {
     { "arch", A_TEXT },
     { "num_classes", A_NUMBER },
     { "image_size", A_NUMBER },
+    { "channels", A_NUMBER },
     { "se_form", A_NUMBER },
     { "variant", A_TEXT },
     { "image_mean", A_TEXT },

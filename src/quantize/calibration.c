@@ -124,7 +124,8 @@ td_status td_calibration_new(const td_model_opts *model, td_device *dev, int bat
     if (!c)
         return TD_ENOMEM;
     c->batch = batch;
-    c->row_floats = 3 * (size_t)model->image_size * (size_t)model->image_size;
+    c->row_floats =
+        (size_t)td_model_channels(model) * (size_t)model->image_size * (size_t)model->image_size;
     TD_OUT(td_alloc_to(&c->images, (size_t)batch, c->row_floats * sizeof(float)));
     TD_OUT(td_inference_graph(model, batch, NULL, &g));
     TD_OUT(

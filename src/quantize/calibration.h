@@ -27,7 +27,7 @@ void td_calibration_free(td_calibration *c);
 td_program *td_calibration_program(td_calibration *c);
 
 /**
- * Run images [n, 3, S, S], 1 <= n <= the batch, and count their activations; a smaller batch is
+ * Run images [n, C, S, S], 1 <= n <= the batch, and count their activations; a smaller batch is
  * filled by repeating them.  TD_ENUMERIC names a value that is not finite.
  */
 td_status td_calibration_run(td_calibration *c, const float *images, int n) TD_CHECKED;

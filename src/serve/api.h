@@ -109,8 +109,8 @@ typedef struct {
 typedef struct {
     td_route route;  /* IMAGE or INFER */
     int n;           /* rows */
-    float *images;   /* [n, 3, S, S], or NULL, with: */
-    uint8_t *pixels; /* [n, S, S, 3], if the service's transform makes bytes; IMAGE only */
+    float *images;   /* [n, C, S, S], or NULL, with: */
+    uint8_t *pixels; /* [n, S, S, C], if the service's transform makes bytes; IMAGE only */
     td_wanted wanted[TD_OUTPUTS_MAX];
     int n_wanted;
     td_text id; /* INFER only; empty: none */

@@ -128,9 +128,8 @@ static td_status set_up_batch(td_batcher *b, int stream)
 
 static td_status set_up(td_batcher *b)
 {
-    const size_t jobs = (size_t)b->o.max_jobs,
-                 size = (size_t)td_predictor_transform(b->o.predictor)->size;
-    b->row_values = 3 * size * size;
+    const size_t jobs = (size_t)b->o.max_jobs;
+    b->row_values = td_transform_values(td_predictor_transform(b->o.predictor));
     b->n_streams = td_predictor_streams(b->o.predictor);
     TD_TRY(TD_ALLOC(b->batches, (size_t)b->n_streams));
     for (int i = 0; i < b->n_streams; i++)
@@ -288,16 +287,13 @@ static td_dtype dtype_of(const batch *a)
     return TD_DT_U8;
 }
 
-/* pixels u8[rows, S, S, 3] -> f32[rows, 3, S, S] */
+/* pixels u8[rows, S, S, C] -> f32[rows, C, S, S] */
 static void normalize(const td_batcher *b, const uint8_t *pixels, int rows, float *out)
 {
     const td_transform *t = td_predictor_transform(b->o.predictor);
     for (int i = 0; i < rows; i++) {
         const size_t at = (size_t)i * b->row_values;
-        const td_image image = { .px = (uint8_t *)pixels + at,
-                                 .width = t->size,
-                                 .height = t->size };
-        td_image_normalise_by(&image, td_transform_norm(t), false, out + at);
+        td_transform_normalise(t, pixels + at, out + at);
     }
 }
 

@@ -30,8 +30,8 @@ static void describe_model(const td_service *s, td_text *out)
     td_text_add(out, "{");
     td_json_add_text(out, "name", s->name);
     td_text_add(out, ", \"versions\": [\"1\"], \"platform\": \"tandem\", \"inputs\": [");
-    td_text_add(out, "{\"name\": \"images\", \"datatype\": \"FP32\", \"shape\": [-1,3,%d,%d]}], ",
-                size, size);
+    td_text_add(out, "{\"name\": \"images\", \"datatype\": \"FP32\", \"shape\": [-1,%d,%d,%d]}], ",
+                td_transform_channels(&s->transform), size, size);
     td_text_add(out, "\"outputs\": [");
     for (int i = 0; i < s->kind->n_outputs; i++)
         describe_output(s, i, out);
@@ -66,8 +66,8 @@ static void add_config(const td_service *s, td_text *out)
                 TD_ROWS_MAX);
     td_text_add(out,
                 "\"input\": [{\"name\": \"images\", \"data_type\": \"TYPE_FP32\", "
-                "\"dims\": [3, %d, %d]}], \"output\": [",
-                size, size);
+                "\"dims\": [%d, %d, %d]}], \"output\": [",
+                td_transform_channels(&s->transform), size, size);
     for (int i = 0; i < s->kind->n_outputs; i++)
         add_config_output(s, i, out);
     td_text_add(out,

@@ -278,9 +278,9 @@ static td_read_result read_job(td_job *job, td_transformer *buffers)
     e->is_computed = td_api_read(h->o.service, &rq, buffers, &job->work, &e->reply);
     td_free(e->body);
     e->body = NULL;
-    const size_t size = (size_t)h->o.service->transform.size;
+    const size_t row = td_transform_values(&h->o.service->transform);
     const size_t value = job->work.pixels ? 1 : sizeof(float);
-    account_bytes(e, e->is_computed ? (size_t)job->work.n * 3 * size * size * value : 0);
+    account_bytes(e, e->is_computed ? (size_t)job->work.n * row * value : 0);
     return e->is_computed ? TD_READ_ROWS : TD_READ_NOTHING;
 }
 

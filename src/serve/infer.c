@@ -1,7 +1,7 @@
 /*
  * infer.c -- POST /v2/models/NAME/infer: KServe's inference protocol, version 2
  *
- * One input, `images` FP32 [n, 3, S, S], normalised, as JSON numbers or as bytes after the JSON
+ * One input, `images` FP32 [n, C, S, S], normalised, as JSON numbers or as bytes after the JSON
  * (parameter binary_data_size, header Inference-Header-Content-Length).  Outputs are those of the
  * kind of network (kind.h), all of them if the request names none; as JSON or as bytes
  * (binary_data).  A classifier's outputs with the parameter `classification` are BYTES [n, k] of
@@ -43,16 +43,17 @@ static const td_json *array(const td_json *object, const char *key, size_t n)
 static td_status read_shape(const reading *r, const td_json *input, int64_t *rows)
 {
     const td_json *shape = array(input, "shape", 4);
+    const int channels = td_transform_channels(&r->s->transform);
     int64_t dim[4], size = r->s->transform.size;
     if (!shape)
-        return td_error(TD_ESHAPE, "input 'images' has no shape of 4 numbers, wanted [n,3,%d,%d]",
-                        (int)size, (int)size);
+        return td_error(TD_ESHAPE, "input 'images' has no shape of 4 numbers, wanted [n,%d,%d,%d]",
+                        channels, (int)size, (int)size);
     for (size_t i = 0; i < 4; i++)
         TD_TRY(td_json_as_int(td_json_at(shape, i), &dim[i]));
-    if (dim[1] != 3 || dim[2] != size || dim[3] != size)
-        return td_error(TD_ESHAPE, "input 'images' is [%lld,%lld,%lld,%lld], wanted [n,3,%d,%d]",
+    if (dim[1] != channels || dim[2] != size || dim[3] != size)
+        return td_error(TD_ESHAPE, "input 'images' is [%lld,%lld,%lld,%lld], wanted [n,%d,%d,%d]",
                         (long long)dim[0], (long long)dim[1], (long long)dim[2], (long long)dim[3],
-                        (int)size, (int)size);
+                        channels, (int)size, (int)size);
     if (dim[0] < 1 || dim[0] > TD_ROWS_MAX)
         return td_error(TD_ELIMIT, "input 'images' has %lld images, wanted 1 .. %d",
                         (long long)dim[0], TD_ROWS_MAX);
@@ -98,7 +99,7 @@ static td_status read_input(reading *r, td_work *w)
     if (strcmp(type, "FP32") != 0)
         return td_error(TD_EUNSUPPORTED, "input 'images' is '%.20s', wanted FP32", type);
     TD_TRY(read_shape(r, input, &rows));
-    size_t size = (size_t)r->s->transform.size, wanted = (size_t)rows * 3 * size * size;
+    const size_t wanted = (size_t)rows * td_transform_values(&r->s->transform);
     w->n = (int)rows;
     const td_json *parameters = td_json_get(input, "parameters");
     if (parameters && td_json_get(parameters, "binary_data_size")) {
@@ -275,12 +276,12 @@ td_status td_infer_read(const td_service *s, const td_request *rq, td_work *w)
     td_status st = TD_OK;
     td_text rest = { 0 };
     reading r = { .s = s };
-    size_t n_json, size = (size_t)s->transform.size;
+    size_t n_json;
     TD_TRY(split(rq, &n_json));
     r.binary = n_json < rq->n_body ? (const char *)rq->body + n_json : NULL;
     r.n_binary = rq->n_body - n_json;
-    TD_OUT(td_tensor_json_read(rq->body, n_json, TD_ROWS_MAX * 3 * size * size, &rest, &r.numbers,
-                               &r.n_numbers));
+    TD_OUT(td_tensor_json_read(rq->body, n_json, TD_ROWS_MAX * td_transform_values(&s->transform),
+                               &rest, &r.numbers, &r.n_numbers));
     TD_OUT(td_json_parse(td_text_get(&rest), rest.len, "request", &r.doc));
     if (td_json_kind_of(r.doc) != TD_JSON_OBJECT)
         TD_OUT(td_error(TD_EFORMAT, "the request is not a JSON object"));

@@ -102,15 +102,16 @@ td_status td_image_read(const td_service *s, const td_request *rq, td_transforme
                         td_work *w)
 {
     const char *bytes;
-    size_t n, size = (size_t)s->transform.size;
+    size_t n;
+    const size_t values = td_transform_values(&s->transform);
     TD_TRY(check_params(s, rq));
     TD_TRY(s->kind->options(s, rq, w));
     TD_TRY(find(rq, &bytes, &n));
     TD_TRY(check_size(s, bytes, n));
     w->n = 1;
     if (s->transform.as_bytes)
-        TD_TRY(TD_ALLOC(w->pixels, 3 * size * size));
+        TD_TRY(TD_ALLOC(w->pixels, values));
     else
-        TD_TRY(TD_ALLOC(w->images, 3 * size * size));
+        TD_TRY(TD_ALLOC(w->images, values));
     return s->kind->read_row(s, buffers, bytes, n, w, w->pixels ? (void *)w->pixels : w->images);
 }

@@ -107,7 +107,7 @@ static td_status open_sizes(job *j)
     if (s->n && !o->model.image_size)
         o->model.image_size = s->size[s->n - 1];
     j->data.is_size_default = !o->model.image_size && !o->model.model && !o->model.model_text;
-    return td_model_image_size(&o->model, &o->model.image_size);
+    return td_model_resolve_images(&o->model);
 }
 
 /*

@@ -182,6 +182,12 @@ static td_status check_network(const job *j, const char *path)
                         "'%s' is a checkpoint of %s, which --arch %s cannot continue: leave out "
                         "--arch",
                         path, is->name, wanted->name);
+    const int has = td_weights_channels(j->start.tensors, &j->o.model);
+    if (has && j->o.model.channels && has != j->o.model.channels)
+        return td_error(TD_EARG,
+                        "'%s' is a checkpoint of a network for images of %d channels, which "
+                        "--channels %d cannot continue: leave out --channels",
+                        path, has, j->o.model.channels);
     return TD_OK;
 }
 
@@ -251,6 +257,9 @@ static td_status read_weights(job *j, const char *path)
     if (!o->model.image_size && !o->batch.image_size_schedule)
         o->model.image_size = td_weights_side(j->start.tensors, &o->model);
     TD_TRY(check_pretrained(j, path));
+    if (!o->model.channels && !td_model_detector(&o->model))
+        o->model.channels = td_weights_channels(j->start.tensors, &o->model);
+    TD_TRY(td_weight_channels_check(j->start.tensors, path, &o->model));
     TD_TRY(td_weight_norm_apply(j->start.tensors, path, false, &o->model));
     td_weight_backbone_apply(j->start.tensors, &o->model);
     if (!td_model_detector(&o->model)) /* only the values of a backbone are used */

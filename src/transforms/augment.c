@@ -129,6 +129,9 @@ static td_status check_norm(const td_loader_opts *o)
               o->norm.mean[c] <= 255))
             return td_error(TD_EARG, "normalization by mean %g and deviation %g",
                             (double)o->norm.mean[c], (double)o->norm.std[c]);
+    if (o->channels == 1 && o->normalization != TD_NORMALIZE_TORCH)
+        return td_error(TD_EUSAGE, "--normalization tf requires images of 3 channels: use --mean "
+                                   "and --std for gray images");
     if (o->norm.std[0] != 0 && o->normalization != TD_NORMALIZE_TORCH)
         return td_error(TD_EUSAGE, "--normalization tf and a mean and deviation, given or of the "
                                    "weight file, exclude each other");
@@ -162,6 +165,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
     t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
     t->is_tf_norm = o->normalization == TD_NORMALIZE_TF;
     t->norm = o->norm;
+    t->channels = o->channels;
     t->is_autoaugmented = o->autoaugment && o->is_training;
     return TD_OK;
 }
@@ -210,18 +214,35 @@ const td_norm *td_transform_norm(const td_transform *t)
         return td_norm_of_detector(t->detector);
     if (t->norm.std[0] > 0)
         return &t->norm;
-    return t->is_tf_norm ? &td_norm_tf : &td_norm_torch;
+    return t->is_tf_norm ? &td_norm_tf : td_norm_of_channels(td_transform_channels(t));
 }
 
 void td_transform_row(const td_transform *t, td_image *img, bool flip, void *dst)
 {
+    const size_t n = (size_t)img->width * (size_t)img->height;
+    const bool is_gray = td_transform_channels(t) == 1;
     if (!t->as_bytes) {
-        td_image_normalise_by(img, td_transform_norm(t), flip, dst);
+        (is_gray ? td_image_normalise_gray : td_image_normalise_by)(img, td_transform_norm(t), flip,
+                                                                    dst);
         return;
     }
     if (flip)
         td_image_flip(img);
-    memcpy(dst, img->px, 3 * (size_t)img->width * (size_t)img->height);
+    if (!is_gray)
+        memcpy(dst, img->px, 3 * n);
+    for (size_t i = 0; is_gray && i < n; i++)
+        ((uint8_t *)dst)[i] = img->px[3 * i];
+}
+
+void td_transform_normalise(const td_transform *t, const uint8_t *row, float *dst)
+{
+    const td_norm *norm = td_transform_norm(t);
+    const td_image image = { .px = (uint8_t *)(uintptr_t)row, .width = t->size, .height = t->size };
+    if (td_transform_channels(t) == 3)
+        td_image_normalise_by(&image, norm, false, dst);
+    else
+        for (size_t i = 0; i < td_transform_values(t); i++)
+            dst[i] = ((float)row[i] - norm->mean[0]) / norm->std[0];
 }
 
 static td_status size_legacy(td_transformer *w, const td_transform *t, const td_sampling *s,
@@ -230,7 +251,8 @@ static td_status size_legacy(td_transformer *w, const td_transform *t, const td_
     size_t n = 3 * (size_t)t->size * (size_t)t->size;
     TD_TRY(td_reserve(&w->values, &w->cap_values, n, sizeof *w->values));
     TD_TRY(td_image_sample_legacy(&w->taps, &w->decoded, s, w->values));
-    td_values_normalise(w->values, t->size, t->size, td_transform_norm(t), flip, dst);
+    td_values_normalise(w->values, t->size, t->size, td_transform_channels(t), td_transform_norm(t),
+                        flip, dst);
     return TD_OK;
 }
 
@@ -283,6 +305,20 @@ static td_status size_crop_legacy(td_transformer *w, const td_transform *t, td_b
     return size_legacy(w, t, &s, flip, dst);
 }
 
+static void to_channels(td_transformer *w, const td_transform *t)
+{
+    if (td_transform_channels(t) == 1)
+        td_image_to_gray(&w->decoded);
+}
+
+static td_status decode(td_transformer *w, const td_transform *t, const void *bytes, size_t n_bytes,
+                        const td_decode_opts *opts, td_decoded *at)
+{
+    TD_TRY(td_image_decode(bytes, n_bytes, opts, &w->decoded, at));
+    to_channels(w, t);
+    return TD_OK;
+}
+
 /* the random choices: crop, flip and changes */
 typedef struct {
     td_rng *crop;
@@ -322,7 +358,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
                             .scratch = &w->stored,
                             .is_fast = t->is_fast };
     td_decoded at;
-    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, &at));
+    TD_TRY(decode(w, t, bytes, n_bytes, &opts, &at));
     if (is_legacy(t))
         return size_crop_legacy(w, t, crop, &at, flip, dst);
     TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : crop_and_resize(w, t, crop, &at));
@@ -388,7 +424,7 @@ static td_status eval_row(td_transformer *w, const td_transform *t, const void *
                             .max_scans = t->max_scans,
                             .by_library = t->by_library,
                             .scratch = &w->stored };
-    TD_TRY(td_image_decode(bytes, n_bytes, &opts, &w->decoded, NULL));
+    TD_TRY(decode(w, t, bytes, n_bytes, &opts, NULL));
     return eval_decoded(w, t, dst);
 }
 
@@ -396,6 +432,7 @@ td_status td_transform_pixels(td_transformer *w, const td_transform *t, const td
                               void *dst)
 {
     TD_TRY(td_image_set(&w->decoded, px));
+    to_channels(w, t);
     return eval_decoded(w, t, dst);
 }
 
@@ -426,7 +463,7 @@ td_status td_transform_image(td_transformer *w, const td_transform *t, const voi
     draw_changes(t, epoch, sample, &random);
     TD_TRY(train_row(w, t, bytes, n_bytes, &random, dst));
     if (random.erased.width)
-        td_random_erase_apply(random.erased, t->size, dst);
+        td_random_erase_apply(random.erased, t->size, td_transform_channels(t), dst);
     return TD_OK;
 }
 

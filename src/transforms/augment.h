@@ -5,6 +5,9 @@
  *                operations on the image and colours, normalise, optional erased box
  *   evaluation   read, decode, short side to S + padding, centre crop S x S, normalise
  *
+ * A gray image is that of PIL's convert("L") after decoding, as torchvision's Grayscale; up to the
+ * last step it has three equal channels, which every operation on colours keeps equal.
+ *
  * Resizing rounds to bytes, as PIL does, so a row may also be those bytes, to be normalised later:
  * td_transform_gives_bytes.
  *
@@ -23,8 +26,9 @@
 /** The settings of a transform; all rows of a loader share them. */
 typedef struct {
     bool is_training;
-    int size;    /* S */
-    int padding; /* evaluation only */
+    int channels; /* C: 1 for gray images, otherwise 3 */
+    int size;     /* S */
+    int padding;  /* evaluation only */
     td_filter filter;
     td_crop_rules rules;
     bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
@@ -41,7 +45,7 @@ typedef struct {
     double jitter[TD_JITTERS]; /* classifiers: how much */
     td_rand_rule rand;         /* torchvision's augmentation */
     double erase;              /* probability of an erased box */
-    bool as_bytes;             /* rows are u8[size, size, 3], not normalised */
+    bool as_bytes;             /* rows are u8[size, size, C], not normalised */
     uint64_t seed;
 } td_transform;
 
@@ -72,18 +76,33 @@ TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
  */
 bool td_transform_gives_bytes(const td_transform *t);
 
+/** C, and the values of a row: C * size * size. */
+static inline int td_transform_channels(const td_transform *t)
+{
+    return t->channels == 1 ? 1 : 3;
+}
+
+static inline size_t td_transform_values(const td_transform *t)
+{
+    return (size_t)td_transform_channels(t) * (size_t)t->size * (size_t)t->size;
+}
+
 /** The mean and deviation by which rows are normalised. */
 const td_norm *td_transform_norm(const td_transform *t);
 
 /**
- * A row from an image of size x size: normalised into dst f32[3, size, size] or, with t->as_bytes,
- * copied into dst u8[size, size, 3].  `flip`: mirrored; the image may be, too.
+ * A row from an image of size x size: normalised into dst f32[C, size, size] or, with t->as_bytes,
+ * copied into dst u8[size, size, C]; for C = 1 the image is one of td_image_to_gray.  `flip`:
+ * mirrored; the image may be, too.
  */
 void td_transform_row(const td_transform *t, td_image *img, bool flip, void *dst);
 
+/** Normalise a row u8[size, size, C] into dst f32[C, size, size]. */
+void td_transform_normalise(const td_transform *t, const uint8_t *row, float *dst);
+
 /**
- * Transform an image file's bytes and normalise into dst f32[3, size, size]; with t->as_bytes, into
- * u8[size, size, 3].  Errors of decoding.
+ * Transform an image file's bytes and normalise into dst f32[C, size, size]; with t->as_bytes, into
+ * u8[size, size, C].  Errors of decoding.
  */
 TD_CHECKED td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
                                         size_t n_bytes, int64_t epoch, int64_t sample, void *dst);

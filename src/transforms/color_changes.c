@@ -67,9 +67,9 @@ td_box td_random_erase_draw(double p, int size, td_rng *r)
     return (td_box){ 0 };
 }
 
-void td_random_erase_apply(td_box box, int size, float *row)
+void td_random_erase_apply(td_box box, int size, int channels, float *row)
 {
-    for (int c = 0; c < 3; c++)
+    for (int c = 0; c < channels; c++)
         for (int y = box.y; y < box.y + box.height; y++)
             memset(row + ((size_t)c * (size_t)size + (size_t)y) * (size_t)size + box.x, 0,
                    (size_t)box.width * sizeof *row);

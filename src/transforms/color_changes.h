@@ -31,7 +31,7 @@ TD_CHECKED td_status td_color_changes_apply(const td_color_changes *c,
  */
 td_box td_random_erase_draw(double p, int size, td_rng *r);
 
-/** Set the box to 0 in row f32[3, size, size]. */
-void td_random_erase_apply(td_box box, int size, float *row);
+/** Set the box to 0 in row f32[channels, size, size]. */
+void td_random_erase_apply(td_box box, int size, int channels, float *row);
 
 #endif

@@ -89,7 +89,7 @@ static td_status size_values(row *r, const td_color_jitter *colours, float *dst)
                : td_image_sample_linear(&w->taps, &w->cut, &s, w->values));
     if (colours)
         td_color_jitter_values(colours, w->values, n);
-    td_values_normalise(w->values, size, size, td_transform_norm(r->t), false, dst);
+    td_values_normalise(w->values, size, size, 3, td_transform_norm(r->t), false, dst);
     return TD_OK;
 }
 

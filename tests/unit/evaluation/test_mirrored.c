@@ -16,7 +16,7 @@ static void images_are_mirrored(void **state)
         floats[i] = (float)i;
         pixels[i] = (uint8_t)i;
     }
-    td_mirrored_shape shape = { .batch = B, .classes = K, .size = S };
+    td_mirrored_shape shape = { .batch = B, .classes = K, .channels = 3, .size = S };
     expect_ok(td_mirrored_init(&m, &shape));
     const float *f = td_mirrored_images(&m, floats);
     for (int row = 0; row < B * 3 * S; row++)
@@ -42,7 +42,8 @@ static void logits_are_averaged(void **state)
     const float first[B * K] = { 2, 0, -1, 0, ln2, 0 }, second[B * K] = { 0, 0, 1, 0, ln2, 0 };
     const int64_t labels[B] = { 0, 1 }, absent[B] = { -1, K };
     td_mirrored m;
-    expect_ok(td_mirrored_init(&m, &(td_mirrored_shape){ .batch = B, .classes = K, .size = S }));
+    expect_ok(td_mirrored_init(
+        &m, &(td_mirrored_shape){ .batch = B, .classes = K, .channels = 3, .size = S }));
     td_mirrored_keep(&m, first);
     td_mirrored_finish(&m, second, labels, 0);
     const float means[B * K] = { 1, 0, 0, 0, ln2, 0 };

@@ -162,7 +162,7 @@ static void normalises_by_either_constants(void **state)
     }
     for (int flip = 0; flip < 2; flip++) {
         td_image_normalise_by(&img, &td_norm_tf, flip, bytes);
-        td_values_normalise(raw, SIDE, SIDE, &td_norm_tf, flip, values);
+        td_values_normalise(raw, SIDE, SIDE, 3, &td_norm_tf, flip, values);
         assert_memory_equal(bytes, values, sizeof bytes);
     }
     assert_true(bytes[SIDE - 1] == ((float)img.px[0] - 123.68f) / 58.395f);

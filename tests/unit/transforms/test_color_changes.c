@@ -147,7 +147,7 @@ static void only_the_box_is_erased(void **state)
     float row[3 * SIZE * SIZE];
     for (int i = 0; i < 3 * SIZE * SIZE; i++)
         row[i] = (float)(i + 1);
-    td_random_erase_apply((td_box){ .x = 2, .y = 1, .width = 3, .height = 4 }, SIZE, row);
+    td_random_erase_apply((td_box){ .x = 2, .y = 1, .width = 3, .height = 4 }, SIZE, 3, row);
     for (int i = 0; i < 3 * SIZE * SIZE; i++) {
         const int x = i % SIZE, y = i / SIZE % SIZE;
         const bool is_in = x >= 2 && x < 5 && y >= 1 && y < 5;
