@@ -151,6 +151,13 @@ typedef enum {
     TD_DECAY_KERNELS, /* those of more than one dimension; detectors only, not an option */
 } td_decay_rule;
 
+/** How averages of weights begin, and when they are updated. */
+typedef enum {
+    TD_EMA_NVIDIA,      /* with every batch; the decay rises to `ema` */
+    TD_EMA_TORCHVISION, /* every `ema_steps` steps; copies of the weights during the warm-up; the
+                           decay is adjusted to the images of a step and the epochs */
+} td_ema_rule;
+
 typedef struct {
     td_optimizer type;
     double momentum, weight_decay;
@@ -163,7 +170,9 @@ typedef struct {
     double lamb_max_norm;          /* LAMB: limit of the gradient's norm; 0: none */
     double clip_norm, clip_value;  /* limits of the gradient's norm, of its values; 0: none */
     double norm_decay, bias_decay, embedding_decay; /* -1: as for other weights */
-    double ema;         /* decay of averaged weights, which are validated and saved; -1: none */
+    double ema; /* decay of averaged weights, which are validated and saved; -1: none */
+    td_ema_rule ema_rule;
+    int ema_steps;      /* torchvision's rule: steps between updates of the averages */
     const char *freeze; /* patterns of weights that are not trained, "conv1*,layer1.*" */
     bool freezes_bn;    /* norms that `freeze` names keep and use their running statistics */
 } td_optimizer_opts;

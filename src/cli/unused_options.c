@@ -174,6 +174,8 @@ static const need_row needs[] = {
     { "multistep", "lr_schedule", "step", NULL },
     { "lr_power", "lr_schedule", "polynomial", NULL },
     { "pct_start|div_factor|final_div_factor|anneal_strategy", "lr_schedule", "one_cycle", NULL },
+    { "ema_rule", "use_ema", "*", NULL },
+    { "ema_steps", "ema_rule", "torchvision", NULL },
     { "bce_target_thresh", "loss", "bce", NULL },
     { "ra_ops|ra_magnitude", "auto_augment", "ra", NULL },
     { "augment_bins", "auto_augment", "ra|ta_wide", NULL },

@@ -12,7 +12,7 @@
  *
  *   value, average  one shape        weight or statistic; its average, overwritten
  *   keep, share     scalars          m and 1 - m: two, so that 1 - m keeps its digits
- *   finite          scalar           nothing is written where it is 0
+ *   finite          scalar           nothing is written where it is 0, nor with m = 1
  *
  * Two products and one sum, each rounded: what PyTorch does.  Source: Polyak and Juditsky 1992.
  *

@@ -28,6 +28,7 @@ static const char *const losses[] = { "ce", "bce", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
 static const char *const optimizers[] = { "sgd", "rmsprop", "adam", "adamw", "lamb", NULL };
+static const char *const ema_rules[] = { "nvidia", "torchvision", NULL };
 static const char *const memory_formats[] = { "nchw|channels_first", "nhwc|channels_last", NULL };
 static const char *const jits[] = { "no", "script", NULL };
 static const char *const scalers[] = { "auto", "tf", "pytorch", "apex", "nvidia", NULL };
@@ -134,9 +135,16 @@ static const td_field train_fields[] = {
     TD_REAL_AS(td_train_opts, optimizer.embedding_decay, "transformer_embedding_decay", NULL, -1,
                -1, 1, NULL,
                "weight decay of class tokens and position embeddings; -1: as of other parameters"),
-    TD_REAL_AS(td_train_opts, optimizer.ema, "use_ema", NULL, -1, -1, 1, NULL,
+    TD_REAL_AS(td_train_opts, optimizer.ema, "use_ema", "model-ema-decay", -1, -1, 1, NULL,
                "decay of an exponential moving average of the weights, also validated and "
                "saved; -1: none"),
+    TD_ENUM_AS(td_train_opts, optimizer.ema_rule, "ema_rule", NULL, TD_EMA_NVIDIA, ema_rules,
+               "nvidia: the average is updated with every batch and its decay rises to --use-ema; "
+               "torchvision: it is updated every --ema-steps steps with a decay adjusted to the "
+               "images of a step and to --epochs, and is a copy of the weights during the warm-up"),
+    TD_INT_AS (td_train_opts, optimizer.ema_steps, "ema_steps", "model-ema-steps", 32, 1, 1000000,
+               NULL,
+               "--ema-rule torchvision: optimizer steps between updates of the average"),
     TD_TEXT_AS(td_train_opts, optimizer.freeze, "freeze", NULL, NULL, "PATTERN,...",
                "do not train weights whose names match a glob pattern, for example "
                "'conv1.*,bn1.*,layer1.*'"),
@@ -432,11 +440,23 @@ static td_status check_warmup_form(const td_lr_opts *o)
     return TD_OK;
 }
 
-static td_status check_recipe(const td_train_opts *o)
+static td_status check_averages(const td_train_opts *o)
 {
     if (o->optimizer.ema < 0 && o->optimizer.ema != -1)
         return td_error(TD_EUSAGE, "--use-ema: '%g' is out of range, wanted 0 to 1, or -1",
                         o->optimizer.ema);
+    if (o->optimizer.ema >= 0 && o->optimizer.ema_rule == TD_EMA_TORCHVISION &&
+        (o->lr.rule == TD_LR_RULE_SSD320 || o->lr.rule == TD_LR_RULE_SSD300))
+        return td_error(TD_EUSAGE,
+                        "--ema-rule torchvision and --lr-rule %s exclude each other: it requires "
+                        "a warm-up in epochs",
+                        lr_rules[o->lr.rule]);
+    return TD_OK;
+}
+
+static td_status check_recipe(const td_train_opts *o)
+{
+    TD_TRY(check_averages(o));
     if (o->batch.step_size >= 0 && o->batch.step_size < o->batch.size)
         return td_error(TD_EUSAGE, "--optimizer-batch-size: %d is less than a batch of %d",
                         o->batch.step_size, o->batch.size);

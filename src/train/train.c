@@ -19,6 +19,7 @@
 #include "comm/join.h"
 #include "model/arch.h"
 #include "optim/training_graph.h"
+#include "optim/weight_average.h"
 #include "runtime/device.h"
 #include "train/task.h"
 #include "train/train_open.h"
@@ -111,13 +112,16 @@ static bool is_last_batch(const job *j)
     return j->s.step.done + 1 == j->plan.batches_per_step;
 }
 
-/* The decay of the weight averages for this batch: mu, but less at the beginning. */
+/* The factor of the weight averages for this batch. */
 static double ema_factor(const job *j)
 {
-    const double t =
-        (double)(j->s.epoch * td_loader_batches(j->data.train_loader) + j->s.iteration);
-    const double ramp = (1 + t) / (10 + t);
-    return j->o.optimizer.ema < ramp ? j->o.optimizer.ema : ramp;
+    const td_weight_average o = td_train_weight_average(j);
+    const int64_t batches = td_loader_batches(j->data.train_loader);
+    const td_weight_average_place at = { .batch = j->s.epoch * batches + j->s.iteration,
+                                         .epoch = j->s.epoch,
+                                         .step = j->s.iteration / j->plan.batches_per_step,
+                                         .is_last = is_last_batch(j) };
+    return td_weight_average_factor(&o, &at);
 }
 
 /* 1 - beta^t, t being the number of the step: one more than steps were applied. */

@@ -1,5 +1,6 @@
 /*
- * train_rate.c -- the length of a training, its validations, and the learning rate of each step
+ * train_rate.c -- the length of a training, its validations, the learning rate of each step, the
+ *                 averages of weights
  *
  * The length is given in epochs or in optimizer steps; a length in steps may end the last epoch
  * early.  SSD320's learning rate has its own length, --lr-total-steps; the training may be shorter.
@@ -216,4 +217,18 @@ void td_train_set_rate(td_train_job *j)
 {
     j->plan.lr_exact = rate(j);
     j->inputs.lr = (float)j->plan.lr_exact;
+}
+
+/* --- averages of weights ---------------------------------------------------------------------- */
+
+td_weight_average td_train_weight_average(const td_train_job *j)
+{
+    const td_train_opts *o = &j->o;
+    return (td_weight_average){ .rule = o->optimizer.ema_rule,
+                                .decay = o->optimizer.ema,
+                                .every = o->optimizer.ema_steps,
+                                .warmup = o->lr.warmup,
+                                .epochs = o->length.epochs,
+                                .step_images = (double)(o->batch.size * j->plan.batches_per_step *
+                                                        j->ranks.n) };
 }

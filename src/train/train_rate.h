@@ -1,9 +1,11 @@
 /*
- * train/train_rate.h -- length of the training, epochs to validate, learning rate of a step
+ * train/train_rate.h -- length of the training, epochs to validate, learning rate of a step,
+ *                       updates of averages
  */
 #ifndef TD_TRAIN_TRAIN_RATE_H
 #define TD_TRAIN_TRAIN_RATE_H
 
+#include "optim/weight_average.h"
 #include "train/train_job.h"
 
 /** Plan the length in epochs and steps and the learning rate that depends on it. */
@@ -26,5 +28,8 @@ int td_train_eval_batch(const td_train_opts *o);
 
 /** Set j->inputs.lr and j->plan.lr_exact to the learning rate of the next step. */
 void td_train_set_rate(td_train_job *j);
+
+/** How the averages of weights are updated. */
+td_weight_average td_train_weight_average(const td_train_job *j);
 
 #endif

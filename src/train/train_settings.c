@@ -13,6 +13,7 @@
 #include "recipes/train_options.h"
 #include "runtime/device.h"
 #include "train/train_program.h"
+#include "train/train_rate.h"
 
 typedef td_train_job job;
 
@@ -104,6 +105,17 @@ static void log_precision(const job *j)
                "--static-loss-scale 128 or --dynamic-loss-scale");
 }
 
+static void log_averages(const td_train_job *j)
+{
+    const td_weight_average a = td_train_weight_average(j);
+    if (a.decay < 0 || a.rule != TD_EMA_TORCHVISION)
+        return;
+    td_log(TD_LOG_INFO, "train",
+           "averages of the weights: every %d steps with a decay of %.7g, %g adjusted to %g images "
+           "of a step and %d epochs",
+           a.every, td_weight_average_decay(&a), a.decay, a.step_images, a.epochs);
+}
+
 /* of use to write the weights that a training begins with */
 static void log_nothing(const td_train_opts *o)
 {
@@ -133,6 +145,7 @@ void td_train_settings_log(const td_train_job *j)
     log_precision(j);
     log_groups(j);
     log_warmup(j);
+    log_averages(j);
     log_frozen(j);
     log_nothing(o);
     td_log(TD_LOG_DEBUG, "train", "settings %s", td_text_get(&j->files.config));

@@ -52,6 +52,8 @@ done <<'END'
 --warmup-lr=0.1 : : it requires --warmup
 --warmup-method=linear : : it requires --warmup
 --multistep=3 --lr-schedule cosine : : it requires --lr-schedule step
+--ema-rule=torchvision : : it requires --use-ema
+--ema-steps=3 --use-ema 0.9 : : it requires --ema-rule torchvision
 --bce-target-thresh=0.2 : : it requires --loss bce
 --mixup-mode=sample : : it requires --mixup
 --mixup-switch-prob=0.2 --mixup 0.2 : : it requires --cutmix

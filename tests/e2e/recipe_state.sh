@@ -54,7 +54,7 @@ holds() {
     header "$1" | grep -q "\"$2" || complain "$1 has no $2..."
 }
 lacks() {
-    ! header "$1" | grep -q "\"$2" || complain "$1 has $2..."
+    ! header "$1" | grep -qF "\"$2" || complain "$1 has $2..."
 }
 last="contents of files"
 holds sgd-a/checkpoint_0000.safetensors accumulated.

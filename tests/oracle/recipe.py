@@ -7,9 +7,10 @@
 
 Mixup with given coefficients and permutations, label smoothing 0.1, four batches accumulated to a step
 across ends of epochs, Nesterov momentum, cosine with warm-up, weight decay but for names with `bn`, averages
-of weights and statistics after every batch.  PyTorch does what the reference program does, in float64 from
-the same float32 start; its own float32 is judged by the same measure and printed beside (`torch`).  A
-tensor's error is the largest difference over its largest entry.  Exit status 1 if any check fails.
+of weights and statistics after every batch, or by torchvision's rule.  PyTorch does what the reference
+program does, in float64 from the same float32 start; its own float32 is judged by the same measure and
+printed beside (`torch`).  A tensor's error is the largest difference over its largest entry.  Exit status
+1 if any check fails.
 """
 
 import argparse
@@ -45,6 +46,7 @@ RUNS = {
     "class weights": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch",
                           weights=[0.5 + 0.1 * k for k in range(CLASSES)]),
     "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
+    "sgd, torchvision's averages": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch", every=2),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
 ALPHA, EPS = 0.9, 0.01
@@ -96,6 +98,18 @@ def batch_loss(run, logits, q):
     return ((1 - SMOOTHING) * -(log_p * q).sum(1) - SMOOTHING * log_p.mean(1)).mean()
 
 
+def ema_factor(run, t):
+    """What batch t leaves of the averages: the reference's rule, or torchvision's with `every`."""
+    if "every" not in run:
+        return min(EMA, (1 + t) / (10 + t))
+    epoch, i = divmod(t, PER_EPOCH)
+    if (t + 1) % ACC or i // ACC % run["every"]:
+        return 1
+    if epoch < WARMUP or (epoch == WARMUP and i // ACC == 0):
+        return 0
+    return 1 - min(1, (1 - EMA) * BATCH * ACC * run["every"] / EPOCHS)
+
+
 def trained(run, arch, prefix, images, labels, dtype):
     """Weights, statistics and averages after STEPS steps."""
     net = network(arch, CLASSES, prefix, dtype).train()
@@ -121,7 +135,7 @@ def trained(run, arch, prefix, images, labels, dtype):
                 torch.nn.utils.clip_grad_value_(net.parameters(), run["value"])
             opt.step()
             opt.zero_grad()
-        m = min(EMA, (1 + t) / (10 + t))
+        m = ema_factor(run, t)
         for n, v in net.state_dict().items():
             if not n.endswith("num_batches_tracked"):
                 averages[n] = m * averages[n] + (1 - m) * v
@@ -141,6 +155,8 @@ def tandem_trained(tandem, run, arch):
     for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"), \
             ("loss", "loss"), ("threshold", "bce-target-thresh"):
         extra += [f"--{option}", str(run[key])] if key in run else []
+    if "every" in run:
+        extra += ["--ema-rule", "torchvision", "--ema-steps", str(run["every"])]
     if "weights" in run:
         extra += ["--class-weights", ",".join(map(repr, run["weights"]))]
     tandem.run("train", tandem.file("data.safetensors"), "--data-backend", "tensors", *nets.TANDEM_ARGS[arch],

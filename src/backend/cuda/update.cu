@@ -396,6 +396,8 @@ __device__ inline void work(const td_gpu_average &a, int64_t first, int64_t end)
     if (is_skipped(a.finite))
         return;
     const float keep = *a.keep, share = *a.share;
+    if (keep == 1 && share == 0)
+        return;
     on_type(a.dtype, [&](auto type) {
         for_some(first, end,
                  [&](int64_t i, int n) { average_some<decltype(type)>(a, keep, share, i, n); });

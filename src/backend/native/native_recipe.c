@@ -93,7 +93,7 @@ static td_status run_ema(const td_prepared *p, void *const *args)
     const td_native_simd *simd = td_native_simd_for(TD_DT_F32, 16);
     const float keep = number(args[2]), share = number(args[3]), *value = args[0];
     float *average = args[1];
-    if (p->node->n_in > 4 && number(args[4]) == 0)
+    if ((p->node->n_in > 4 && number(args[4]) == 0) || (keep == 1 && share == 0))
         return TD_OK;
 #pragma omp parallel for if (d.n > 1)
     for (int64_t i = 0; i < d.count; i += d.each)

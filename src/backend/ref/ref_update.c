@@ -131,7 +131,7 @@ static void commit(const td_node *n, int64_t count, double *const *a)
 
 static void ema(const td_node *n, int64_t count, double *const *a)
 {
-    if (n->n_in > 4 && a[4][0] == 0)
+    if ((n->n_in > 4 && a[4][0] == 0) || (a[2][0] == 1 && a[3][0] == 0))
         return;
     for (int64_t i = 0; i < count; i++)
         a[1][i] = a[2][0] * a[1][i] + a[3][0] * a[0][i];
