@@ -60,6 +60,9 @@ typedef struct {
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
     int channels;   /* of the images: 3, or 1, gray; 0: of the weight file or the graph, or 3 */
     int image_size; /* side of the input; 0: the default of the architecture, 224 */
+    int val_resize; /* classifiers: short side to which images are resized in evaluation
+                               before their center is cut; 0: the weight file's, or 32 more than
+                               image_size */
     td_se_form se_form;
     bool last_bn_0_init; /* gamma of each branch's last BN starts at 0 */
     td_conv_init conv_init;
@@ -120,6 +123,16 @@ TD_API TD_CHECKED td_status td_model_resolve_norm(td_model_opts *opts);
 
 /** Channels of the images: opts->channels, or 3 where that is 0. */
 TD_API int td_model_channels(const td_model_opts *opts);
+
+/**
+ * Check val_resize, with image_size set. TD_EUSAGE: it is less than image_size, or the network is a
+ * detector, which has no crop.
+ */
+TD_API TD_CHECKED td_status td_model_check_resize(const td_model_opts *opts);
+
+/** Pixels by which the short side exceeds image_size before the center is cut: 32, or as val_resize
+    says. */
+TD_API int td_model_eval_padding(const td_model_opts *opts);
 
 /** The network that opts->arch names does not read this option ("conv_init"), as others do. */
 TD_API bool td_model_lacks(const td_model_opts *opts, const char *option);

@@ -93,6 +93,8 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
         TD_OUT(set_number(t, "tandem.image_size", f->model->image_size));
     if (td_model_channels(f->model) != 3)
         TD_OUT(set_number(t, "tandem.channels", td_model_channels(f->model)));
+    if (f->model->val_resize)
+        TD_OUT(set_number(t, "tandem.val_resize", f->model->val_resize));
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
@@ -417,6 +419,20 @@ int td_weight_image_size(const td_tensors *t)
     return 0;
 }
 
+void td_weight_resize_apply(const td_tensors *t, td_model_opts *model)
+{
+    const int n = meta_number(t, "tandem.val_resize");
+    const bool is_in_range = n >= model->image_size && n <= IMAGE_SIZE_OF_FILE;
+    if (!n || model->val_resize || model->image_size != meta_number(t, "tandem.image_size"))
+        return; /* of another image size */
+    if (is_in_range)
+        model->val_resize = n;
+    else
+        td_log(TD_LOG_WARN, "weights",
+               "ignoring the file's --val-resize %d, wanted %d, its image size, to %d", n,
+               model->image_size, IMAGE_SIZE_OF_FILE);
+}
+
 /* Warn if the file is another program's, which may have been trained with another image size. */
 static void log_unknown_size(const td_tensors *t, const td_model_opts *model)
 {
@@ -501,4 +517,5 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
         model->image_size = td_weights_side(t, model);
     if (!model->image_size)
         log_unknown_size(t, model);
+    td_weight_resize_apply(t, model);
 }

@@ -115,6 +115,11 @@ td_status td_weight_norm_apply(const td_tensors *t, const char *path, bool is_sa
 /** Store them, unless they are ImageNet's. */
 td_status td_weight_norm_store(td_tensors *t, const td_model_opts *model) TD_CHECKED;
 
+/**
+ * Set model->val_resize, unless it is set, to the file's, which belongs to the file's image size.
+ */
+void td_weight_resize_apply(const td_tensors *t, td_model_opts *model);
+
 /** The side of the images with which a file's network was trained; 0: unknown, or above 2048. */
 int td_weight_image_size(const td_tensors *t);
 

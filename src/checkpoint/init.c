@@ -23,6 +23,7 @@ td_status td_init_weights(const td_model_opts *model, uint64_t seed, const char 
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
     TD_TRY(td_weight_file_name_check("--output", out_path));
     TD_TRY(td_model_resolve(&m));
+    TD_TRY(td_model_check_resize(&m));
     TD_TRY(td_output_check_new(out_path, overwrite));
     if (!m.num_classes)
         m.num_classes = td_model_default_classes(&m, 1000);

@@ -32,7 +32,9 @@ typedef struct {
 } job_row;
 
 #define MODEL                                                                                      \
-    " arch model model_output num_classes image_size channels mean std se_form variant backbone "
+    " arch model model_output num_classes image_size channels val_resize mean std se_form "        \
+    "variant "                                                                                     \
+    "backbone "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
@@ -137,7 +139,8 @@ static const struct {
     { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
-    { "inspect", " mean std ", "no images are read" },
+    { "inspect", " val_resize mean std ", "no images are read" },
+    { "convert", " val_resize ", "the file has no resize of its images" },
     { "init", " dropout stochastic_depth ", "initial weights do not depend on it" },
 };
 
@@ -153,7 +156,7 @@ typedef struct {
 #define IMAGES                                                                                     \
     "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
     "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
-    "decode|exact_decode|max_bad"
+    "decode|exact_decode|max_bad|val_resize"
 #define FOLDERS "folder|dali-cpu|dali-gpu|list|webdataset|tfrecord"
 
 static const need_row needs[] = {

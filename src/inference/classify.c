@@ -69,9 +69,11 @@ static td_status open_network(classifier *c, int batch)
 static td_status open_loader(classifier *c, int batch)
 {
     const int64_t n = td_dataset_count(c->ds);
+    const int padding = td_network_transform(c->net)->padding;
     td_loader_opts lo = { .batch_size = batch,
                           .image_size = td_network_about(c->net)->image_size,
                           .channels = td_network_about(c->net)->channels,
+                          .eval_padding = padding > 0 ? padding : -1,
                           .interpolation = c->o->interpolation,
                           .norm = td_network_transform(c->net)->norm,
                           .stored_orientation = c->o->stored_orientation,

@@ -89,7 +89,8 @@ static td_status open_weights(detector *d)
     TD_TRY(td_box_classes_read(d->weights, path, m->num_classes, d->o.classes, &d->classes));
     if (d->o.only)
         TD_TRY_MSG(td_box_classes_choose(&d->classes, d->o.only, &d->is_wanted), "--only");
-    return td_model_resolve_images(m);
+    TD_TRY(td_model_resolve_images(m));
+    return td_model_check_resize(m);
 }
 
 static td_status open_device(detector *d)

@@ -103,9 +103,11 @@ void td_log_backend(const td_input_opts *in)
 
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch)
 {
+    const int padding = td_model_eval_padding(model);
     return (td_loader_opts){ .batch_size = batch,
                              .image_size = model->image_size,
                              .channels = td_model_channels(model),
+                             .eval_padding = padding > 0 ? padding : -1,
                              .interpolation = in->interpolation,
                              .crop = rules_of(in),
                              .antialias = in->antialias,
@@ -160,8 +162,10 @@ td_status td_resolve_image_size(const td_dataset *ds, td_model_opts *model)
 {
     int channels, height, width;
     td_dataset_shape(ds, &channels, &height, &width);
-    if (!channels) /* use the network's size */
-        return td_model_resolve(model);
+    if (!channels) { /* use the network's size */
+        TD_TRY(td_model_resolve(model));
+        return td_model_check_resize(model);
+    }
     if ((channels != 3 && channels != 1) || height != width)
         return td_error(TD_ESHAPE,
                         "'%s' contains %dx%dx%d images, wanted square ones with 1 or 3 channels",

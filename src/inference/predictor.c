@@ -74,8 +74,9 @@ static td_status set_up_classifier(td_predictor *p)
                                         .n_outputs = td_class_names_outputs(&p->o.model) };
     TD_TRY(td_class_names_open(&names, &p->names));
     td_class_names_log(&p->names, p->o.weights);
+    TD_TRY(td_model_check_resize(&p->o.model));
     p->transform = (td_transform){ .size = p->o.model.image_size,
-                                   .padding = 32,
+                                   .padding = td_model_eval_padding(&p->o.model),
                                    .stored_orientation = p->o.stored_orientation };
     return td_transform_choose(&p->transform,
                                &(td_loader_opts){ .interpolation = p->o.interpolation,
@@ -91,6 +92,7 @@ static td_status set_up_detector(td_predictor *p)
                         "'%s' contains weights of %s, a detector, which cannot classify images: "
                         "use 'tandem detect'",
                         p->o.weights, m->arch);
+    TD_TRY(td_model_check_resize(m));
     if (!m->num_classes)
         m->num_classes = td_model_default_classes(m, 0);
     p->n_classes = m->num_classes;

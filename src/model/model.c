@@ -16,6 +16,7 @@
 #include "ops/ops.h"
 
 #define GRAPH_FILE_BYTES ((size_t)64 << 20)
+#define EVAL_PADDING     32
 #define COCO_CLASSES     90 /* COCO's largest category number; there are gaps */
 #define SSD300_CLASSES   80
 #define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
@@ -64,6 +65,10 @@ static const td_field fields[] = {
     TD_INT (td_model_opts, channels, 0, 0, 3,
                "channels of the images: 3, red, green and blue; 1, gray; 0: those of the weight "
                "file or graph file, or 3"),
+    TD_INT_AS(td_model_opts, val_resize, "val_resize", "val-resize-size", 0, 0, 8192, NULL,
+               "classifiers: short side in pixels to which evaluation resizes images before it "
+               "cuts out their center of --image-size; 0: that of the weight file, or 32 more than "
+               "--image-size"),
     TD_TEXT(td_model_opts, mean, NULL, "R,G,B",
                "mean of the images' red, green and blue, pixels counted from 0 to 1, as "
                "'tandem dataset stats' prints it; one number with --channels 1; default: that of "
@@ -408,6 +413,24 @@ td_status td_model_resolve_norm(td_model_opts *opts)
         TD_TRY(td_norm_parse_std(opts->std, "--std", channels, n.std));
     opts->norm = n;
     return TD_OK;
+}
+
+td_status td_model_check_resize(const td_model_opts *opts)
+{
+    if (!opts->val_resize)
+        return TD_OK;
+    if (td_model_detector(opts))
+        return td_error(TD_EUSAGE, "--val-resize requires a classifier: '%s' uses whole images",
+                        opts->arch);
+    if (opts->val_resize < opts->image_size)
+        return td_error(TD_EUSAGE, "--val-resize %d is less than the image size of %d",
+                        opts->val_resize, opts->image_size);
+    return TD_OK;
+}
+
+int td_model_eval_padding(const td_model_opts *opts)
+{
+    return opts->val_resize ? opts->val_resize - opts->image_size : EVAL_PADDING;
 }
 
 /* an ONNX file whose own nodes normalize its images: these do what --mean and --std say */

@@ -557,6 +557,7 @@ td_status td_train_check(const td_train_opts *o)
             TD_EUSAGE, "--resume '%s' requires DATA too: a checkpoint does not select the data set",
             o->start.resume);
     TD_TRY(check_sizes(o));
+    TD_TRY(td_model_check_resize(&o->model));
     TD_TRY(check_lengths(o));
     return check_recipe(o);
 }

@@ -256,6 +256,7 @@ static td_status read_weights(job *j, const char *path)
     }
     if (!o->model.image_size && !o->batch.image_size_schedule)
         o->model.image_size = td_weights_side(j->start.tensors, &o->model);
+    td_weight_resize_apply(j->start.tensors, &o->model);
     TD_TRY(check_pretrained(j, path));
     if (!o->model.channels && !td_model_detector(&o->model))
         o->model.channels = td_weights_channels(j->start.tensors, &o->model);

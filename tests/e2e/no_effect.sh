@@ -31,6 +31,7 @@ tries train absent --dropout=0.1 --model absent.td
 says "no effect.*--model"
 has_no_effect convert --dropout=0.1 --to onnx
 has_no_effect convert --stochastic-depth=0.1 --to onnx
+has_no_effect convert --val-resize=40 --to onnx
 
 # --- options that count beside another only: "OPTIONS : why"
 while IFS= read -r line; do
