@@ -33,11 +33,13 @@ typedef struct {
     bool list_outside;    /* lists may name files outside of their folder */
     int label_offset;     /* TFRecords: number of the first class, 0 or 1 */
     td_interpolation interpolation;
+    td_train_interpolation train_interpolation;
     td_crop_rules crop;
     bool antialias, point_sampled;
     td_normalization normalization;
     td_augmentation augmentation;
     td_auto_augment auto_augment;
+    const char *timm_augment; /* "rand-m7-mstd0.5-inc1"; NULL: none */
     int ra_ops, ra_magnitude, augment_bins;
     double random_erase; /* probability */
     const char *jitter_strength;

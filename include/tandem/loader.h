@@ -37,6 +37,14 @@ typedef enum {
     TD_INTERPOLATE_TRIANGULAR
 } td_interpolation;
 
+/** The interpolation of training images, where it is not that of evaluation. */
+typedef enum {
+    TD_TRAIN_INTERPOLATE_SAME,
+    TD_TRAIN_INTERPOLATE_BILINEAR,
+    TD_TRAIN_INTERPOLATE_BICUBIC,
+    TD_TRAIN_INTERPOLATE_RANDOM /* bilinear or bicubic, for each image and each operation on it */
+} td_train_interpolation;
+
 /** Rules of random crops, resizing and center crops; docs/formats/transforms.md compares them. */
 typedef enum {
     TD_RULES_AUTO,        /* the loader: TORCHVISION; td_input_opts: as the back end has it */
@@ -78,12 +86,15 @@ typedef struct {
     int image_size;   /* 0 means 224, or the shape of `tensors` */
     int eval_padding; /* evaluation; 0 means 32, negative means none */
     td_interpolation interpolation;
+    td_train_interpolation train_interpolation; /* training: instead of it */
     td_crop_rules crop;
     bool antialias, point_sampled; /* neither: as the rules have it; TensorFlow's have their own */
     td_normalization normalization;
     td_norm norm;                 /* mean and deviation instead of these; std[0] 0: none */
     bool autoaugment;             /* training: AutoAugment's 25 policies, after the flip */
     td_auto_augment auto_augment; /* training: torchvision's, at the same place */
+    const char *timm_augment;     /* training: timm's RandAugment, "rand-m7-mstd0.5-inc1", at the
+                                     same place; NULL: none; for the call */
     int ra_ops, ra_magnitude;     /* RandAugment; ra_ops 0 means 2 */
     int augment_bins;    /* strengths of RandAugment and TrivialAugmentWide, 0 means 31; magnitude
                          counts them from 0 */

@@ -25,11 +25,12 @@ typedef enum {
     TD_RNG_MIXUP = 6,
     TD_RNG_TEST = 7,
     TD_RNG_DROPOUT = 8,
-    TD_RNG_AUGMENT = 9, /* a = epoch, b = sample: operations on the image; like the next two */
-    TD_RNG_JITTER = 10, /* colours */
-    TD_RNG_ERASE = 11,  /* the erased box */
-    TD_RNG_CUTMIX = 12, /* a = epoch, b = batch; also whether it is mixed or cut */
-    TD_RNG_BALANCE = 13 /* a = epoch: classes and samples, drawn with replacement */
+    TD_RNG_AUGMENT = 9,  /* a = epoch, b = sample: operations on the image; like the next two */
+    TD_RNG_JITTER = 10,  /* colours */
+    TD_RNG_ERASE = 11,   /* the erased box */
+    TD_RNG_CUTMIX = 12,  /* a = epoch, b = batch; also whether it is mixed or cut */
+    TD_RNG_BALANCE = 13, /* a = epoch: classes and samples, drawn with replacement */
+    TD_RNG_FILTER = 14   /* a = epoch, b = sample: interpolation of the resize */
 } td_rng_purpose;
 
 typedef struct {

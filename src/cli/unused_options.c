@@ -46,8 +46,8 @@ typedef struct {
     "normalization workers prefetch "                                                              \
     "max_bad ignore_orientation "
 #define CHANGES                                                                                    \
-    "augmentation auto_augment ra_ops ra_magnitude augment_bins color_jitter jitter_strength "     \
-    "random_erase "
+    "augmentation auto_augment aa train_interpolation ra_ops ra_magnitude augment_bins "           \
+    "color_jitter jitter_strength random_erase "
 #define BOXES                                                                                      \
     " min_score nms_iou max_per_class max_boxes box_areas sample_1_of_n_eval_examples label_ids "  \
     "strict "
@@ -154,7 +154,8 @@ typedef struct {
 
 #define SE_NETWORKS "se-resnet50|se-resnext101-32x4d|seresnet50|seresnext101_32x4d"
 #define IMAGES                                                                                     \
-    "interpolation|crop|antialias|no-antialias|normalization|augmentation|auto_augment|ra_ops|"    \
+    "interpolation|train_interpolation|crop|antialias|no-antialias|normalization|augmentation|"    \
+    "auto_augment|aa|ra_ops|"                                                                      \
     "ra_magnitude|augment_bins|color_jitter|jitter_strength|random_erase|ignore_orientation|"      \
     "decode|exact_decode|max_bad|val_resize"
 #define FOLDERS "folder|dali-cpu|dali-gpu|list|webdataset|tfrecord"

@@ -289,6 +289,7 @@ static td_status take_detector(td_loader *ld)
         return td_error(TD_EARG, "'%s' has no boxes, which training a detector requires", ds->root);
     const char *unfit = o->autoaugment        ? "autoaugment"
                         : o->auto_augment     ? "an automatic augmentation"
+                        : o->timm_augment     ? "timm's augmentation"
                         : o->random_erase > 0 ? "random erasing"
                         : ld->plan.sizes.n    ? "an image size by epoch"
                                               : NULL;
@@ -356,7 +357,7 @@ static td_status take_opts(td_loader *ld, const td_loader_opts *opts)
     if ((unsigned)o->order > TD_ORDER_BUFFER)
         return td_error(TD_EARG, "unknown order %d", (int)o->order);
     TD_TRY(td_transform_choose(&ld->plan.transform, o));
-    o->jitter_strength = NULL; /* borrowed only during the call */
+    o->jitter_strength = o->timm_augment = NULL; /* borrowed only during the call */
     TD_TRY(take_detector(ld));
     ld->plan.transform.as_bytes =
         o->as_bytes && td_dataset_decodes(ds) && td_transform_gives_bytes(&ld->plan.transform);

@@ -2,7 +2,7 @@
  * image/affine.c -- affine transforms, bit-equal to PIL's Image.transform and Image.rotate
  *
  * The output pixel (x, y) is the input at (a (x + 1/2) + b (y + 1/2) + c, d (x + 1/2) + ...),
- * between two pixels per axis (bilinear) or four (bicubic); outside of the input it is black.
+ * between two pixels per axis (bilinear) or four (bicubic); outside of the input it has one color.
  *
  * Sources: Pillow 9 .. 13: src/libImaging/Geometry.c (affine_transform, bilinear_filter32RGB,
  * bicubic_filter32RGB), Image.py (rotate).
@@ -76,8 +76,10 @@ static void bicubic(const td_image *img, double x, double y, uint8_t *q)
     }
 }
 
-td_status td_image_affine(const td_image *img, const double m[6], td_filter filter, td_image *out)
+td_status td_image_affine(const td_image *img, const double m[6], td_filter filter,
+                          const uint8_t *fill, td_image *out)
 {
+    static const uint8_t black[3];
     const int w = img->width, h = img->height;
     if (w < 1 || h < 1)
         return td_error(TD_EARG, "transform of an image of %d x %d", w, h);
@@ -91,7 +93,7 @@ td_status td_image_affine(const td_image *img, const double m[6], td_filter filt
             const double at_x = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2],
                          at_y = m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5];
             if (!(at_x >= 0 && at_x < w && at_y >= 0 && at_y < h))
-                memset(q, 0, 3);
+                memcpy(q, fill ? fill : black, 3);
             else if (filter == TD_BICUBIC)
                 bicubic(img, at_x - 0.5, at_y - 0.5, q);
             else
@@ -131,7 +133,8 @@ static td_status quarters(const td_image *img, int n, td_image *out)
     return TD_OK;
 }
 
-td_status td_image_rotate(const td_image *img, double degrees, td_filter filter, td_image *out)
+td_status td_image_rotate(const td_image *img, double degrees, td_filter filter,
+                          const uint8_t *fill, td_image *out)
 {
     const double pi = 3.14159265358979323846;
     if (img->width < 1 || img->height < 1 || !(fabs(degrees) < 360))
@@ -146,5 +149,5 @@ td_status td_image_rotate(const td_image *img, double degrees, td_filter filter,
                     digits15(-sin(angle)), digits15(cos(angle)), 0 };
     m[2] = m[0] * -mx + m[1] * -my + 0.0 + mx;
     m[5] = m[3] * -mx + m[4] * -my + 0.0 + my;
-    return td_image_affine(img, m, filter, out);
+    return td_image_affine(img, m, filter, fill, out);
 }

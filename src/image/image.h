@@ -244,15 +244,16 @@ TD_CHECKED td_status td_image_augment(td_image *img, td_augment_op op, double am
 
 /**
  * Affine transform as PIL's Image.transform(size, AFFINE, m): the output pixel (x, y) is the input
- * at (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), bit for bit; uncovered pixels are black.
- * TD_EARG an empty image, a number that is not within 1e9; TD_ENOMEM.
+ * at (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), bit for bit; uncovered pixels have the color
+ * `fill` [3], black if it is NULL.  TD_EARG an empty image, a number that is not within 1e9;
+ * TD_ENOMEM.
  */
 TD_CHECKED td_status td_image_affine(const td_image *img, const double m[6], td_filter filter,
-                                     td_image *out);
+                                     const uint8_t *fill, td_image *out);
 
 /** As Image.rotate: counterclockwise around the centre, above -360 and below 360.  As above. */
 TD_CHECKED td_status td_image_rotate(const td_image *img, double degrees, td_filter filter,
-                                     td_image *out);
+                                     const uint8_t *fill, td_image *out);
 
 /**
  * Add `shift` to the hue of each pixel in HSV, bytes that wrap around, as torchvision's adjust_hue

@@ -8,6 +8,7 @@
 static const char *const backends[] = { "folder|pytorch", "synthetic|syntetic", "tensors",
                                         "dali-cpu",       "dali-gpu",           "list",
                                         "webdataset",     "tfrecord",           NULL };
+static const char *const train_interpolations[] = { "same", "bilinear", "bicubic", "random", NULL };
 static const char *const crops[] = { "auto", "torchvision", "dali", "tf", NULL };
 static const char *const norms[] = { "torch", "tf", NULL };
 static const char *const decodes[] = { "exact", "fast", NULL };
@@ -37,6 +38,9 @@ static const td_field input_fields[] = {
                "allow lists to name files outside of their folder"),
     TD_ENUM   (td_input_opts, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names,
                "interpolation of the resize"),
+    TD_ENUM   (td_input_opts, train_interpolation, TD_TRAIN_INTERPOLATE_SAME, train_interpolations,
+               "interpolation of training images; same: --interpolation; random: bilinear or "
+               "bicubic, drawn for each image and each operation of --aa"),
     TD_ENUM   (td_input_opts, crop, TD_RULES_AUTO, crops,
                "library whose crop and resize rules are used; auto: torchvision, or dali for "
                "the dali data backends"),
@@ -52,6 +56,11 @@ static const td_field input_fields[] = {
     TD_ENUM   (td_input_opts, auto_augment, TD_AUTO_AUGMENT_NONE, auto_augments,
                "torchvision's augmentation of training images after the flip; imagenet: "
                "AutoAugment; ra: RandAugment; ta_wide: TrivialAugmentWide"),
+    TD_TEXT_AS(td_input_opts, timm_augment, "aa", NULL, NULL, "POLICY",
+               "timm's RandAugment of training images after the flip, for example "
+               "rand-m7-mstd0.5-inc1: magnitude 7 of 10 with a standard deviation of 0.5, every "
+               "operation stronger with it; further parts nN (operations, 2), pX (probability of "
+               "each, 0.5), mmaxN"),
     TD_INT    (td_input_opts, ra_ops, 2, 1, 16, "ra: number of operations on an image"),
     TD_INT    (td_input_opts, ra_magnitude, 9, 0, 999, "ra: strength, below --augment-bins"),
     TD_INT    (td_input_opts, augment_bins, 31, 2, 1000,

@@ -86,12 +86,46 @@ static td_status parse_jitter(const char *text, double out[TD_JITTERS])
     return TD_OK;
 }
 
+/* timm's RandAugment instead of torchvision's augmentations */
+static td_status choose_timm(td_transform *t, const td_loader_opts *o)
+{
+    const char *other = o->auto_augment  ? "--auto-augment"
+                        : o->autoaugment ? "--augmentation autoaugment"
+                                         : NULL;
+    if (!o->timm_augment)
+        return TD_OK;
+    TD_TRY_MSG(td_timm_rule_parse(o->timm_augment, &t->timm), "--aa");
+    if (other)
+        return td_error(TD_EUSAGE, "--aa and %s exclude each other", other);
+    if (o->crop == TD_RULES_TF)
+        return td_error(TD_EUSAGE, "--crop tf and --aa exclude each other: the operations require "
+                                   "8-bit images");
+    return TD_OK;
+}
+
+/* the interpolation of training images */
+static td_status choose_train_filter(td_transform *t, const td_loader_opts *o)
+{
+    const td_train_interpolation i = o->train_interpolation;
+    if ((unsigned)i > TD_TRAIN_INTERPOLATE_RANDOM)
+        return td_error(TD_EARG, "interpolation %d of training images is unknown", (int)i);
+    if (!o->is_training || i == TD_TRAIN_INTERPOLATE_SAME)
+        return TD_OK;
+    if (o->crop == TD_RULES_TF)
+        return td_error(TD_EUSAGE, "--crop tf and --train-interpolation exclude each other: its "
+                                   "resize is bilinear");
+    t->filter = i == TD_TRAIN_INTERPOLATE_BICUBIC ? TD_BICUBIC : TD_BILINEAR;
+    t->is_filter_drawn = i == TD_TRAIN_INTERPOLATE_RANDOM;
+    return TD_OK;
+}
+
 /* what is done to training images after crop and flip */
 static td_status choose_changes(td_transform *t, const td_loader_opts *o)
 {
     enum { OPS = 2, BINS = 31 };
     if (!o->is_training)
         return TD_OK;
+    TD_TRY(choose_timm(t, o));
     const td_rand_rule rule = { .kind = o->auto_augment,
                                 .n_ops = o->ra_ops ? o->ra_ops : OPS,
                                 .bins = o->augment_bins ? o->augment_bins : BINS,
@@ -160,6 +194,7 @@ td_status td_transform_choose(td_transform *t, const td_loader_opts *o)
         return td_error(
             TD_EUSAGE,
             "--crop tf and autoaugment exclude each other: autoaugment requires 8-bit images");
+    TD_TRY(choose_train_filter(t, o));
     TD_TRY(choose_changes(t, o));
     t->rules = o->crop == TD_RULES_AUTO ? TD_RULES_TORCHVISION : o->crop;
     t->is_point = o->point_sampled || (o->crop == TD_RULES_DALI && !is_triangular && !o->antialias);
@@ -324,16 +359,29 @@ typedef struct {
     td_rng *crop;
     td_autoaugment change;
     td_rand_augment rand;
+    td_timm_augment timm;
     td_color_changes colours;
     td_box erased;
 } chance;
 
+/* the color of pixels that timm's operations uncover: the mean, rounded */
+static void fill_of(const td_transform *t, uint8_t fill[3])
+{
+    const td_norm *norm = td_transform_norm(t);
+    const bool is_gray = td_transform_channels(t) == 1;
+    for (int c = 0; c < 3; c++)
+        fill[c] = (uint8_t)rint((double)norm->mean[is_gray ? 0 : c]);
+}
+
 static td_status change_image(td_transformer *w, const td_transform *t, const chance *random)
 {
+    uint8_t fill[3];
+    fill_of(t, fill);
     if (t->is_autoaugmented)
         TD_TRY(td_autoaugment_apply(&random->change, &w->sized, &w->cut));
     if (t->rand.kind)
         TD_TRY(td_rand_augment_apply(&random->rand, t->filter, &w->sized, &w->cut));
+    TD_TRY(td_timm_apply(&random->timm, fill, &w->sized, &w->cut));
     if (t->is_jittered)
         TD_TRY(td_color_changes_apply(&random->colours, t->jitter, &w->sized, &w->cut));
     return TD_OK;
@@ -362,7 +410,7 @@ static td_status train_row(td_transformer *w, const td_transform *t, const void 
     if (is_legacy(t))
         return size_crop_legacy(w, t, crop, &at, flip, dst);
     TD_TRY(t->is_point ? sample_crop(w, t, crop, &at) : crop_and_resize(w, t, crop, &at));
-    if (t->is_autoaugmented || t->rand.kind || t->is_jittered) {
+    if (t->is_autoaugmented || t->rand.kind || t->timm.n_ops || t->is_jittered) {
         if (flip)
             td_image_flip(&w->sized);
         flip = false;
@@ -445,12 +493,23 @@ static void draw_changes(const td_transform *t, int64_t epoch, int64_t sample, c
         random->change = td_autoaugment_draw(&augment);
     if (t->rand.kind)
         random->rand = td_rand_augment_draw(&t->rand, t->size, &augment);
+    if (t->timm.n_ops)
+        random->timm = td_timm_draw(&t->timm, t->is_filter_drawn ? NULL : &t->filter, &augment);
     td_rng jitter = td_rng_make(t->seed, TD_RNG_JITTER, a, b);
     if (t->is_jittered)
         random->colours = td_color_changes_draw(t->jitter, &jitter);
     td_rng erase = td_rng_make(t->seed, TD_RNG_ERASE, a, b);
     if (t->erase > 0)
         random->erased = td_random_erase_draw(t->erase, t->size, &erase);
+}
+
+/* the filter of an image, where it is drawn */
+static td_filter drawn_filter(const td_transform *t, int64_t epoch, int64_t sample)
+{
+    td_rng r = td_rng_make(t->seed, TD_RNG_FILTER, (uint64_t)epoch, (uint64_t)sample);
+    if (!t->is_filter_drawn)
+        return t->filter;
+    return td_rng_below(&r, 2) == 0 ? TD_BILINEAR : TD_BICUBIC;
 }
 
 td_status td_transform_image(td_transformer *w, const td_transform *t, const void *bytes,
@@ -460,8 +519,10 @@ td_status td_transform_image(td_transformer *w, const td_transform *t, const voi
         return eval_row(w, t, bytes, n_bytes, dst);
     td_rng r = td_rng_make(t->seed, TD_RNG_CROP, (uint64_t)epoch, (uint64_t)sample);
     chance random = { .crop = &r };
+    td_transform of_image = *t;
+    of_image.filter = drawn_filter(t, epoch, sample);
     draw_changes(t, epoch, sample, &random);
-    TD_TRY(train_row(w, t, bytes, n_bytes, &random, dst));
+    TD_TRY(train_row(w, &of_image, bytes, n_bytes, &random, dst));
     if (random.erased.width)
         td_random_erase_apply(random.erased, t->size, td_transform_channels(t), dst);
     return TD_OK;

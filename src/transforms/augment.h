@@ -22,6 +22,7 @@
 #include "transforms/color_changes.h"
 #include "transforms/crop.h"
 #include "transforms/rand_augment.h"
+#include "transforms/timm_augment.h"
 
 /** The settings of a transform; all rows of a loader share them. */
 typedef struct {
@@ -30,6 +31,8 @@ typedef struct {
     int size;     /* S */
     int padding;  /* evaluation only */
     td_filter filter;
+    bool
+        is_filter_drawn; /* training: bilinear or bicubic, for each image and operation of timm's */
     td_crop_rules rules;
     bool is_point; /* resize without antialiasing; TensorFlow's rules use their own resize */
     bool is_tf_norm;
@@ -44,6 +47,7 @@ typedef struct {
     bool is_jittered;          /* in training: jitter colours */
     double jitter[TD_JITTERS]; /* classifiers: how much */
     td_rand_rule rand;         /* torchvision's augmentation */
+    td_timm_rule timm;         /* timm's */
     double erase;              /* probability of an erased box */
     bool as_bytes;             /* rows are u8[size, size, C], not normalised */
     uint64_t seed;

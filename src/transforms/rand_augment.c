@@ -170,14 +170,14 @@ static td_status move(td_rand_step s, td_filter filter, td_image *img, td_image 
     } else {
         m[5] = -trunc(s.amount);
     }
-    TD_TRY(td_image_affine(img, m, filter, scratch));
+    TD_TRY(td_image_affine(img, m, filter, NULL, scratch));
     swap(img, scratch);
     return TD_OK;
 }
 
 static td_status rotate(double degrees, td_filter filter, td_image *img, td_image *scratch)
 {
-    TD_TRY(td_image_rotate(img, degrees, filter, scratch));
+    TD_TRY(td_image_rotate(img, degrees, filter, NULL, scratch));
     swap(img, scratch);
     return TD_OK;
 }

@@ -1,5 +1,5 @@
 # ctest: timeout 300
-# augmentations.sh -- --auto-augment, --color-jitter, --random-erase: each changes training, repeats to the bit whatever
+# augmentations.sh -- --auto-augment, --aa, --color-jitter, --random-erase: each changes training, repeats to the bit whatever
 # the workers and the kind of row, is part of what a resumed run continues, and contradictions are refused
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
@@ -32,6 +32,18 @@ trained cubic --auto-augment ta_wide --interpolation bicubic
 differ ta_wide cubic
 trained one --auto-augment ra --ra-ops 1
 differ ra one
+trained timm --workers 1 --aa rand-m9-n3-mstd0.5-inc1
+trained timm3 --workers 3 --aa rand-m9-n3-mstd0.5-inc1
+same timm.safetensors timm3.safetensors
+differ plain timm
+trained timmcubic --aa rand-m9-n3-mstd0.5-inc1 --train-interpolation bicubic
+differ timm timmcubic
+trained random --workers 1 --train-interpolation random
+trained random3 --workers 3 --train-interpolation random
+same random.safetensors random3.safetensors
+differ plain random
+trained linear --interpolation bicubic --train-interpolation bilinear
+same plain.safetensors linear.safetensors
 trained jitter --workers 1 --color-jitter
 trained jitter3 --workers 3 --color-jitter --jitter-strength 0.4,0.4,0.4,0
 same jitter.safetensors jitter3.safetensors
@@ -42,6 +54,10 @@ trained erase --random-erase 1
 differ plain erase
 
 # bytes that the network normalizes are the same images; with erased boxes the rows are floats
+all="--aa rand-m7-mstd0.5-inc1 --train-interpolation random --random-erase 0"
+TANDEM_INPUT=f32 trained timmfloats $all
+TANDEM_INPUT=u8 trained timmbytes $all
+same timmfloats.safetensors timmbytes.safetensors
 all="--auto-augment ta_wide --color-jitter --jitter-strength 0.1,0.2,0.3,0.1"
 TANDEM_INPUT=f32 trained floats $all
 TANDEM_INPUT=u8 trained bytes $all
@@ -82,6 +98,7 @@ expect 0 train set --resume half/checkpoint.safetensors --workspace half --final
 same whole.safetensors half.safetensors
 
 expect 0 benchmark --mode data set --threads 1 --num-iter 1 $all --json
+expect 0 benchmark --mode data set --threads 1 --num-iter 1 --aa rand-m6 --train-interpolation random --json
 expect 0 benchmark --mode data set --threads 1 --num-iter 1 --auto-augment ra --ra-ops 3 --ra-magnitude 4 --augment-bins 5 --json
 
 # --- refused -------------------------------------------------------------------------------------
@@ -93,13 +110,23 @@ expect 2 train set $net --auto-augment ra --augmentation autoaugment --workspace
 error_names --auto-augment --augmentation
 expect 2 train set $net --auto-augment ra --crop tf --workspace no
 error_names --auto-augment --crop
+for other in '--auto-augment ra' '--augmentation autoaugment' '--crop tf'; do
+    expect 2 train set $net --aa rand-m7 $other --workspace no
+    error_names --aa ${other%% *}
+done
+expect 2 train set $net --train-interpolation bicubic --crop tf --workspace no
+error_names --train-interpolation --crop
+for policy in rand-m31 original augmix-m3 ''; do
+    expect 2 train set $net --aa "$policy" --workspace no
+    error_names --aa "'$policy'"
+done
 expect 2 train set $net --color-jitter --crop tf --workspace no
 error_names --color-jitter --crop
 for strength in 1,2,3 1,2,3,0.6 1,2,3,0.1,0 -1,0,0,0 nan,0,0,0 x ''; do
     expect 2 train set $net --color-jitter --jitter-strength "$strength" --workspace no
     error_names "'$strength'" hue
 done
-for option in '--auto-augment ra' '--random-erase 0.1' '--jitter-strength 1,1,1,0'; do
+for option in '--auto-augment ra' '--aa rand' '--train-interpolation bicubic' '--random-erase 0.1' '--jitter-strength 1,1,1,0'; do
     expect 2 train set --arch ssd320 $option --workspace no
     error_names ${option%% *}
 done

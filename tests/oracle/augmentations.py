@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
-"""Golden values of torchvision's augmentations: tests/golden/image/rand_augment.bin and color_jitter.bin.
+"""Golden values of torchvision's and timm's augmentations: rand_augment.bin, color_jitter.bin and timm_augment.bin in
+tests/golden/image.
 
     augmentations.py            writes the files
     augmentations.py --check    compares them with what this torchvision computes
     augmentations.py --erase    prints how 100,000 boxes of RandomErasing are distributed
+    augmentations.py --timm     prints how 200,000 images are changed by rand-m7-mstd0.5-inc1 and rand-m10-mstd0.5
 
-All by torchvision on PIL images. Sources are images from formulas (`sources`; the tests have the same).
+All on PIL images. Sources are images from formulas (`sources`; the tests have the same).
 rand_augment.bin, little endian: for every kind (AutoAugment's 10 strengths, RandAugment's and TrivialAugmentWide's 31),
 operation and strength: the amount on 96 pixels as a float32, then for every source, filter (bilinear; bicubic for
 geometry) and sign (+, -, where it has one) the CRC-32 of the pixels. color_jitter.bin: CRC-32 for every hue shift of an
-image of 140,608 colors, then of `JITTERS` on every source.
+image of 140,608 colors, then of `JITTERS` on every source. timm_augment.bin: for inc0 and inc1, every operation of
+timm's RandAugment, magnitude and sign (both, whether it has one or not): the amount as a float64, then for every source
+and filter (as above) the CRC-32 of the pixels, with the fill of ImageNet's mean.
 """
 
 import argparse
 import os
+import random
 import struct
 import sys
 import zlib
@@ -21,6 +26,7 @@ import zlib
 import numpy as np
 import torch
 from PIL import Image
+from timm.data import auto_augment as timm_ops
 from torchvision import transforms as T
 from torchvision.transforms import InterpolationMode, autoaugment
 from torchvision.transforms import functional as F
@@ -29,6 +35,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden", "image")
 SIZE = 96
 GEOMETRY = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+FILL = (124, 116, 104)
+MAGNITUDES = (0, 0.25, 1, 2.4, 3, 4.5, 5, 6.999, 7.5, 8, 9.1, 10, 13.37, 20, 30)
 HUES = (0, 0.004, -0.004, 0.1, -0.1, 0.25, -0.37, 0.5, -0.5)
 JITTERS = [  # order of brightness 0, contrast 1, saturation 2, hue 3, and their amounts
     ((0, 1, 2, 3), (0.7, 1.3, 0.6, 0.1)), ((3, 2, 1, 0), (1.4, 0.61, 1.39, -0.1)), ((1, 0, 3, 2), (0.9, 1.9, 0.1, 0.5)),
@@ -93,6 +101,65 @@ def jitter_records():
             yield crc(out)
 
 
+def timm_argument(name, magnitude, sign):
+    """timm's argument of an operation, with one of its two signs."""
+    make = timm_ops.LEVEL_TO_ARG[name]
+    negate, timm_ops._randomly_negate = timm_ops._randomly_negate, lambda v: sign * v
+    try:
+        return make(magnitude, {}) if make else ()
+    finally:
+        timm_ops._randomly_negate = negate
+
+
+def timm_pixels(name, im, argument, resample):
+    if name.startswith("Posterize") and argument[0] < 1:
+        return Image.new("RGB", im.size)  # no bit is kept, for which the latest Pillow has an error
+    return timm_ops.NAME_TO_OP[name](im, *argument, fillcolor=FILL, resample=resample)
+
+
+def timm_records():
+    images = sources()
+    filters = [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC]
+    for names in (timm_ops._RAND_TRANSFORMS, timm_ops._RAND_INCREASING_TRANSFORMS):
+        for name in names:
+            is_geometry = name.startswith(("Shear", "Translate", "Rotate"))
+            for magnitude in MAGNITUDES:
+                for sign in 1, -1:
+                    argument = timm_argument(name, magnitude, sign)
+                    amount = float(argument[0]) if argument else 0.0
+                    yield struct.pack("<d", max(0.0, amount) if name.startswith("Posterize") else amount)
+                    for im in images:
+                        for resample in filters[: 1 + is_geometry]:
+                            yield crc(timm_pixels(name, im, argument, resample))
+
+
+def timm_draws():
+    """What is drawn, not what is done to an image: the arguments of all operations."""
+    n = 200000
+    for policy in "rand-m7-mstd0.5-inc1", "rand-m10-mstd0.5":
+        done, numbers = [], []
+
+        def note(name):
+            def apply(im, *argument, resample, **_):
+                done.append(name)
+                if name == "Rotate":
+                    numbers.append((argument[0], random.choice(resample) == Image.Resampling.BICUBIC))
+                return im
+            return apply
+
+        augment = timm_ops.rand_augment_transform(policy)
+        for op in augment.ops:
+            op.aug_fn = note(op.name)
+        for _ in range(n):
+            augment(None)
+        a = np.array(numbers, float)
+        shares = {name: done.count(name) / n for name in dict.fromkeys(op.name for op in augment.ops)}
+        print(f"{policy}: {len(done) / n:.4f} operations on an image, of each {min(shares.values()):.4f} to "
+              f"{max(shares.values()):.4f}; magnitude of Rotate {np.abs(a[:, 0]).mean() / 3:.4f} deviation "
+              f"{np.abs(a[:, 0]).std() / 3:.4f}, at its bound {(np.abs(a[:, 0]) == 30).mean():.4f}, negative "
+              f"{(a[:, 0] < 0).mean():.4f}, bicubic {a[:, 1].mean():.4f}")
+
+
 def erase():
     n, size = 100000, 224
     img = torch.empty(3, size, size)
@@ -111,10 +178,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--check", action="store_true")
     p.add_argument("--erase", action="store_true")
+    p.add_argument("--timm", action="store_true")
     o = p.parse_args()
+    if o.timm:
+        return timm_draws()
     if o.erase:
         return erase()
-    for name, records in (("rand_augment.bin", rand_records), ("color_jitter.bin", jitter_records)):
+    for name, records in (("rand_augment.bin", rand_records), ("color_jitter.bin", jitter_records),
+                          ("timm_augment.bin", timm_records)):
         path, data = os.path.join(GOLDEN, name), b"".join(records())
         if not o.check:
             with open(path, "wb") as f:

@@ -163,12 +163,12 @@ static void bad_transforms_are_errors(void **state)
     (void)state;
     td_image img = { 0 }, scratch = { 0 };
     double m[6] = { 1, 0, 0, 0, 1, 0 };
-    expect_error(td_image_affine(&img, m, TD_BILINEAR, &scratch), TD_EARG, "0 x 0");
-    expect_error(td_image_rotate(&img, 5, TD_BILINEAR, &scratch), TD_EARG, "0 x 0");
+    expect_error(td_image_affine(&img, m, TD_BILINEAR, NULL, &scratch), TD_EARG, "0 x 0");
+    expect_error(td_image_rotate(&img, 5, TD_BILINEAR, NULL, &scratch), TD_EARG, "0 x 0");
     make_formula_image(0, &img);
     m[2] = NAN;
-    expect_error(td_image_affine(&img, m, TD_BILINEAR, &scratch), TD_EARG, "nan");
-    expect_error(td_image_rotate(&img, 360, TD_BILINEAR, &scratch), TD_EARG, "360");
+    expect_error(td_image_affine(&img, m, TD_BILINEAR, NULL, &scratch), TD_EARG, "nan");
+    expect_error(td_image_rotate(&img, 360, TD_BILINEAR, NULL, &scratch), TD_EARG, "360");
     td_alloc_fail_at(1);
     const td_status st =
         td_rand_apply((td_rand_step){ TD_RAND_ROTATE, 90 }, TD_BILINEAR, &img, &scratch);
