@@ -97,17 +97,19 @@ typedef struct {
     td_lr_rule rule;
     int warmup; /* epochs; with a detector's rule steps, -1: the recipe's share of all */
     td_warmup warmup_form;
-    double warmup_start;   /* rate where the warm-up begins; -1: peak / warmup; with a detector's
+    bool decays_after_warmup; /* default true; false: linear, cosine and polynomial count the
+                                 epochs of the warm-up too, as timm does */
+    double warmup_start;      /* rate where the warm-up begins; -1: peak / warmup; with a detector's
                               rule 0.43332 of peak (ssd320) */
-    int64_t total_steps;   /* ssd320: steps that the curve spans; -1: the whole training */
-    const char *multistep; /* step: "43,54", epochs at which the rate falls; NULL: 30, 60, 80 */
-    double decay;          /* exponential: factor of each fall; 0: 0.001 over the whole training;
+    int64_t total_steps;      /* ssd320: steps that the curve spans; -1: the whole training */
+    const char *multistep;    /* step: "43,54", epochs at which the rate falls; NULL: 30, 60, 80 */
+    double decay;             /* exponential: factor of each fall; 0: 0.001 over the whole training;
                               step: likewise; 0: 0.1 */
-    int decay_epochs;      /* exponential: epochs from one fall to the next */
-    double power;          /* polynomial */
-    double cycle_start;    /* one cycle: share of the steps in which the rate rises */
-    double cycle_div;      /* one cycle: the first rate is the peak divided by it */
-    double cycle_end_div;  /* one cycle: the last rate is the first one divided by it */
+    int decay_epochs;         /* exponential: epochs from one fall to the next */
+    double power;             /* polynomial */
+    double cycle_start;       /* one cycle: share of the steps in which the rate rises */
+    double cycle_div;         /* one cycle: the first rate is the peak divided by it */
+    double cycle_end_div;     /* one cycle: the last rate is the first one divided by it */
     td_anneal cycle_form;
 } td_lr_opts;
 

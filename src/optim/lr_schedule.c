@@ -48,8 +48,8 @@ double td_lr_at(const td_lr_curve *o, int epoch)
 {
     if (epoch < o->warmup)
         return warming(o, epoch);
-    int length = o->epochs - o->warmup;
-    double t = length > 0 ? (double)(epoch - o->warmup) / length : 0;
+    const int start = o->counts_warmup ? 0 : o->warmup, length = o->epochs - start;
+    const double t = length > 0 ? (double)(epoch - start) / length : 0;
     switch (o->schedule) {
     case TD_LR_STEP:
         return step(o, epoch);

@@ -25,6 +25,8 @@ typedef struct {
     td_warmup warmup_form;
     double warmup_start;
     int epochs;               /* planned total, even if this run trains fewer */
+    bool counts_warmup;       /* linear, cosine, polynomial: counted from epoch 0, as timm does, not
+                                 from the end of the warm-up */
     const td_lr_drops *drops; /* step; NULL: 30, 60, 80 */
     double decay;     /* exponential: factor; 0: such that the total is 0.001; step: 0: 0.1 */
     int decay_epochs; /* exponential: epochs between two decays; 0: 1 */
@@ -42,6 +44,9 @@ typedef struct {
  *   exponential  lr decay^floor((e - warmup) / decay_epochs)
  *                decay 0 means 0.001^(1 / floor((epochs - warmup) / decay_epochs))
  *   polynomial   end + (lr - end) (1 - (e - warmup) / (epochs - warmup))^power
+ *
+ * With counts_warmup linear, cosine and polynomial have e / epochs in place of
+ * (e - warmup) / (epochs - warmup).
  *
  * One cycle is no function of the epoch: td_lr_one_cycle.  Source: NVIDIA DeepLearningExamples,
  * ConvNets, lr policies; warm-ups from a rate, drops and the polynomial are PyTorch's LinearLR,

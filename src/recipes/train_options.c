@@ -297,6 +297,9 @@ static const td_field train_fields[] = {
     TD_REAL_AS(td_train_opts, lr.warmup_start, "warmup_lr", NULL, -1, -1, 1e6, NULL,
                "initial learning rate of the warm-up; -1: --lr divided by --warmup, and with "
                "--lr-rule ssd320 0.43332 of --lr"),
+    TD_BOOL_NOT(td_train_opts, lr.decays_after_warmup, "no-warmup-prefix", NULL, false,
+               "linear, cosine, polynomial: count epochs from the beginning of the training, as "
+               "timm does, not from the end of the warm-up"),
     TD_TEXT_AS(td_train_opts, lr.multistep, "multistep", NULL, NULL, TD_META_NUMBERS,
                "step: epochs at which the learning rate falls; without: 30,60,80, and with "
                "--lr-rule ssd300 43,54"),

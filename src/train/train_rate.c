@@ -176,6 +176,7 @@ static td_lr_curve by_epoch(const job *j)
                           .warms_from = lr->warmup_start >= 0,
                           .warmup_start = lr->warmup_start,
                           .epochs = j->o.length.epochs,
+                          .counts_warmup = !lr->decays_after_warmup,
                           .drops = lr->multistep ? &j->plan.by_step.drops : NULL,
                           .decay = lr->decay,
                           .decay_epochs = lr->decay_epochs,

@@ -52,6 +52,8 @@ done <<'END'
 --lr-total-steps=5 : : it requires --lr-rule ssd320
 --warmup-lr=0.1 : : it requires --warmup
 --warmup-method=linear : : it requires --warmup
+--no-warmup-prefix --lr-schedule cosine : : it requires --warmup
+--no-warmup-prefix --warmup 3 : : it requires --lr-schedule cosine
 --multistep=3 --lr-schedule cosine : : it requires --lr-schedule step
 --ema-rule=torchvision : : it requires --use-ema
 --ema-steps=3 --use-ema 0.9 : : it requires --ema-rule torchvision

@@ -1,5 +1,6 @@
 /*
- * test_golden_lr_pytorch.c -- learning rates of PyTorch's schedulers (tests/oracle/schedules.py)
+ * test_golden_lr_pytorch.c -- learning rates of PyTorch's schedulers and of timm's cosine
+ * (tests/oracle/schedules.py)
  */
 #include <math.h>
 
@@ -56,6 +57,7 @@ static void check_curve(const td_json *curve)
         .decay_epochs =
             td_json_get(curve, "decay_epochs") ? td_golden_int(curve, "decay_epochs") : 0,
         .power = number_or_0(curve, "power"),
+        .counts_warmup = td_json_get(curve, "counts_warmup") != NULL,
     };
     if (td_json_get(curve, "drops")) {
         expect_ok(td_lr_drops_parse(td_golden_text(curve, "drops"), &drops));
@@ -97,7 +99,7 @@ static void each(const char *name, int n_least, void (*check)(const td_json *))
 static void warm_ups_and_curves(void **state)
 {
     (void)state;
-    each("curves", 8, check_curve);
+    each("curves", 10, check_curve);
 }
 
 static void one_cycle(void **state)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Learning rates of PyTorch's schedulers, for golden.lr_pytorch.
+"""Learning rates of PyTorch's schedulers and of timm's cosine, for golden.lr_pytorch.
 
     schedules.py OUT            writes tests/golden/lr_pytorch.json
 
@@ -11,6 +11,7 @@ import json
 import sys
 
 import torch
+from timm.scheduler import CosineLRScheduler
 from torch.optim import lr_scheduler as schedulers
 
 LR = 0.4
@@ -56,6 +57,18 @@ def curves():
                        **members, lr=rates(make, epochs))
 
 
+def timm_curve(epochs, warmup, start, end):
+    """timm's cosine, which counts the epochs of its warm-up."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], LR)
+    scheduler = CosineLRScheduler(optimizer, t_initial=epochs, lr_min=end, warmup_t=warmup, warmup_lr_init=start)
+    out = []
+    for epoch in range(epochs):
+        out.append(optimizer.param_groups[0]["lr"])
+        scheduler.step(epoch + 1)
+    return dict(schedule="cosine", epochs=epochs, warmup=warmup, warmup_start=start, warmup_form="linear", peak=LR, end=end,
+                counts_warmup=True, lr=out)
+
+
 def cycle(form, steps, start, div, end_div):
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], LR)
@@ -72,7 +85,7 @@ def cycle(form, steps, start, div, end_div):
 def main():
     cases = [(form, *case) for form in ("cos", "linear")
              for case in ((100, 0.3, 25, 1e4), (37, 0.25, 10, 100), (50, 0.0, 25, 1e4), (20, 1.0, 25, 1e4))]
-    out = dict(torch=torch.__version__.split("+")[0], curves=list(curves()), cycles=[cycle(*case) for case in cases])
+    out = dict(torch=torch.__version__.split("+")[0], curves=[*curves(), timm_curve(100, 5, 1e-4, 1e-6), timm_curve(12, 3, 0.01, 0)], cycles=[cycle(*case) for case in cases])
     with open(sys.argv[1], "w") as file:
         json.dump(out, file, indent=0)
         file.write("\n")
