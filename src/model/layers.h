@@ -40,6 +40,8 @@ struct td_net {
     const char *stem_conv, *stem_norm, *stage; /* "conv1", "bn1", "layer" */
     int first_stage;                           /* number of the first stage in names */
 
+    int block, n_blocks; /* with stochastic depth: the residual block in the making, of how many */
+
     td_dropout_source dropout;
 };
 

@@ -16,6 +16,9 @@
  * its 1x1 convolution.  timm's initial values: normal, sqrt(2 / fan out); gamma 0 at the end of
  * every branch, whatever the options.
  *
+ * --stochastic-depth drops branches of samples before the sum, as timm's drop_path: none of the
+ * first block, of the others in proportion to their number.
+ *
  *   fc, SE   weight and bias uniform in +-1 / sqrt(inputs)
  *
  * and in the TensorFlow variant, with padding SAME (layers.c),
@@ -155,6 +158,8 @@ static td_value *block(td_net *m, td_value *x, int width, int stride)
     } else if (stride != 1 || td_net_channels(x) != n_out)
         x = td_net_norm(m, td_net_conv(m, x, "downsample.0", n_out, 1, stride, 1), "downsample.1",
                         false);
+    if (m->n_blocks > 1)
+        y = td_net_stochastic_depth(m, y, 0, m->block++, m->n_blocks - 1, TD_DROPOUT_ROW);
     return td_relu(m->b, td_add(m->b, y, x));
 }
 
@@ -204,6 +209,8 @@ static td_value *build(td_net *m, td_value *images)
     if (r->is_deep && m->opts->conv_init == TD_CONV_INIT_AUTO && !is_tensorflow(m))
         m->begin_filters = td_net_normal_fan_out; /* timm's */
     m->has_zero_ends = r->is_deep;
+    for (int i = 0; i < 4; i++)
+        m->n_blocks += r->layers[i];
     td_value *x = r->is_deep ? deep_stem(m, images) : td_resnet_stem_conv(m, images);
     x = td_net_max_pool(m, x, 3, 2);
     for (int i = 0; i < 4; i++) {
@@ -225,5 +232,5 @@ const td_family td_family_resnet = {
     .head = "fc",
     .side_min = 8, /* smaller images are one pixel after the stem */
     .has_stages = true,
-    .lacks = TD_ARCH_LACKS_DROPOUT,
+    .lacks = "dropout",
 };

@@ -541,6 +541,31 @@ static void convnext_and_vit_have_torchvision_s_order(void **state)
     check_names("vit_b_16", 32, vit, sizeof vit / sizeof *vit, "heads.head.bias");
 }
 
+/* residual networks drop branches on request: 0 of the first block, 0.05 of the last */
+static void resnets_have_stochastic_depth_if_it_is_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        int blocks;
+    } cases[] = {
+        { "resnet50", 16 }, { "resnet18", 8 }, { "seresnet50", 16 }, { "resnet50d", 16 }
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int last = cases[k].blocks - 1;
+        td_graph *g = small_graph(cases[k].arch, -1, 0.05);
+        assert_int_equal(count_ops(g, "dropout"), last);
+        for (int i = 0; i < last; i++) {
+            assert_int_equal(dropout_at(g, i)->mode, TD_DROPOUT_ROW);
+            assert_true(fabs(dropout_at(g, i)->p - 0.05 * (i + 1) / last) < 1e-15);
+        }
+        td_graph_free(g);
+        g = small_graph(cases[k].arch, -1, -1);
+        assert_int_equal(count_ops(g, "dropout"), 0);
+        td_graph_free(g);
+    }
+}
+
 /* the samples of later blocks are dropped more often: 0 in the first block, 0.1 in the last */
 static void convnext_has_stochastic_depth(void **state)
 {
@@ -929,6 +954,7 @@ int main(void)
         cmocka_unit_test(both_forms_of_squeeze_and_excitation),
         cmocka_unit_test(parameters_come_in_pytorch_s_order),
         cmocka_unit_test(convnext_and_vit_have_torchvision_s_order),
+        cmocka_unit_test(resnets_have_stochastic_depth_if_it_is_chosen),
         cmocka_unit_test(convnext_has_stochastic_depth),
         cmocka_unit_test(vit_has_dropout_if_it_is_chosen),
         cmocka_unit_test(vit_has_patches_of_one_size),
