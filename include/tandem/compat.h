@@ -37,8 +37,12 @@ typedef struct {
     const char *pipeline_config_path;           /* TensorFlow's configuration of a detector */
     const char *hparams_overrides;              /* "name=value,...": overrides of its fields */
     const char *named_workspace, *named_report; /* given by the user; NULL: not */
-    char name[300];    /* set by td_train_preset: the name of the preset, or "" */
-    double rule_lr;    /* set by td_train_preset: the learning rate by linear scaling, or 0 */
+    char name[300]; /* set by td_train_preset: the name of the preset, or "" */
+    double rule_lr; /* set by td_train_preset: the learning rate by linear scaling, or 0 */
+    struct {
+        int image_size, val_resize;
+        const char *schedule;
+    } sizes;           /* set by it: sizes of a recipe, which belong together; or 0 */
     bool counts_steps; /* set by it: a detector's configuration counts steps, not epochs */
     bool keeps_report; /* set by it: the recipe saves no checkpoints but writes a report */
 } td_launch_opts;

@@ -112,7 +112,17 @@ static td_status pick(const table *t, const td_yaml *map, const char *what, cons
     return unknown(t, what, name, where, &names);
 }
 
-/* Find the section of a network; TD_EUSAGE also lists the detectors, which are presets too. */
+/* Add the names of other programs' recipes, such as "timm/resnet50-a1", each between two texts. */
+static void add_programs(const td_yaml *programs, const char *before, const char *after,
+                         td_text *out)
+{
+    for (size_t i = 0; i < td_yaml_count(programs); i++)
+        for (size_t k = 0; k < td_yaml_count(td_yaml_member(programs, i)); k++)
+            td_text_add(out, "%s%s/%s%s", before, key_of(programs, i),
+                        key_of(td_yaml_member(programs, i), k), after);
+}
+
+/* Find the section of a network; TD_EUSAGE also lists the other presets. */
 static td_status pick_model(const table *t, const td_yaml *map, const char *name,
                             const td_yaml **out)
 {
@@ -125,6 +135,7 @@ static td_status pick_model(const table *t, const td_yaml *map, const char *name
     add_names(map, &names);
     td_text_add(&names, names.len && td_yaml_count(detectors) ? ", " : "");
     add_names(detectors, &names);
+    add_programs(td_yaml_get(t->doc, "recipes"), ", ", "", &names);
     return unknown(t, "model", name, "", &names);
 }
 
@@ -517,22 +528,71 @@ static void defer_defaults(td_train_opts *o, const settings *s)
     count_steps(o, td_map_has(&s->lines, "num_train_steps"));
 }
 
+/* Apply the merged settings, and a precision that is a part of the name. */
+static td_status apply_named(td_train_opts *o, const settings *s, const choice *c,
+                             const td_field_group *groups, td_arena *arena)
+{
+    const bool wants_float32 = td_amp_is_off(&o->amp);
+    for (size_t i = 0; i < s->lines.n; i++)
+        TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
+    if (strcasecmp(c->precision, "AMP") == 0 && !wants_float32)
+        TD_TRY(td_options_set(groups, "amp", "true", arena));
+    TD_TRY(set_precision(c, groups, arena));
+    note_report(o, s);
+    if (o->launch.preset)
+        snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
+    return TD_OK;
+}
+
 static td_status apply_detector(td_train_opts *o, settings *s, const td_yaml *detector,
                                 const char *parts, const td_field_group *groups, td_arena *arena)
 {
     choice c = { .model = "" };
-    const bool wants_float32 = td_amp_is_off(&o->amp);
     TD_TRY(merge(s, td_yaml_get(detector, "recipe")));
     TD_TRY(merge_parts(s, detector, parts, &c));
-    for (size_t i = 0; i < s->lines.n; i++)
-        TD_TRY(set(s, groups, s->lines.entries[i].key, s->lines.entries[i].value, arena));
-    if (strcasecmp(c.precision, "AMP") == 0 && !wants_float32)
-        TD_TRY(td_options_set(groups, "amp", "true", arena));
-    TD_TRY(set_precision(&c, groups, arena));
+    TD_TRY(apply_named(o, s, &c, groups, arena));
     defer_defaults(o, s);
-    note_report(o, s);
-    if (o->launch.preset)
-        snprintf(o->launch.name, sizeof o->launch.name, "%s", o->launch.preset);
+    return TD_OK;
+}
+
+/* --- recipes of other programs ---------------------------------------------------------------- */
+
+/* The program that --preset begins with, as in "torchvision/resnet50-v2"; *parts: the rest. */
+static const td_yaml *find_program(const table *t, const td_train_opts *o, const char **parts)
+{
+    const char *preset = o->launch.preset ? o->launch.preset : "", *key;
+    const size_t n = strcspn(preset, "/");
+    char program[PART_BYTES];
+    snprintf(program, sizeof program, "%.*s", (int)n, preset);
+    *parts = preset + n;
+    return find_any_case(td_yaml_get(t->doc, "recipes"), program, &key);
+}
+
+static td_status apply_program(td_train_opts *o, settings *s, const td_yaml *program,
+                               const char *parts, const td_field_group *groups, td_arena *arena)
+{
+    choice c = { .model = "" };
+    const char *mode = o->launch.mode;
+    if (o->launch.platform)
+        return td_error(TD_EUSAGE, "--preset '%.80s' and --platform exclude each other",
+                        o->launch.preset);
+    TD_TRY(merge_parts(s, program, parts, &c));
+    if (!*c.platform) {
+        td_text names = { 0 };
+        add_programs(td_yaml_get(s->table->doc, "recipes"), " ", "", &names);
+        td_status st = td_text_status(&names);
+        if (st == TD_OK)
+            st = td_error(TD_EUSAGE, "--preset: '%.80s' is no recipe, wanted one of%s",
+                          o->launch.preset, names.data);
+        td_text_release(&names);
+        return st;
+    }
+    if (mode && has(td_yaml_get(s->table->doc, "mode"), mode))
+        TD_TRY(merge_named(s, s->table->doc, "mode", mode));
+    TD_TRY(apply_named(o, s, &c, groups, arena));
+    o->launch.sizes.image_size = o->model.image_size;
+    o->launch.sizes.val_resize = o->model.val_resize;
+    o->launch.sizes.schedule = o->batch.image_size_schedule;
     return TD_OK;
 }
 
@@ -571,6 +631,12 @@ static td_status run(const table *t, td_train_opts *o, const td_field_group *gro
     const td_yaml *detector = find_detector(t, o, &parts);
     if (detector) {
         const td_status st = apply_detector(o, &s, detector, parts, groups, arena);
+        td_map_release(&s.lines);
+        return st;
+    }
+    const td_yaml *program = find_program(t, o, &parts);
+    if (program) {
+        const td_status st = apply_program(o, &s, program, parts, groups, arena);
         td_map_release(&s.lines);
         return st;
     }
@@ -650,14 +716,19 @@ static const char *value_of(const td_yaml *row, const char *name)
 }
 
 /* Add a line such as "resnet50/T4/AMP   256   2048   2.048 ...". */
+static void add_row(const char *name, const td_yaml *row, td_text *out)
+{
+    td_text_add(out, "%-44s %6s %6s %7s %-16s %4s\n", name, value_of(row, "batch_size"),
+                value_of(row, "optimizer_batch_size"), value_of(row, "lr"),
+                value_of(row, "weight_decay"), value_of(row, "warmup"));
+}
+
 static void add_recipe(const char *model, const char *platform, const char *precision,
                        const char *tail, const td_yaml *row, td_text *out)
 {
     td_text name = { 0 };
     td_text_add(&name, "%s/%s/%s%s", model, platform, precision, tail);
-    td_text_add(out, "%-44s %6s %6s %7s %-16s %4s\n", td_text_get(&name),
-                value_of(row, "batch_size"), value_of(row, "optimizer_batch_size"),
-                value_of(row, "lr"), value_of(row, "weight_decay"), value_of(row, "warmup"));
+    add_row(td_text_get(&name), row, out);
     if (td_text_status(&name) != TD_OK && out->st == TD_OK)
         out->st = td_text_status(&name);
     td_text_release(&name);
@@ -689,6 +760,19 @@ static void add_detectors(const td_yaml *detectors, const char *before, const ch
     }
 }
 
+/* Add lines such as "timm/resnet50-a1   512   2048   0.005 ...". */
+static void add_program_rows(const td_yaml *programs, td_text *out)
+{
+    for (size_t i = 0; i < td_yaml_count(programs); i++) {
+        const td_yaml *recipes = td_yaml_member(programs, i);
+        for (size_t k = 0; k < td_yaml_count(recipes); k++) {
+            char name[2 * PART_BYTES];
+            snprintf(name, sizeof name, "%s/%s", key_of(programs, i), key_of(recipes, k));
+            add_row(name, td_yaml_member(recipes, k), out);
+        }
+    }
+}
+
 static void add_line(const char *head, const td_yaml *map, td_text *out)
 {
     td_text_add(out, "%s", head);
@@ -709,6 +793,7 @@ static void add_list(const table *t, td_text *out)
     add_models(td_yaml_get(t->doc, "models"), "", out);
     if (old)
         add_models(td_yaml_get(old, "models"), "/" EDITION, out);
+    add_program_rows(td_yaml_get(t->doc, "recipes"), out);
     add_detectors(td_yaml_get(t->doc, "detectors"), "", "\n", out);
     td_text_add(out, "\nbatch: images at a time; step: images in an optimizer step\n");
     add_line(has(epochs, "50") ? "further parts, epochs (50: resnet50 only): "
@@ -747,6 +832,7 @@ td_status td_train_preset_names(char **text)
     add_recipe_names(td_yaml_get(t.doc, "models"), "", &out);
     if (old)
         add_recipe_names(td_yaml_get(old, "models"), "/" EDITION, &out);
+    add_programs(td_yaml_get(t.doc, "recipes"), " ", "", &out);
     add_detectors(td_yaml_get(t.doc, "detectors"), " ", "", &out);
     td_yaml_free(t.doc);
     return td_text_take(&out, TD_OK, text);

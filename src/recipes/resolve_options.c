@@ -74,6 +74,19 @@ static void replace_steps(td_train_opts *o)
         o->lr.warmup = -1;
 }
 
+/* With another image size, a recipe's sizes of training images and of the resize are dropped. */
+static void resolve_sizes(td_train_opts *o)
+{
+    const td_launch_opts *l = &o->launch;
+    if (!l->sizes.image_size || l->sizes.image_size == o->model.image_size)
+        return;
+    if (o->batch.image_size_schedule == l->sizes.schedule)
+        o->batch.image_size_schedule = NULL;
+    if (o->model.val_resize == l->sizes.val_resize &&
+        !td_options_given_on_line(td_model_fields(), &o->model, "val_resize"))
+        o->model.val_resize = 0;
+}
+
 /* Set the options that a detector's preset left open. */
 static void resolve_detector(td_train_opts *o, double batch)
 {
@@ -169,6 +182,7 @@ td_status td_train_resolve(td_train_opts *o)
     if (is_mode(o, "train"))
         o->validation.is_enabled = false;
     TD_TRY(resolve_iterations(o));
+    resolve_sizes(o);
     resolve_detector(o, batch);
     resolve_scaler(o);
     TD_TRY(resolve_survival(o));

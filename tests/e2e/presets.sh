@@ -3,6 +3,7 @@
 # runs; the modes of the launcher and of TensorFlow's main
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
 small="--data-backend synthetic --image-size 32 --num-classes 4 --threads 1 --workers 1"
 
 # the first parameters of a report: one has NAME with VALUE
@@ -35,6 +36,17 @@ for model in resnet50 resnext101-32x4d se-resnext101-32x4d; do
         sed 's/.*"train.lr": \([0-9.e-]*\).*/\1/' | awk -v lr=$lr '{ n++; d = $0 / (lr / 8) - 1; bad = !(d < 1e-6 && d > -1e-6) } END { exit n != 1 || bad }' ||
         complain "$model: $(grep '"train.lr": ' $model/experiment_raport.json | head -1)"
 done
+
+# --- two steps of the recipes of other programs
+drawn set --classes 4 --train 32 --val 8 --size 80
+for name in torchvision/resnet50-v2 timm/resnet50-a1 timm/resnet50-a2 timm/resnet50-a3; do
+    expect 0 train set --preset $name --arch resnet18 --image-size 32 --threads 1 --workers 1 --seed 1 -b 4 \
+        --optimizer-batch-size 8 --run-iters 2 --no-checkpoints --workspace ${name#*/}
+    says "preset $name: lr "
+    case $name in torchvision/*) log_names 32 0.99998 600 0.9999915 ;; esac
+done
+expect 2 train set --preset timm/resnet50-a9
+error_names "'resnet50-a9'" resnet50-a1
 
 # --- config.yaml gives the same run again, to the bit; a foreign one is left alone
 expect 0 train $small --preset resnet50/90 --arch resnet18 -b 4 --run-iters 2 --training-only --workspace one \

@@ -109,10 +109,23 @@ static void check_row(const char *line, const char *common, bool is_90)
     close_run(&r);
 }
 
+/* "torchvision/resnet50-v2 name=value ..." */
+static void check_recipe(const char *line)
+{
+    char name[100];
+    int n = 0;
+    run r;
+    assert_int_equal(sscanf(line, "%99s%n", name, &n), 1);
+    open_run(&r);
+    resolve(&r, name);
+    expect_pairs(&r, name, line + n, false);
+    close_run(&r);
+}
+
 static void every_published_recipe(void **state)
 {
     (void)state;
-    char line[1000], common[1000] = "";
+    char line[2000], common[2000] = "";
     int n_rows = 0;
     FILE *f = fopen("tests/golden/presets.txt", "r");
     assert_non_null(f);
@@ -121,6 +134,11 @@ static void every_published_recipe(void **state)
             continue;
         if (td_text_starts(line, "common ")) {
             snprintf(common, sizeof common, "%s", line + 7);
+            continue;
+        }
+        if (td_text_starts(line, "recipe ")) {
+            check_recipe(line + 7);
+            n_rows++;
             continue;
         }
         check_row(line, common, false);
@@ -211,6 +229,55 @@ static const td_json *curve_of(const td_json *doc, double lr, int epochs)
     return NULL;
 }
 
+/* a size of images that the user gives replaces those of training and of the resize, too */
+static void sizes_of_a_recipe_belong_together(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        run r;
+        open_run(&r);
+        r.o.launch.preset = "torchvision/resnet50-v2";
+        expect_ok(td_train_preset(&r.o, r.groups, &r.arena));
+        r.o.model.image_size = i ? 64 : 224;
+        if (i == 2) {
+            r.o.model.val_resize = 70;
+            r.o.batch.image_size_schedule = "0:48";
+        }
+        expect_ok(td_train_resolve(&r.o));
+        assert_int_equal(r.o.model.val_resize, i == 0 ? 232 : i == 1 ? 0 : 70);
+        if (i == 1)
+            assert_null(r.o.batch.image_size_schedule);
+        else
+            assert_string_equal(r.o.batch.image_size_schedule, i ? "0:48" : "0:176");
+        close_run(&r);
+    }
+}
+
+static void recipes_take_precisions_and_modes(void **state)
+{
+    (void)state;
+    run r;
+    open_run(&r);
+    resolve(&r, "timm/resnet50-a2/AMP");
+    expect_setting(&r, "timm", "amp", "true");
+    assert_string_equal(r.o.launch.name, "timm/resnet50-a2/AMP");
+    close_run(&r);
+    open_run(&r);
+    resolve(&r, "torchvision/ResNet50-V2/FP32");
+    expect_setting(&r, "torchvision", "precision", "fp32");
+    close_run(&r);
+    open_run(&r);
+    r.o.launch.mode = "benchmark_training";
+    resolve(&r, "timm/resnet50-a3");
+    expect_setting(&r, "timm", "epochs", "3");
+    close_run(&r);
+    open_run(&r);
+    r.o.launch.platform = "T4";
+    r.o.launch.preset = "timm/resnet50-a3";
+    expect_error(td_train_preset(&r.o, r.groups, &r.arena), TD_EUSAGE, "--platform");
+    close_run(&r);
+}
+
 /* what the run will use, epoch by epoch; the momentum is constant */
 static void curves_are_the_reference_s(void **state)
 {
@@ -260,6 +327,11 @@ static void what_is_missing_is_listed(void **state)
         { "", "no model was" },
         { "efficientnet-b4/90", "model 'efficientnet-b4'" },
         { "efficientnet-quant-b4/DGXA100/AMP", "quantized networks" },
+        { "torchvision", "wanted one of torchvision/resnet50-v2 timm/resnet50-a1" },
+        { "timm/AMP", "wanted one of" },
+        { "timm/resnet50-a4", "'resnet50-a4', wanted resnet50-a1, resnet50-a2, resnet50-a3" },
+        { "timm/resnet50-a1/resnet50-a2", "'resnet50-a1' and 'resnet50-a2'" },
+        { "timm/", "empty or overlong part" },
         { "resnet50/90/2019-12", "requires --platform" },
         { "resnet50/DGXA100/AMP/2019-12", "'DGXA100' is not a platform" },
     };
@@ -297,6 +369,8 @@ int main(void)
         cmocka_unit_test(fifty_epochs_are_resnet50s),
         cmocka_unit_test(the_rule_of_thumb),
         cmocka_unit_test(modes_come_last),
+        cmocka_unit_test(sizes_of_a_recipe_belong_together),
+        cmocka_unit_test(recipes_take_precisions_and_modes),
         cmocka_unit_test(curves_are_the_reference_s),
         cmocka_unit_test(what_is_missing_is_listed),
         cmocka_unit_test(memory_may_fail_at_every_call),
