@@ -111,6 +111,9 @@ typedef struct {
     double cycle_div;         /* one cycle: the first rate is the peak divided by it */
     double cycle_end_div;     /* one cycle: the last rate is the first one divided by it */
     td_anneal cycle_form;
+    bool cycles_momentum; /* one cycle: momentum, or Adam's beta1, falls from max to base and rises
+                             again; default true */
+    double base_momentum, max_momentum;
 } td_lr_opts;
 
 /** How many coefficients mixup and cutmix draw. */

@@ -309,7 +309,7 @@ typedef enum { TD_GPU_SGD, TD_GPU_RMSPROP, TD_GPU_ADAM, TD_GPU_LAMB } td_gpu_opt
 /**
  * A step (ops/update.c).  Nothing is written where *finite is 0.  Copies are w rounded to their
  * dtype; one that is absent has w's strides.  adam and lamb: v is m, square is v, momentum beta1
- * and alpha beta2.
+ * and alpha beta2.  reads_momentum: lr[1] replaces momentum (and 1 - lr[1] first).
  */
 typedef struct {
     td_gpu_optimizer rule;
@@ -320,7 +320,7 @@ typedef struct {
     int n_copies;
     td_gpu_tensor copy[TD_GPU_COPIES];
     float momentum, decay, alpha, rest, eps; /* rest: 1 - alpha */
-    bool nesterov;
+    bool nesterov, reads_momentum;
     /* adam, lamb */
     const float *rest1, *rest2; /* 1 - beta1^t, 1 - beta2^t */
     float first;                /* 1 - beta1 */

@@ -403,6 +403,9 @@ TD_CHECKED td_status td_collective_buckets(const td_graph *g, int64_t **floats, 
     gradient. */
 bool td_op_is_update(const td_op *op);
 
+/** Does the step read its momentum (adam, lamb: beta1) from operand 3, beside the rate? */
+bool td_update_has_momentum(const td_node *n);
+
 /** The operand index of an update's first half copy of the weight; 0 for other ops. */
 int td_op_first_copy(const td_op *op);
 

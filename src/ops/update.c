@@ -5,7 +5,8 @@
  *   w        any shape, float32 (f64)  parameter, overwritten
  *   v        same                      momentum buffer, overwritten; zeros before the first step
  *   g        same                      gradient, possibly of a scaled loss
- *   lr       scalar                    learning rate of this step
+ *   lr       scalar, or [2]            learning rate of this step; [2]: and the momentum (adam and
+ *                                      lamb: beta1) of this step, in place of the attribute
  *   inverse  scalar                    1 / loss scale: g is multiplied by it first
  *   finite   scalar                    nothing is written if it is 0
  *   copy     w's shape, any layout     bf16 or f16 parameter, overwritten by w rounded
@@ -103,6 +104,16 @@ static const td_field lamb_fields[] = {
 };
 /* clang-format on */
 
+static bool is_rate(const td_type *t)
+{
+    return td_type_count(t) == 1 || (t->rank == 1 && t->dim[0] == 2);
+}
+
+bool td_update_has_momentum(const td_node *n)
+{
+    return td_type_count(td_in_type(n, 3)) == 2;
+}
+
 /* rmsprop, adam, lamb: tensors 0, 1, 2 and 4, then scalars, then copies */
 static td_status square_infer(const td_node *n, td_type *y)
 {
@@ -114,7 +125,7 @@ static td_status square_infer(const td_node *n, td_type *y)
         const bool is_tensor = i < 3 || i == 4, has_shape = td_type_same_shape(td_in_type(n, 0), t);
         if (i < copy && is_tensor && (!has_shape || td_in_type(n, 0)->dtype != t->dtype))
             return td_error(TD_ESHAPE, "%s: operand %d does not have the weight's type", op, i);
-        if (i < copy && !is_tensor && td_type_count(t) != 1)
+        if (i < copy && !is_tensor && !(i == 3 ? is_rate(t) : td_type_count(t) == 1))
             return td_error(TD_ESHAPE, "%s: operand %d is not a scalar", op, i);
         if (i >= copy && !has_shape)
             return td_error(TD_ESHAPE, "%s: operand %d, a copy, does not have the weight's shape",
@@ -131,7 +142,9 @@ static td_status sgd_infer(const td_node *n, td_type *y)
         if (!td_type_same_shape(td_in_type(n, 0), td_in_type(n, i)) ||
             td_in_type(n, 0)->dtype != td_in_type(n, i)->dtype)
             return td_error(TD_ESHAPE, "sgd: operand %d does not have the weight's type", i);
-    for (int i = 3; i < n->n_in && i < 6; i++)
+    if (!is_rate(td_in_type(n, 3)))
+        return td_error(TD_ESHAPE, "sgd: %s is neither a scalar nor [2]", scalars[0]);
+    for (int i = 4; i < n->n_in && i < 6; i++)
         if (td_type_count(td_in_type(n, i)) != 1)
             return td_error(TD_ESHAPE, "sgd: %s is not a scalar", scalars[i - 3]);
     for (int i = 6; i < n->n_in; i++)

@@ -74,13 +74,25 @@ static double anneal(td_anneal form, double from, double to, double t)
     return to + 0.5 * (1 + cos(pi * t)) * (from - to);
 }
 
-double td_lr_one_cycle(const td_lr_cycle *o, int64_t t)
+/* the value of step t of a curve from `first` to `middle`, at the peak of the rate, to `end` */
+static double in_cycle(const td_lr_cycle *o, int64_t t, double first, double middle, double end)
 {
-    const double first = o->lr / o->div, last = (double)(o->steps - 1);
+    const double last = (double)(o->steps - 1);
     const double peak = o->start * (double)o->steps - 1, at = (double)t;
     if (at <= peak && peak > 0)
-        return anneal(o->form, first, o->lr, at / peak);
-    return anneal(o->form, o->lr, first / o->end_div, at < last ? (at - peak) / (last - peak) : 1);
+        return anneal(o->form, first, middle, at / peak);
+    return anneal(o->form, middle, end, at < last ? (at - peak) / (last - peak) : 1);
+}
+
+double td_lr_one_cycle(const td_lr_cycle *o, int64_t t)
+{
+    const double first = o->lr / o->div;
+    return in_cycle(o, t, first, o->lr, first / o->end_div);
+}
+
+double td_momentum_one_cycle(const td_lr_cycle *o, double base, double most, int64_t t)
+{
+    return in_cycle(o, t, most, base, most);
 }
 
 double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, int64_t batch)

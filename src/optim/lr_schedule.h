@@ -64,10 +64,13 @@ typedef struct {
 
 /**
  * Learning rate of optimizer step t, counted from 0: from lr / div to lr in step start * steps - 1,
- * then to lr / div / end_div in the last step.  Momentum does not follow.  Source: Smith and Topin
- * 2018; the steps are those of PyTorch's OneCycleLR.
+ * then to lr / div / end_div in the last step.  Source: Smith and Topin 2018; the steps are
+ * those of PyTorch's OneCycleLR.
  */
 double td_lr_one_cycle(const td_lr_cycle *o, int64_t t);
+
+/** Momentum of step t: from `most` to `base` while the rate rises, and back while it falls. */
+double td_momentum_one_cycle(const td_lr_cycle *o, double base, double most, int64_t t);
 
 /**
  * Learning rate of optimizer step t, counted from 0, by the rule of the TensorFlow programs; S is

@@ -330,7 +330,8 @@ static void add_scaled(step *s, td_value *loss)
     td_builder *b = s->b;
     const int n = td_build_param_count(b);
     gradient *grad = td_alloc((size_t)n + 1, sizeof *grad), of_loss = { .total = loss };
-    td_value *scaled = td_mul(b, loss, td_input(b, TD_INPUT_SCALE, td_value_type(s->lr)));
+    td_value *scaled =
+        td_mul(b, loss, td_input(b, TD_INPUT_SCALE, td_type_scalar(s->lr->type.dtype)));
     td_value *losses = NULL;
     if (!grad) {
         td_build_fail(b, TD_ENOMEM);
@@ -373,7 +374,7 @@ static void average_statistics(const step *s)
 
 void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_step_opts *o)
 {
-    const td_type scalar = td_value_type(lr);
+    const td_type scalar = td_type_scalar(lr->type.dtype);
     bool *is_norm = td_build_ok(b) ? find_norms(b, loss) : NULL;
     step s = { .b = b, .o = o, .is_norm = is_norm, .lr = lr };
     if (!td_build_ok(b)) {

@@ -46,6 +46,8 @@ typedef struct {
 
 typedef struct td_step_opts {
     double momentum, decay, smoothing;
+    bool
+        cycles_momentum; /* the input lr is [2]: the rate and the momentum, or beta1, of the step */
     bool nesterov, decays_norms;
     bool is_scaled; /* gradients of loss_scale * loss, and no update unless all are finite */
     td_optimizer optimizer;
@@ -128,7 +130,7 @@ bool td_is_undecayed(const char *name);
 
 /**
  * Emit everything after `loss`: updates of all weights that are not frozen and, without loss
- * scaling, averages of the statistics.  `lr` is a scalar.
+ * scaling, averages of the statistics.  `lr` is a scalar, or [2] with cycles_momentum.
  */
 void td_optimizer_emit(td_builder *b, td_value *loss, td_value *lr, const td_step_opts *o);
 

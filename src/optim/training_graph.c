@@ -47,6 +47,11 @@ static td_value *class_weights(td_builder *b, const td_value *q)
     return td_cast(b, w, q->type.dtype);
 }
 
+static td_value *rate_input(td_builder *b, td_dtype dtype, const td_step_opts *opts)
+{
+    return td_input(b, "lr", opts->cycles_momentum ? td_type_1d(dtype, 2) : td_type_scalar(dtype));
+}
+
 static td_status plain_training_graph(const td_model_opts *model, int batch,
                                       const td_step_opts *opts, td_graph **out)
 {
@@ -54,7 +59,7 @@ static td_status plain_training_graph(const td_model_opts *model, int batch,
     const td_dtype dtype = model->dtype ? model->dtype : TD_DT_F32;
     td_value *images = image_input(b, batch, model, opts->norm);
     td_value *lambda = NULL, *partner = NULL, *share = NULL;
-    td_value *lr = td_input(b, "lr", td_type_scalar(dtype));
+    td_value *lr = rate_input(b, dtype, opts);
     if (opts->mixes || opts->cuts)
         partner = td_input(b, TD_INPUT_PARTNER, td_type_1d(TD_DT_I64, batch));
     if (opts->mixes) {
@@ -134,7 +139,7 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch,
     td_builder *b = td_build_begin();
     td_step_opts kernels = *opts;
     td_value *images = image_input(b, batch, model, opts->norm), *deltas, *scores;
-    td_value *lr = td_input(b, "lr", td_type_scalar(model->dtype ? model->dtype : TD_DT_F32));
+    td_value *lr = rate_input(b, model->dtype ? model->dtype : TD_DT_F32, opts);
     td_detector_forward(b, model, images, true, &deltas, &scores);
     if (td_build_ok(b)) {
         const int64_t rows[3] = { batch, deltas->type.dim[1], 4 };

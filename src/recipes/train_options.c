@@ -313,6 +313,14 @@ static const td_field train_fields[] = {
                "one_cycle: the last learning rate is the first one divided by this"),
     TD_ENUM_AS(td_train_opts, lr.cycle_form, "anneal_strategy", NULL, TD_ANNEAL_COS, anneals,
                "one_cycle: form of the rise and of the fall"),
+    TD_BOOL_NOT(td_train_opts, lr.cycles_momentum, "no-cycle-momentum", NULL, false,
+               "one_cycle: --momentum (--adam-beta1) stays as it is; without, it falls from "
+               "--max-momentum to --base-momentum while the learning rate rises, and then rises "
+               "again, as PyTorch's"),
+    TD_REAL_AS(td_train_opts, lr.base_momentum, "base_momentum", NULL, 0.85, 0, 1, NULL,
+               "one_cycle: momentum at the peak of the learning rate; adam, adamw, lamb: beta1"),
+    TD_REAL_AS(td_train_opts, lr.max_momentum, "max_momentum", NULL, 0.95, 0, 1, NULL,
+               "one_cycle: momentum at the beginning and at the end"),
     TD_TITLE_SECONDARY("Detectors"),
     TD_LONG_AS(td_train_opts, length.num_steps, "num_train_steps", NULL, -1, -1, TD_MANY, NULL,
                "total number of optimizer steps, replaces --epochs; -1: use --epochs"),
@@ -390,6 +398,12 @@ td_amp_opts td_train_amp(const td_train_opts *opts)
     return amp;
 }
 
+bool td_train_cycles_momentum(const td_train_opts *o)
+{
+    return o->lr.schedule == TD_LR_ONE_CYCLE && o->lr.rule == TD_LR_RULE_PYTORCH &&
+           o->lr.cycles_momentum;
+}
+
 /* --- conflicts and unsupported options -------------------------------------------------------- */
 
 /* Weight decay of kinds of weights. */
@@ -418,6 +432,24 @@ static td_status check_decays(const td_train_opts *o)
                         "--l2-loss and --optimizer %s exclude each other: its weight decay is no "
                         "part of the loss",
                         optimizers[p->type]);
+    return TD_OK;
+}
+
+/* The momentum of one cycle, which is beta1 of some optimizers. */
+static td_status check_cycle(const td_train_opts *o)
+{
+    const td_lr_opts *lr = &o->lr;
+    const td_optimizer type = o->optimizer.type;
+    if (!td_train_cycles_momentum(o))
+        return TD_OK;
+    if (lr->base_momentum > lr->max_momentum)
+        return td_error(TD_EUSAGE, "--base-momentum %g is more than --max-momentum %g",
+                        lr->base_momentum, lr->max_momentum);
+    if (lr->max_momentum >= 1 && type != TD_OPTIMIZER_SGD && type != TD_OPTIMIZER_RMSPROP)
+        return td_error(TD_EUSAGE,
+                        "--max-momentum: 1 is out of range for --optimizer %s, wanted "
+                        "0 or more, and less than 1",
+                        optimizers[type]);
     return TD_OK;
 }
 
@@ -499,6 +531,7 @@ static td_status check_recipe(const td_train_opts *o)
         return td_error(TD_EUSAGE, "--freeze-bn requires --freeze");
     TD_TRY(check_decays(o));
     TD_TRY(check_betas(&o->optimizer));
+    TD_TRY(check_cycle(o));
     if (o->optimizer.clip_norm > 0 && o->optimizer.clip_value > 0)
         return td_error(TD_EUSAGE, "--clip-grad-norm and --clip-grad-value exclude each other");
     if (o->optimizer.decay_rule == TD_DECAY_README && o->optimizer.decays_bn)

@@ -13,6 +13,9 @@
  */
 td_status td_train_check_training(const td_train_opts *opts) TD_CHECKED;
 
+/** Does the momentum follow the cycle of the learning rate? */
+bool td_train_cycles_momentum(const td_train_opts *opts);
+
 /** Images of an optimizer step on all ranks, by the options and the environment. */
 double td_train_step_images(const td_train_opts *opts);
 

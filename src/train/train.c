@@ -138,7 +138,7 @@ static td_status set_scalars(job *j)
     j->inputs.inverse = td_scaler_inverse(&j->s.scaler);
     if (j->plan.batches_per_step * j->ranks.n > 1)
         j->inputs.inverse /= (float)(j->plan.batches_per_step * j->ranks.n);
-    j->inputs.rest1 = bias_rest(j, j->o.optimizer.adam_beta1);
+    j->inputs.rest1 = bias_rest(j, td_train_momentum(j));
     j->inputs.rest2 = bias_rest(j, j->o.optimizer.adam_beta2);
     j->inputs.update = is_last_batch(j) ? 1 : 0;
     j->inputs.ema[0] = (float)m;

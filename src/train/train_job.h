@@ -99,7 +99,7 @@ typedef struct {
 
 /* Scalar inputs; the program is bound to these variables. */
 typedef struct {
-    float lr;
+    float lr[2];          /* and the momentum of one cycle */
     float scale, inverse; /* scale of the loss */
     float rest1, rest2;   /* bias correction: 1 - beta1^t, 1 - beta2^t in step t */
     float update;         /* 1 on the last batch of an optimizer step, else 0 */

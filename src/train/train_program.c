@@ -26,6 +26,7 @@
 #include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "pass/amp.h"
+#include "recipes/train_options.h"
 #include "train/train_rate.h"
 
 typedef td_train_job job;
@@ -56,7 +57,7 @@ static td_status bind_scalars(job *j)
         bool is_there;
         const char *name;
         const void *data;
-    } rows[] = { { true, "lr", &j->inputs.lr },
+    } rows[] = { { true, "lr", j->inputs.lr },
                  { scales, TD_INPUT_SCALE, &j->inputs.scale },
                  { scales || j->plan.batches_per_step > 1 || j->ranks.comm, TD_INPUT_INVERSE,
                    &j->inputs.inverse },
@@ -129,6 +130,7 @@ static td_step_opts step_opts(const job *j)
     const td_train_opts *o = &j->o;
     return (td_step_opts){ .momentum = o->optimizer.momentum,
                            .decay = o->optimizer.weight_decay,
+                           .cycles_momentum = td_train_cycles_momentum(o),
                            .nesterov = o->optimizer.nesterov,
                            .smoothing = o->loss.label_smoothing,
                            .decays_norms = o->optimizer.decays_bn,

@@ -13,6 +13,8 @@
 
 #include "base/log.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "recipes/train_options.h"
 
 typedef td_train_job job;
 
@@ -183,16 +185,25 @@ static td_lr_curve by_epoch(const job *j)
                           .power = lr->power };
 }
 
-static double in_cycle(const job *j, int64_t step)
+static td_lr_cycle cycle_of(const job *j)
 {
     const td_lr_opts *lr = &j->o.lr;
-    return td_lr_one_cycle(&(td_lr_cycle){ .lr = lr->peak,
-                                           .start = lr->cycle_start,
-                                           .div = lr->cycle_div,
-                                           .end_div = lr->cycle_end_div,
-                                           .form = lr->cycle_form,
-                                           .steps = j->plan.by_step.steps },
-                           step);
+    return (td_lr_cycle){ .lr = lr->peak,
+                          .start = lr->cycle_start,
+                          .div = lr->cycle_div,
+                          .end_div = lr->cycle_end_div,
+                          .form = lr->cycle_form,
+                          .steps = j->plan.by_step.steps };
+}
+
+double td_train_momentum(const td_train_job *j)
+{
+    const td_lr_opts *lr = &j->o.lr;
+    const td_optimizer_opts *o = &j->o.optimizer;
+    const td_lr_cycle cycle = cycle_of(j);
+    if (td_train_cycles_momentum(&j->o))
+        return td_momentum_one_cycle(&cycle, lr->base_momentum, lr->max_momentum, step_now(j));
+    return td_optimizer_is_adam(o->type) ? o->adam_beta1 : o->momentum;
 }
 
 static double rate(const job *j)
@@ -211,13 +222,16 @@ static double rate(const job *j)
     case TD_LR_RULE_PYTORCH:
         break;
     }
-    return lr.schedule == TD_LR_ONE_CYCLE ? in_cycle(j, step) : td_lr_at(&lr, (int)j->s.epoch);
+    const td_lr_cycle cycle = cycle_of(j);
+    return lr.schedule == TD_LR_ONE_CYCLE ? td_lr_one_cycle(&cycle, step)
+                                          : td_lr_at(&lr, (int)j->s.epoch);
 }
 
 void td_train_set_rate(td_train_job *j)
 {
     j->plan.lr_exact = rate(j);
-    j->inputs.lr = (float)j->plan.lr_exact;
+    j->inputs.lr[0] = (float)j->plan.lr_exact;
+    j->inputs.lr[1] = (float)td_train_momentum(j);
 }
 
 /* --- averages of weights ---------------------------------------------------------------------- */

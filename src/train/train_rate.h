@@ -26,8 +26,11 @@ int64_t td_train_eval_batches_left(const td_train_job *j);
 /** Batch size of validation. */
 int td_train_eval_batch(const td_train_opts *o);
 
-/** Set j->inputs.lr and j->plan.lr_exact to the learning rate of the next step. */
+/** Set j->inputs.lr and j->plan.lr_exact to the learning rate and the momentum of the next step. */
 void td_train_set_rate(td_train_job *j);
+
+/** The momentum of the next step; of Adam, AdamW and LAMB beta1. */
+double td_train_momentum(const td_train_job *j);
 
 /** How the averages of weights are updated. */
 td_weight_average td_train_weight_average(const td_train_job *j);

@@ -49,6 +49,10 @@ done <<'END'
 --lr-power=2 --lr-schedule linear : : it requires --lr-schedule polynomial
 --pct-start=0.2 : : it requires --lr-schedule one_cycle
 --div-factor=5 --lr-schedule cosine : : it requires --lr-schedule one_cycle
+--momentum=0.8 --lr-schedule one_cycle : : it requires --lr-schedule step
+--no-cycle-momentum --lr-schedule cosine : : it requires --lr-schedule one_cycle
+--max-momentum=0.9 : : it requires --lr-schedule one_cycle
+--base-momentum=0.8 --lr-schedule one_cycle --no-cycle-momentum :  with --no-cycle-momentum
 --lr-total-steps=5 : : it requires --lr-rule ssd320
 --warmup-lr=0.1 : : it requires --warmup
 --warmup-method=linear : : it requires --warmup

@@ -47,6 +47,7 @@ resumes rmsprop --optimizer rmsprop --mixup 0.4 --mixup-mode sample --use-ema 0.
 resumes adamw --optimizer adamw --precision fp16 --use-ema 0.9 --optimizer-batch-size 32 --norm-weight-decay 0
 resumes clipped --clip-grad-norm 0.5 --precision fp16 --optimizer-batch-size 32
 resumes lamb --optimizer lamb --wd 0.02 --optimizer-batch-size 32
+resumes cycle --optimizer adamw --lr-schedule one_cycle --anneal-strategy linear --optimizer-batch-size 32
 resumes scaled $recipe --precision fp16 --lr-rule tf --lr-schedule cosine
 
 # inside a step its sums are there, elsewhere they are not; nothing of the kind in weights

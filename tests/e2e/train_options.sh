@@ -118,4 +118,12 @@ for w in 1 "$weights,1" nan,nan '1,-1' '1,'; do
 done
 expect 2 train set $net --class-weights balanced --loss bce
 error_names --class-weights bce
+
+# --- the momentum of one cycle ---------------------------------------------------------------------------
+expect 2 train set $net --lr-schedule one_cycle --base-momentum 0.96
+error_names --base-momentum 0.96 --max-momentum 0.95
+expect 2 train set $net --lr-schedule one_cycle --optimizer adam --max-momentum 1
+error_names --max-momentum adam
+expect 2 train set $net --use-ema 0.9 --ema-rule torchvision --lr-rule ssd300
+error_names --ema-rule --lr-rule ssd300
 finish

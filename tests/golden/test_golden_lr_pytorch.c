@@ -71,7 +71,9 @@ static void check_curve(const td_json *curve)
 static void check_cycle(const td_json *cycle)
 {
     static const char *const forms[] = { [TD_ANNEAL_COS] = "cos", [TD_ANNEAL_LINEAR] = "linear" };
-    const td_json *rates = td_golden_rows(cycle, "lr");
+    const td_json *rates = td_golden_rows(cycle, "lr"),
+                  *momenta = td_golden_rows(cycle, "momentum");
+    const double base = td_golden_number(cycle, "base"), most = td_golden_number(cycle, "most");
     const td_lr_cycle o = {
         .lr = td_golden_number(cycle, "peak"),
         .start = td_golden_number(cycle, "start"),
@@ -81,8 +83,10 @@ static void check_cycle(const td_json *cycle)
         .steps = td_golden_int(cycle, "steps"),
     };
     assert_int_equal(td_json_count(rates), o.steps);
-    for (int64_t t = 0; t < o.steps; t++)
+    for (int64_t t = 0; t < o.steps; t++) {
         compare(rates, (size_t)t, td_lr_one_cycle(&o, t), o.lr);
+        compare(momenta, (size_t)t, td_momentum_one_cycle(&o, base, most, t), most);
+    }
 }
 
 static void each(const char *name, int n_least, void (*check)(const td_json *))

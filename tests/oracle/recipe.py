@@ -46,6 +46,10 @@ RUNS = {
     "class weights": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch",
                           weights=[0.5 + 0.1 * k for k in range(CLASSES)]),
     "lamb": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05),
+    "sgd, one cycle": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=True, mode="batch", cycle="cos"),
+    "adamw, one cycle": dict(optimizer="adamw", lr=0.001, mode="batch", decay=0.1, cycle="linear"),
+    "rmsprop, one cycle": dict(optimizer="rmsprop", lr=0.001, momentum=0.9, nesterov=False, mode="batch", cycle="cos"),
+    "lamb, one cycle": dict(optimizer="lamb", lr=0.001, mode="batch", decay=0.05, cycle="cos"),
     "sgd, torchvision's averages": dict(optimizer="sgd", lr=0.05, momentum=0.9, nesterov=False, mode="batch", every=2),
     "sgd, mixup by sample": dict(optimizer="sgd", lr=0.05, momentum=0.875, nesterov=False, mode="sample"),
 }
@@ -120,9 +124,11 @@ def trained(run, arch, prefix, images, labels, dtype):
     q = torch.nn.functional.one_hot(torch.from_numpy(labels), CLASSES).to(dtype)
     averages = {n: t.clone() for n, t in net.state_dict().items()}
     opt.zero_grad()
+    cycle = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=run["lr"], total_steps=EPOCHS * PER_EPOCH // ACC,
+                                                anneal_strategy=run["cycle"]) if "cycle" in run else None
     for t in range(STEPS * ACC):
         epoch, i = divmod(t, PER_EPOCH)
-        for group in opt.param_groups:
+        for group in [] if cycle else opt.param_groups:
             group["lr"] = rate(run["lr"], epoch)
         lam, perm = torch.from_numpy(lams[t:t + 1].reshape(-1)), torch.from_numpy(perms[t])
         rows = slice(i * BATCH, (i + 1) * BATCH)
@@ -135,6 +141,8 @@ def trained(run, arch, prefix, images, labels, dtype):
                 torch.nn.utils.clip_grad_value_(net.parameters(), run["value"])
             opt.step()
             opt.zero_grad()
+            if cycle:
+                cycle.step()
         m = ema_factor(run, t)
         for n, v in net.state_dict().items():
             if not n.endswith("num_batches_tracked"):
@@ -155,6 +163,9 @@ def tandem_trained(tandem, run, arch):
     for key, option in ("scale", "static-loss-scale"), ("norm", "clip-grad-norm"), ("value", "clip-grad-value"), \
             ("loss", "loss"), ("threshold", "bce-target-thresh"):
         extra += [f"--{option}", str(run[key])] if key in run else []
+    schedule = ["--lr-schedule", "cosine", "--warmup", str(WARMUP)]
+    if "cycle" in run:
+        schedule = ["--lr-schedule", "one_cycle", "--anneal-strategy", run["cycle"]]
     if "every" in run:
         extra += ["--ema-rule", "torchvision", "--ema-steps", str(run["every"])]
     if "weights" in run:
@@ -163,7 +174,7 @@ def tandem_trained(tandem, run, arch):
                "--num-classes", str(CLASSES), "--image-size", str(SIZE), "-b", str(BATCH),
                "--optimizer-batch-size", str(BATCH * ACC), "--pretrained-weights", tandem.file("start.safetensors"),
                "--training-only", "--no-checkpoints", "--run-iters", str(STEPS), "--epochs", str(EPOCHS),
-               "--lr", repr(run["lr"]), "--lr-schedule", "cosine", "--warmup", str(WARMUP),
+               "--lr", repr(run["lr"]), *schedule,
                "--optimizer", run["optimizer"], "--wd", repr(run.get("decay", DECAY)),
                "--label-smoothing", repr(SMOOTHING), "--mixup", "0.2", "--mixup-mode", run["mode"],
                "--mixup-file", tandem.file("mixup.safetensors"), "--use-ema", repr(EMA), *extra,

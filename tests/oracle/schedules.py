@@ -15,6 +15,7 @@ from timm.scheduler import CosineLRScheduler
 from torch.optim import lr_scheduler as schedulers
 
 LR = 0.4
+BASE, MOST = 0.85, 0.95  # momentum of one cycle
 
 
 def rates(make, n):
@@ -71,15 +72,18 @@ def timm_curve(epochs, warmup, start, end):
 
 def cycle(form, steps, start, div, end_div):
     weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([weight], LR)
+    optimizer = torch.optim.SGD([weight], LR, momentum=0.9)
     scheduler = schedulers.OneCycleLR(optimizer, max_lr=LR, total_steps=steps, pct_start=start, div_factor=div,
-                                      final_div_factor=end_div, anneal_strategy=form, cycle_momentum=False)
-    out = [optimizer.param_groups[0]["lr"]]
-    for _ in range(steps - 1):
-        optimizer.step()
-        scheduler.step()
+                                      final_div_factor=end_div, anneal_strategy=form, base_momentum=BASE, max_momentum=MOST)
+    out, momentum = [], []
+    for i in range(steps):
         out.append(optimizer.param_groups[0]["lr"])
-    return dict(form=form, steps=steps, start=start, div=div, end_div=end_div, peak=LR, lr=out)
+        momentum.append(optimizer.param_groups[0]["momentum"])
+        if i + 1 < steps:
+            optimizer.step()
+            scheduler.step()
+    return dict(form=form, steps=steps, start=start, div=div, end_div=end_div, peak=LR, lr=out, base=BASE, most=MOST,
+                momentum=momentum)
 
 
 def main():

@@ -65,15 +65,16 @@ struct step_item {
     bool is_flat; /* the copies have w's layout */
 };
 
-/* lr and 1 / loss scale; adam and lamb: lr / rest1 or lr, rest1, the root of rest2, the share of
-   the weight that adam keeps, lamb's ratio */
+/* lr, 1 / loss scale, momentum and 1 - beta1; adam and lamb: lr / rest1 or lr, rest1, the root of
+   rest2, the share of the weight that adam keeps, lamb's ratio */
 struct step_scalars {
-    float lr, inverse, rest1, root2, kept, ratio;
+    float lr, inverse, momentum, first, rest1, root2, kept, ratio;
 };
 
-__device__ inline void moments_at(const td_gpu_step &s, float g, float &m, float &v)
+__device__ inline void moments_at(const td_gpu_step &s, const step_scalars &c, float g, float &m,
+                                  float &v)
 {
-    m = __fadd_rn(__fmul_rn(s.momentum, m), __fmul_rn(s.first, g));
+    m = __fadd_rn(__fmul_rn(c.momentum, m), __fmul_rn(c.first, g));
     v = __fadd_rn(__fmul_rn(s.alpha, v), __fmul_rn(__fmul_rn(s.rest, g), g));
 }
 
@@ -81,7 +82,7 @@ __device__ inline void moments_at(const td_gpu_step &s, float g, float &m, float
 __device__ inline float adam_at(const td_gpu_step &s, const step_scalars &c, float g, float w,
                                 float &m, float &v)
 {
-    moments_at(s, __fadd_rn(__fmul_rn(c.inverse, g), __fmul_rn(s.decay, w)), m, v);
+    moments_at(s, c, __fadd_rn(__fmul_rn(c.inverse, g), __fmul_rn(s.decay, w)), m, v);
     const float by = m / __fadd_rn(sqrtf(v) / c.root2, s.eps);
     return __fadd_rn(__fmul_rn(c.kept, w), -__fmul_rn(c.lr, by));
 }
@@ -108,8 +109,8 @@ __device__ inline float step_at(const td_gpu_step &s, const step_scalars &c, flo
         a = __fadd_rn(__fmul_rn(s.alpha, a), __fmul_rn(__fmul_rn(s.rest, g), g));
         by = g / (sqrtf(a) + s.eps);
     }
-    v = __fadd_rn(__fmul_rn(s.momentum, v), by);
-    by = s.nesterov ? __fadd_rn(g, __fmul_rn(s.momentum, v)) : v;
+    v = __fadd_rn(__fmul_rn(c.momentum, v), by);
+    by = s.nesterov ? __fadd_rn(g, __fmul_rn(c.momentum, v)) : v;
     return __fadd_rn(w, -__fmul_rn(c.lr, by));
 }
 
@@ -152,9 +153,18 @@ __device__ inline void step_one(const step_item &t, const step_scalars &c, int64
             store(s.copy[k].data, s.copy[k].dtype, p.at[1 + k], x);
 }
 
+__device__ inline step_scalars momentum_of(const td_gpu_step &s)
+{
+    const float momentum = s.reads_momentum ? s.lr[1] : s.momentum;
+    const float first = s.reads_momentum ? static_cast<float>(1 - static_cast<double>(momentum))
+                                         : s.first;
+    return { 1, s.inverse ? *s.inverse : 1, momentum, first, 1, 1, 1, 1 };
+}
+
 __device__ inline step_scalars scalars_of(const td_gpu_step &s)
 {
-    step_scalars c = { *s.lr, s.inverse ? *s.inverse : 1, 1, 1, 1, 1 };
+    step_scalars c = momentum_of(s);
+    c.lr = *s.lr;
     if (s.rule == TD_GPU_ADAM || s.rule == TD_GPU_LAMB) {
         c.rest1 = *s.rest1;
         c.root2 = sqrtf(*s.rest2);
@@ -210,9 +220,11 @@ __global__ void moments_kernel(td_gpu_step s, int64_t count)
     if (is_skipped(s.finite))
         return;
     s.scratch = sums_in(s.scratch);
-    step_scalars c = { 1, s.inverse ? *s.inverse : 1, *s.rest1, sqrtf(*s.rest2), 1, 1 };
+    step_scalars c = momentum_of(s);
+    c.rest1 = *s.rest1;
+    c.root2 = sqrtf(*s.rest2);
     for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
-        moments_at(s, __fmul_rn(c.inverse, s.g[i]), s.v[i], s.square[i]);
+        moments_at(s, c, __fmul_rn(c.inverse, s.g[i]), s.v[i], s.square[i]);
         const double w = weight[i], u = lamb_direction(s, c, weight[i], s.v[i], s.square[i]);
         weights = __dadd_rn(weights, __dmul_rn(w, w));
         directions = __dadd_rn(directions, __dmul_rn(u, u));

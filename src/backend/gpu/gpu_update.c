@@ -69,7 +69,7 @@ static td_status accepts_step(const td_node *n)
     for (int i = W; i <= G; i++)
         TD_TRY(check_like(n, i, W));
     TD_TRY(n->op != &td_op_sgd ? check_like(n, SQUARE, W) : TD_OK);
-    TD_TRY(check_scalars(n, LR, LR + 1));
+    TD_TRY(td_update_has_momentum(n) ? TD_OK : check_scalars(n, LR, LR + 1));
     TD_TRY(check_scalars(n, n->op == &td_op_sgd ? inverse : REST1, copy));
     for (int i = copy; i < n->n_in; i++)
         TD_TRY(check_copy(n, i));
@@ -84,6 +84,7 @@ static void fill_step(const td_prepared *p, void *const *args, td_gpu_step *s)
     s->v = args[V];
     s->g = args[G];
     s->lr = args[LR];
+    s->reads_momentum = td_update_has_momentum(n);
     s->inverse = n->n_in > inverse ? args[inverse] : NULL;
     s->finite = n->n_in > finite ? args[finite] : NULL;
     s->n_copies = n->n_in > copy ? n->n_in - copy : 0;

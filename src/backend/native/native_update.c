@@ -27,7 +27,7 @@ static bool is_tensor(const td_node *n, int i)
     return i < LR || (i == SQUARE && n->op != &td_op_sgd);
 }
 
-/* w, v, g and square have one type; lr, inverse and finite are scalars */
+/* w, v, g and square have one type; lr, inverse and finite are scalars, lr may be [2] */
 static td_status check_operands(const td_node *n)
 {
     const td_type *w = td_in_type(n, W);
@@ -35,7 +35,8 @@ static td_status check_operands(const td_node *n)
         const td_type *t = td_in_type(n, i);
         if (is_tensor(n, i) && (!td_type_equal(t, w) || w->dtype != TD_DT_F32))
             return td_error(TD_ENOKERNEL, "operand %d is not f32 like operand 0", i);
-        if (!is_tensor(n, i) && (t->dtype != TD_DT_F32 || td_type_count(t) != 1))
+        const int64_t count = i == LR && td_update_has_momentum(n) ? 2 : 1;
+        if (!is_tensor(n, i) && (t->dtype != TD_DT_F32 || td_type_count(t) != count))
             return td_error(TD_ENOKERNEL, "operand %d is not one f32", i);
     }
     return TD_OK;
@@ -92,6 +93,8 @@ static bool begin(const td_node *n, void *const *args, update *out)
                      .wide = td_native_simd_for(TD_DT_F32, 16) };
     out->half = has_copy ? td_native_simd_for(td_in_type(n, copy_of(n))->dtype, 16) : out->wide;
     out->a.lr = *(const float *)args[LR];
+    if (td_update_has_momentum(n))
+        out->a.momentum = ((const float *)args[LR])[1];
     out->a.inverse = n->n_in > inverse ? *(const float *)args[inverse] : 1;
     if (n->op == &td_op_adam || n->op == &td_op_lamb) {
         out->a.rest1 = *(const float *)args[REST1];

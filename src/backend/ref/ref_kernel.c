@@ -193,11 +193,19 @@ static const td_type *leading_type(const td_node *n)
     return td_ref_type(n, n->n_out ? n->n_in : 0);
 }
 
+/* a step's rate with the momentum beside it, which every element reads as it is */
+static bool is_rate(const td_node *n, int i)
+{
+    return i == 3 && td_op_is_update(n->op) && td_update_has_momentum(n);
+}
+
 td_status td_ref_accepts_each(const td_node *n)
 {
     const td_type *lead = leading_type(n);
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = td_ref_type(n, i);
+        if (is_rate(n, i))
+            continue;
         if (i < n->n_in && td_type_count(t) == 1 && !td_type_same_shape(t, lead)) {
             if (n->n_out && is_padded(lead))
                 return td_error(TD_ENOKERNEL, "layout %s has padding, which must stay zero",
@@ -215,7 +223,8 @@ td_status td_ref_accepts_each(const td_node *n)
 typedef struct {
     int n_tensors;
     td_dtype dtype[MAX_TENSORS];
-    int64_t each_bytes[MAX_TENSORS]; /* 0 for a single element, repeated */
+    int64_t each_bytes[MAX_TENSORS]; /* 0 for a single element, repeated, and for: */
+    bool is_rate[MAX_TENSORS];
     bool is_in[MAX_TENSORS], is_out[MAX_TENSORS];
 } chunk_plan;
 
@@ -228,8 +237,10 @@ static chunk_plan plan_chunks(const td_node *n)
         plan.dtype[i] = t->dtype;
         plan.is_in[i] = i < n->n_in;
         plan.is_out[i] = is_written(n, i);
-        plan.each_bytes[i] =
-            td_type_same_shape(t, leading_type(n)) ? (int64_t)td_dtype_bytes(t->dtype) : 0;
+        plan.is_rate[i] = is_rate(n, i);
+        plan.each_bytes[i] = td_type_same_shape(t, leading_type(n)) && !plan.is_rate[i]
+                                 ? (int64_t)td_dtype_bytes(t->dtype)
+                                 : 0;
     }
     return plan;
 }
@@ -241,10 +252,11 @@ static void run_chunk(const td_prepared *p, const chunk_plan *plan, void *const 
     double *a[EACH_TENSORS];
     for (int i = 0; i < plan->n_tensors; i++) {
         a[i] = buf[i];
+        const int64_t own = plan->is_rate[i] ? 2 : 1;
         if (plan->is_in[i])
             td_ref_load(plan->dtype[i], (char *)args[i] + from * plan->each_bytes[i],
-                        plan->each_bytes[i] ? count : 1, a[i]);
-        for (int64_t j = 1; plan->each_bytes[i] == 0 && j < count; j++)
+                        plan->each_bytes[i] ? count : own, a[i]);
+        for (int64_t j = own; plan->each_bytes[i] == 0 && j < count; j++)
             a[i][j] = a[i][0];
     }
     ((const td_ref_kernel *)p->kernel)->each(p->node, count, a);

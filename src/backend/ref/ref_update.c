@@ -11,17 +11,24 @@ static double round_to_storage(const td_type *t, double x)
     return t->dtype == TD_DT_F32 ? (double)(float)x : x;
 }
 
+/* operand 3 is the rate, or the rate and the momentum */
+static double momentum_of(const td_node *n, double *const *a, double attr)
+{
+    return td_update_has_momentum(n) ? a[3][1] : attr;
+}
+
 static void sgd(const td_node *n, int64_t count, double *const *a)
 {
     const td_sgd_attr *at = n->attr;
     const double lr = a[3][0], inverse = n->n_in > 4 ? a[4][0] : 1;
+    const double momentum = momentum_of(n, a, at->momentum);
     double *w = a[0], *v = a[1];
     if (n->n_in > 5 && a[5][0] == 0)
         return;
     for (int64_t i = 0; i < count; i++) {
         const double g = inverse * a[2][i] + at->decay * w[i];
-        v[i] = at->momentum * v[i] + g;
-        w[i] -= lr * (at->nesterov ? g + at->momentum * v[i] : v[i]);
+        v[i] = momentum * v[i] + g;
+        w[i] -= lr * (at->nesterov ? g + momentum * v[i] : v[i]);
         for (int k = 6; k < n->n_in; k++)
             a[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
     }
@@ -33,13 +40,14 @@ static void rmsprop(const td_node *n, int64_t count, double *const *t)
 {
     const td_rmsprop_attr *at = n->attr;
     const double lr = t[3][0], inverse = n->n_in > 5 ? t[5][0] : 1;
+    const double momentum = momentum_of(n, t, at->momentum);
     double *w = t[0], *u = t[1], *a = t[4];
     if (n->n_in > 6 && t[6][0] == 0)
         return;
     for (int64_t i = 0; i < count; i++) {
         const double g = inverse * t[2][i] + at->decay * w[i];
         a[i] = at->alpha * a[i] + (1 - at->alpha) * g * g;
-        u[i] = at->momentum * u[i] + g / (sqrt(a[i]) + at->eps);
+        u[i] = momentum * u[i] + g / (sqrt(a[i]) + at->eps);
         w[i] -= lr * u[i];
         for (int k = 7; k < n->n_in; k++)
             t[k][i] = round_to_storage(td_in_type(n, 0), w[i]);
@@ -51,13 +59,14 @@ static void adam(const td_node *n, int64_t count, double *const *t)
     const td_adam_attr *at = n->attr;
     const double lr = t[3][0], rest1 = t[5][0], rest2 = t[6][0];
     const double inverse = n->n_in > 7 ? t[7][0] : 1, coupled = at->decoupled ? 0 : at->decay;
+    const double beta1 = momentum_of(n, t, at->beta1);
     double *w = t[0], *m = t[1], *v = t[4];
     if (n->n_in > 8 && t[8][0] == 0)
         return;
     for (int64_t i = 0; i < count; i++) {
         const double g = inverse * t[2][i] + coupled * w[i];
         w[i] -= at->decoupled ? lr * at->decay * w[i] : 0;
-        m[i] = at->beta1 * m[i] + (1 - at->beta1) * g;
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
         v[i] = at->beta2 * v[i] + (1 - at->beta2) * g * g;
         w[i] -= lr / rest1 * m[i] / (sqrt(v[i]) / sqrt(rest2) + at->eps);
         for (int k = 9; k < n->n_in; k++)
@@ -78,13 +87,13 @@ static void lamb(const td_node *n, void *const *args)
     const td_adam_attr *at = n->attr;
     double *const *t = (double *const *)args;
     const int64_t count = td_type_count(td_in_type(n, 0));
-    const double inverse = n->n_in > 7 ? t[7][0] : 1;
+    const double inverse = n->n_in > 7 ? t[7][0] : 1, beta1 = momentum_of(n, t, at->beta1);
     double *w = t[0], *m = t[1], *v = t[4], weights = 0, directions = 0;
     if (n->n_in > 8 && t[8][0] == 0)
         return;
     for (int64_t i = 0; i < count; i++) {
         const double g = inverse * t[2][i];
-        m[i] = at->beta1 * m[i] + (1 - at->beta1) * g;
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
         v[i] = at->beta2 * v[i] + (1 - at->beta2) * g * g;
         const double u = lamb_direction(at, t, i);
         weights += w[i] * w[i];
