@@ -5,19 +5,53 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/text.h"
 #include "optim/training_graph.h"
+#include "pass/pass.h"
 #include "runtime/device.h"
 #include "runtime/micro_batch.h"
 
+/* the graph with neighbours fused as they will be, whose inner tensors are not written to memory;
+   NULL on failure */
+static td_graph *fused(const td_graph *g, const td_device *dev, const char *skip)
+{
+    static const td_pass *const passes[] = { &td_pass_decompose, &td_pass_fold, &td_pass_fuse,
+                                             &td_pass_inverted_residual };
+    td_graph *now = NULL, *next = NULL;
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) {
+        if (td_text_in_list(skip, passes[i]->name))
+            continue;
+        const td_status st = td_pass_run(passes[i], now ? now : g, &dev->target, NULL, &next);
+        td_graph_free(now);
+        now = next;
+        if (st != TD_OK)
+            return NULL;
+    }
+    return now;
+}
+
+/* td_micro_batch of what will be run; the whole batch on failure */
+static int rows_for(const td_inference_opts *o, const td_device *dev, const td_graph *g,
+                    const char *skip)
+{
+    td_graph *f = fused(g, dev, skip);
+    if (!f)
+        td_error_clear();
+    const int n = f ? td_micro_batch(f, o->batch, td_cache_bytes(), td_threads()) : o->batch;
+    td_graph_free(f);
+    return n;
+}
+
 /* *g, of the whole batch, becomes that of a micro-batch, if this is faster and the network can have
    another batch */
-static void divide(const td_inference_opts *o, const td_device *dev, td_graph **g, int *rows)
+static void divide(const td_inference_opts *o, const td_device *dev, const char *skip, td_graph **g,
+                   int *rows)
 {
     td_graph *smaller;
     *rows = o->batch;
     if (o->is_whole || !dev->memory->is_host || o->batch == 1)
         return;
-    const int n = td_micro_batch(*g, o->batch, td_cache_bytes(), td_threads());
+    const int n = rows_for(o, dev, *g, skip);
     if (n == o->batch)
         return;
     if (td_inference_graph(o->model, n, o->norm, &smaller) != TD_OK) {
@@ -39,7 +73,7 @@ td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
     int rows;
     *out = NULL;
     TD_TRY(td_inference_graph(o->model, o->batch, o->norm, &g));
-    divide(o, dev, &g, &rows);
+    divide(o, dev, opts->skip, &g, &rows);
     c.micro_batches = o->batch / rows;
     const td_status st = td_compile(g, dev, &c, out);
     td_graph_free(g);
