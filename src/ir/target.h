@@ -6,7 +6,7 @@
 
 #include "ir/graph.h"
 
-#define TD_NODE_LAYOUTS 5 /* operands of the ops that choose layouts, at most */
+#define TD_NODE_LAYOUTS 7 /* operands of the ops that choose layouts, at most */
 
 /* Layouts that a node prefers; "" is plain. */
 typedef struct {

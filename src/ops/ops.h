@@ -38,6 +38,31 @@ typedef struct {
     int output_pad; /* below and to the right, less than stride */
 } td_conv_transpose_attr;
 
+/* what follows the first two convolutions of an inverted residual block */
+typedef enum {
+    TD_BLOCK_LINEAR,
+    TD_BLOCK_RELU,
+    TD_BLOCK_RELU6,
+    TD_BLOCK_SILU,
+    TD_BLOCK_HARDSWISH
+} td_block_act;
+
+/* of the depthwise convolution, but for `act` and `residual` */
+typedef struct {
+    int stride, pad, pad_extra;
+    int act; /* td_block_act */
+    bool expand, residual;
+} td_inverted_residual_attr;
+
+/** The td_block_act of a fused convolution. */
+int td_block_act_of(const td_conv_attr *a);
+
+/** Which operand of inverted_residual is the depthwise filter. */
+static inline int td_block_depthwise(const td_inverted_residual_attr *a)
+{
+    return a->expand ? 3 : 1;
+}
+
 /** The op that this member `act` stands for; NULL: none. */
 const td_op *td_conv_act_op(int act);
 

@@ -254,6 +254,12 @@ void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, con
 /** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
+/** The same for the convolutions of native_stem.c. */
+bool td_native_stem_preferred_layout(const td_node *n, td_node_layouts *out);
+
+/** The same for inverted_residual; false if this machine has no loops for it. */
+bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out);
+
 /** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops,
     and if this machine has no loops for them. */
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
@@ -271,7 +277,7 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
     K(accumulate) K(carry) K(ema) K(mixup) K(cutmix) K(dropout)                                    \
     K(all_finite) K(grad_norm) K(limit_grad) K(winograd_filter) K(conv2d_winograd)                 \
-    K(conv2d_winograd_scaled)                                                                      \
+    K(conv2d_winograd_scaled) K(inverted_residual) K(stem_conv_fused)                              \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \

@@ -1,0 +1,284 @@
+/*
+ * native_inverted.c -- inverted residual blocks without their wide tensors in memory
+ *
+ * The M channels between a block's first and last convolution are several times those at its ends,
+ * and as tensors they are what such a network reads and writes most.  native_inverted.h describes
+ * how a job computes a band of rows without them.
+ *
+ *     jobs    images x bands of rows [x parts of the M channels], divided among the threads
+ *
+ * A small image's sums over M are made of parts, which are added in order.  If there are few
+ * images, as in a batch of one, each part is a job: shorter bands would compute more rows of e
+ * twice, where two of them meet.  The number of parts depends on the image's size only, so it has
+ * the same bits in any batch and with any number of threads.
+ */
+#include "backend/native/native_inverted.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/native/native.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+/* bytes of x, e, d and y, which every block of channels goes over again: half an L2 cache */
+#define BAND_BYTES (256 << 10)
+
+/* results of an image with several parts, at most; parts, if as few as a quarter of it */
+#define PIXELS_MAX 256
+#define PARTS_MAX  4
+
+#define COLUMNS_MAX 8192
+
+/* --- supported nodes -------------------------------------------------------------------------- */
+
+/* checks everything except layouts */
+static td_status shape_of(const td_node *n, td_inverted *v)
+{
+    const td_inverted_residual_attr *a = n->attr;
+    if (n->op != &td_op_inverted_residual)
+        return td_error(TD_ENOKERNEL, "not an inverted residual block");
+    const int depthwise = td_block_depthwise(a);
+    const td_type *x = td_in_type(n, 0), *w2 = td_in_type(n, depthwise), *y = &n->out[0]->type;
+    if (x->dtype != TD_DT_F32 || !td_inverted_loops_here())
+        return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
+    *v = (td_inverted){ .N = x->dim[0],
+                        .C = x->dim[1],
+                        .H = x->dim[2],
+                        .W = x->dim[3],
+                        .M = w2->dim[0],
+                        .K = y->dim[1],
+                        .P = y->dim[2],
+                        .Q = y->dim[3],
+                        .side = (int)w2->dim[2],
+                        .stride = a->stride,
+                        .pad = a->pad,
+                        .act = a->act,
+                        .has_expansion = a->expand,
+                        .has_projection = n->n_in > depthwise + 2,
+                        .has_residual = a->residual };
+    const int64_t read = (v->Q - 1) * v->stride + w2->dim[2];
+    v->columns = read > v->W + v->pad ? read : v->W + v->pad;
+    if (v->M % TD_INVERTED_LANES || v->K % TD_INVERTED_LANES)
+        return td_error(TD_ENOKERNEL, "%lld or %lld channels do not fill lanes of %d",
+                        (long long)v->M, (long long)v->K, TD_INVERTED_LANES);
+    if ((w2->dim[2] != 3 && w2->dim[2] != 5) || a->stride > 2 || a->pad >= v->side)
+        return td_error(TD_ENOKERNEL, "not 3 x 3 or 5 x 5 with stride 1 or 2");
+    if (v->columns > COLUMNS_MAX)
+        return td_error(TD_ENOKERNEL, "rows of %lld pixels", (long long)v->columns);
+    if (v->has_residual && !v->has_projection)
+        return td_error(TD_ENOKERNEL, "a residual without a projection");
+    return TD_OK;
+}
+
+static const td_node_layouts channels_last = {
+    .in = { "acdb", "Abcd8a", "", "Abcd8a", "", "Abcd8a", "" }, .out = "acdb"
+};
+
+static td_status accepts(const td_node *n)
+{
+    td_inverted v;
+    TD_TRY(shape_of(n, &v));
+    for (int i = 0; i < n->n_in; i++)
+        if (strcmp(td_in_type(n, i)->layout, channels_last.in[i]) != 0)
+            return td_error(TD_ENOKERNEL, "operand %d does not have layout '%s'", i,
+                            channels_last.in[i]);
+    if (strcmp(n->out[0]->type.layout, channels_last.out) != 0)
+        return td_error(TD_ENOKERNEL, "the result does not have layout '%s'", channels_last.out);
+    return TD_OK;
+}
+
+bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    td_inverted v;
+    if (shape_of(n, &v) != TD_OK)
+        return false;
+    *out = channels_last;
+    return true;
+}
+
+/* --- division --------------------------------------------------------------------------------- */
+
+typedef struct {
+    int threads;
+    int64_t parts, bands, jobs;
+    int64_t rows;  /* of a band, at most */
+    bool is_split; /* parts are jobs */
+} division;
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* rows of x that the busiest thread reads, with so many bands */
+static int64_t cost_of(const td_inverted *v, int64_t bands, int threads)
+{
+    return divide_up(v->N * bands, threads) * ((divide_up(v->P, bands) - 1) * v->stride + v->side);
+}
+
+static int64_t parts_of(const td_inverted *v)
+{
+    const int64_t pixels = v->P * v->Q, most = v->M / TD_INVERTED_DEPTH;
+    const int64_t parts = pixels <= PIXELS_MAX / 4 ? PARTS_MAX : pixels <= PIXELS_MAX ? 2 : 1;
+    return parts <= most ? parts : most > 1 ? 2 : 1;
+}
+
+static division divide(const td_inverted *v, int threads)
+{
+    const int64_t row = 4 * (v->stride * v->W * (v->C + TD_INVERTED_BLOCK) +
+                             (v->has_projection ? v->Q * (v->K + TD_INVERTED_DEPTH) : 0));
+    const int64_t most = BAND_BYTES / row > 1 ? BAND_BYTES / row : 1;
+    const int64_t least = divide_up(v->P, most);
+    division d = { .threads = threads, .parts = parts_of(v), .bands = least };
+    d.is_split = d.parts > 1 && v->N * least % threads != 0 && v->N * least < 2 * threads;
+    for (int64_t b = least; !d.is_split && b < least + threads && b <= v->P; b++)
+        if (cost_of(v, b, threads) < cost_of(v, d.bands, threads))
+            d.bands = b;
+    d.jobs = v->N * d.bands * (d.is_split ? d.parts : 1);
+    d.rows = divide_up(v->P, d.bands);
+    return d;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    td_inverted v;
+    division d;
+    int64_t count; /* elements of y */
+    int64_t sums;  /* floats of the sums of parts after the first that are jobs of their own */
+    int64_t each;  /* floats of a thread's scratch, after that */
+    int64_t part;  /* floats in it of a part's sums */
+} state;
+
+static int64_t aligned(int64_t floats)
+{
+    return (int64_t)td_round_up((size_t)floats, TD_HOST_ALIGN / sizeof(float));
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    TD_CHECK(shape_of(n, &s->v) == TD_OK);
+    s->d = divide(&s->v, td_threads());
+    s->count = td_type_count(&n->out[0]->type);
+    const bool has_sums = s->v.has_projection && s->d.parts > 1;
+    if (has_sums && s->d.is_split)
+        s->sums = aligned((s->d.parts - 1) * s->count);
+    else if (has_sums)
+        s->part = aligned(s->d.rows * s->v.Q * s->v.K);
+    s->each = s->part + aligned(td_inverted_scratch(&s->v, s->d.rows));
+    out->state = s;
+    out->scratch_bytes = (size_t)(s->sums + s->d.threads * s->each) * sizeof(float);
+    (void)snprintf(out->impl, sizeof out->impl, "avx2, bands of %d", (int)s->d.rows);
+    return TD_OK;
+}
+
+static void release(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
+static void add(int64_t n, const float *x, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+typedef struct {
+    const state *s;
+    td_inverted_in in;
+    float *y, *sums; /* sums [parts - 1, count] */
+    td_inverted_loops *loops;
+} call;
+
+static void run_part(const call *c, td_inverted_job *j, int64_t part, float *y)
+{
+    const td_inverted *v = &c->s->v;
+    const int64_t blocks = divide_up(v->M, TD_INVERTED_BLOCK), parts = c->s->d.parts;
+    const int64_t m_to = blocks * (part + 1) / parts * TD_INVERTED_BLOCK;
+    j->m_from = blocks * part / parts * TD_INVERTED_BLOCK;
+    j->m_to = m_to < v->M ? m_to : v->M;
+    j->adds_rest = part == 0;
+    j->y = y;
+    c->loops(v, &c->in, j);
+}
+
+/* own: the thread's scratch */
+static void run_job(const call *c, int64_t i, float *own)
+{
+    const td_inverted *v = &c->s->v;
+    const division *d = &c->s->d;
+    const int64_t part = d->is_split ? i % d->parts : 0, unit = d->is_split ? i / d->parts : i;
+    const int64_t band = unit % d->bands;
+    td_inverted_job j = { .n = unit / d->bands,
+                          .p_from = v->P * band / d->bands,
+                          .p_to = v->P * (band + 1) / d->bands,
+                          .scratch = own + c->s->part };
+    const int64_t at = (j.n * v->P + j.p_from) * v->Q * v->K;
+    float *y = c->y + at;
+    if (d->is_split) {
+        run_part(c, &j, part,
+                 part && v->has_projection ? c->sums + (part - 1) * c->s->count + at : y);
+        return;
+    }
+    run_part(c, &j, 0, y);
+    for (int64_t k = 1; k < d->parts; k++) {
+        run_part(c, &j, k, v->has_projection ? own : y);
+        if (v->has_projection)
+            add((j.p_to - j.p_from) * v->Q * v->K, own, y);
+    }
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    const int n_in = p->node->n_in, w2 = s->v.has_expansion ? 3 : 1, threads = s->d.threads;
+    const int64_t jobs = s->d.jobs;
+    const call c = { .s = s,
+                     .in = { .x = args[0],
+                             .w1 = s->v.has_expansion ? args[1] : NULL,
+                             .b1 = s->v.has_expansion ? args[2] : NULL,
+                             .w2 = args[w2],
+                             .b2 = args[w2 + 1],
+                             .w3 = s->v.has_projection ? args[w2 + 2] : NULL,
+                             .b3 = s->v.has_projection ? args[w2 + 3] : NULL },
+                     .y = args[n_in],
+                     .sums = args[n_in + 1],
+                     .loops = td_inverted_loops_here() };
+    atomic_llong next = 0;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
+            run_job(&c, i, c.sums + s->sums + t * s->each);
+    if (!s->sums)
+        return TD_OK;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        for (int64_t k = 0; k < s->d.parts - 1; k++) {
+            const int64_t from = s->count * t / threads, to = s->count * (t + 1) / threads;
+            add(to - from, c.sums + k * s->count + from, c.y + from);
+        }
+    return TD_OK;
+}
+
+static td_work_share share(const td_node *n, int threads)
+{
+    td_inverted v;
+    TD_CHECK(shape_of(n, &v) == TD_OK);
+    const division d = divide(&v, threads);
+    const double each = (double)(d.rows * v.Q * v.M) / (double)(d.is_split ? d.parts : 1);
+    return td_work_share_of(d.jobs, each, threads);
+}
+
+const td_kernel td_native_inverted_residual = { .name = "native_inverted_residual",
+                                                .op = &td_op_inverted_residual,
+                                                .accepts = accepts,
+                                                .prepare = prepare,
+                                                .run = run,
+                                                .release = release,
+                                                .share = share };
