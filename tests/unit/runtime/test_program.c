@@ -355,7 +355,7 @@ static void a_program_tells_about_its_nodes(void **state)
 
 typedef struct {
     int n;
-    char names[32][16];
+    char names[32][24];
 } dumps;
 
 static void note(void *ctx, const char *pass, const char *text)
