@@ -43,6 +43,8 @@ typedef struct {
     int n_classes;         /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
     int64_t n_images;      /* synthetic: images in an epoch; 0 means 1024 */
     bool labels_from_zero; /* TFRecords: the first class is 0 and not 1 */
+    char label_delimiter;  /* a list: an image has any number of labels, with this between them; 0:
+                              one, or a column of 0 and 1 for each class */
 
     /* for detectors: images with boxes instead of classes */
     bool has_boxes; /* find the annotations in `path`; tensors, synthetic: samples with boxes */
@@ -99,6 +101,8 @@ TD_API int td_dataset_classes(const td_dataset *ds);
 
 /** The name of class `i` ("0", "1", ... where there are none); lent until td_dataset_free. */
 TD_API const char *td_dataset_class_name(const td_dataset *ds, int i);
+/** Has an image any number of classes?  Then td_dataset_label is -1. */
+TD_API bool td_dataset_is_multi_label(const td_dataset *ds);
 TD_API int64_t td_dataset_label(const td_dataset *ds, int64_t sample);
 
 /** The file of a sample; in a pack, its place there; NULL when it has none (synthetic, tensors). */

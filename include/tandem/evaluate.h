@@ -37,6 +37,7 @@ typedef struct {
     const char *logits;    /* write raw outputs in input order */
     int topk;
     double label_smoothing;
+    double threshold; /* multi-label: probability from which a class counts as predicted */
     td_tta tta;
     bool use_ema; /* use the averaged (EMA) weights of the file */
     int64_t seed;
@@ -85,6 +86,11 @@ typedef struct {
     /* with ema_too: results of the averaged weights */
     bool has_ema;
     double ema_top1, ema_topk, ema_loss;
+
+    /* multi-label; n_top1, n_topk, top1 and topk are then 0, ema_top1 and ema_topk mAP and micro
+       F1; fractions */
+    bool is_multi_label;
+    double map, micro_f1, macro_f1, threshold;
 
     /* detectors; n_top1, n_topk and loss are then 0 */
     bool detects;

@@ -42,6 +42,7 @@ typedef struct {
     td_interpolation interpolation;
     bool stored_orientation;
     int topk;
+    double threshold;  /* multi-label: classes of at least this probability, at most topk; 0: 0.5 */
     int batch_size;    /* at most; 0: 8 */
     int workers;       /* decoding threads; 0: automatic */
     bool json_lines;   /* the command prints one JSON object per line */
@@ -144,6 +145,7 @@ typedef struct {
     td_interpolation interpolation; /* classifiers */
     bool stored_orientation;        /* ignore EXIF orientations */
     int topk;                       /* classifiers: classes of a prediction, 1 .. 10; 5 */
+    double threshold;               /* multi-label: as in td_classify_opts */
     td_boxes_opts boxes;            /* detectors: min_score -1: 0.3 */
     /* Batch sizes that programs are compiled for; 0: none, all 0: only 1.  n images are computed in
        batches of these sizes, padded where that is faster. */

@@ -31,7 +31,9 @@ typedef struct {
     double val_split;     /* fraction of each class held out of the training images for validation;
                              0: the data have validation images */
     bool list_outside;    /* lists may name files outside of their folder */
-    int label_offset;     /* TFRecords: number of the first class, 0 or 1 */
+    const char *list_delimiter; /* lists: "|", between the labels of an image; NULL: one label, or a
+                                    column of 0 and 1 for each class */
+    int label_offset;           /* TFRecords: number of the first class, 0 or 1 */
     td_interpolation interpolation;
     td_train_interpolation train_interpolation;
     td_crop_rules crop;

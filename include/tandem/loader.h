@@ -134,6 +134,7 @@ typedef struct {
     const float *images;          /* [n, channels, height, width], normalized; or NULL, with: */
     const uint8_t *pixels;        /* [n, height, width, channels], not normalized; or NULL */
     const int64_t *labels;        /* [n] class, 0 .. classes - 1; -1 if unknown */
+    const float *targets;         /* multi-label: [n, classes] 1 for the image's classes; or NULL */
     const int64_t *samples;       /* [n] index in the data set of the image in each row */
     const int64_t *anchor_labels; /* detectors: [n, n_anchors] class 1 .. K, 0 none; or NULL */
     const float *anchor_targets;  /* detectors: [n, n_anchors, 4] box deltas, 0 if none; or NULL */

@@ -58,11 +58,12 @@ typedef struct {
                                layer gets as many rows */
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
-    int channels;   /* of the images: 3, or 1, gray; 0: of the weight file or the graph, or 3 */
-    int image_size; /* side of the input; 0: the default of the architecture, 224 */
-    int val_resize; /* classifiers: short side to which images are resized in evaluation
-                               before their center is cut; 0: the weight file's, or 32 more than
-                               image_size */
+    int channels;     /* of the images: 3, or 1, gray; 0: of the weight file or the graph, or 3 */
+    int image_size;   /* side of the input; 0: the default of the architecture, 224 */
+    int val_resize;   /* classifiers: short side to which images are resized in evaluation before
+                         their center is cut; 0: the weight file's, or 32 more than image_size */
+    bool multi_label; /* an image has any number of classes: sigmoid, not softmax; also set by
+                         the weight file and, in training, by the data */
     td_se_form se_form;
     bool last_bn_0_init; /* gamma of each branch's last BN starts at 0 */
     td_conv_init conv_init;

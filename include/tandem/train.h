@@ -55,6 +55,8 @@ typedef struct {
     double top1, topk;           /* percent, last validation; -1: none was made */
     int rank;                    /* of the run's ranks; files are rank 0's */
     double best_top1;
+    bool is_multi_label;          /* then top1, topk and best_top1 are mAP, micro F1 and mAP ... */
+    double macro_f1;              /* ... and this counts, too; percent */
     bool detects;                 /* and then these count, not top1 and topk: */
     double boxes[TD_BOX_METRICS]; /* last validation, 0 .. 1; -1: none, or nothing to find */
     double best_ap;

@@ -95,6 +95,8 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
         TD_OUT(set_number(t, "tandem.channels", td_model_channels(f->model)));
     if (f->model->val_resize)
         TD_OUT(set_number(t, "tandem.val_resize", f->model->val_resize));
+    if (f->model->multi_label)
+        TD_OUT(set_number(t, "tandem.multi_label", 1));
     TD_OUT(set_number(t, "tandem.se_form", f->model->se_form));
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
@@ -142,22 +144,30 @@ static void add_step(td_text *j, const td_step_state *s)
 }
 
 /* Names of the scores of a classifier and of a detector. */
-static const char *const score_names[2][3] = { { "best_top1", "top1", "topk" },
-                                               { "best_ap", "ap", "ap50" } };
+static const char *const score_names[3][3] = { { "best_top1", "top1", "topk" },
+                                               { "best_ap", "ap", "ap50" },
+                                               { "best_map", "map", "micro_f1" } };
+
+/* ... and of a multi-label classifier. */
+static const char *const *score_names_of(const td_run_state *s)
+{
+    return score_names[s->detects ? 1 : s->is_multi_label ? 2 : 0];
+}
 
 td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
 {
     td_text j = { 0 };
+    const char *const *names = score_names_of(s);
     td_text_add(&j, "{\"epoch\": %lld, \"iteration\": %lld, \"steps\": %lld, ", (long long)s->epoch,
                 (long long)s->iteration, (long long)s->steps);
     td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, \"best_epoch\": %lld",
                 (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
-    add_real(&j, score_names[s->detects][0], s->best);
+    add_real(&j, names[0], s->best);
     add_real(&j, "loss_sum", s->loss_sum);
     add_real(&j, "train_loss", s->last_train_loss);
     add_real(&j, "val_loss", s->last_val_loss);
-    add_real(&j, score_names[s->detects][1], s->last);
-    add_real(&j, score_names[s->detects][2], s->last_second);
+    add_real(&j, names[1], s->last);
+    add_real(&j, names[2], s->last_second);
     add_scaler(&j, s);
     add_step(&j, &s->step);
     if (s->ranks > 1)
@@ -284,13 +294,15 @@ static td_status read_state(const td_json *j, td_run_state *s)
     TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
     TD_TRY(td_json_int(j, "seed", &seed));
     TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
-    s->detects = td_json_get(j, score_names[true][0]) != NULL;
-    TD_TRY(td_json_number(j, score_names[s->detects][0], &s->best));
+    s->detects = td_json_get(j, score_names[1][0]) != NULL;
+    s->is_multi_label = td_json_get(j, score_names[2][0]) != NULL;
+    const char *const *names = score_names_of(s);
+    TD_TRY(td_json_number(j, names[0], &s->best));
     TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
     TD_TRY(read_real(j, "train_loss", &s->last_train_loss));
     TD_TRY(read_real(j, "val_loss", &s->last_val_loss));
-    TD_TRY(td_json_number(j, score_names[s->detects][1], &s->last));
-    TD_TRY(td_json_number(j, score_names[s->detects][2], &s->last_second));
+    TD_TRY(td_json_number(j, names[1], &s->last));
+    TD_TRY(td_json_number(j, names[2], &s->last_second));
     s->seed = (uint64_t)seed;
     s->ranks = 1;
     if (td_json_get(j, "ranks"))
@@ -505,6 +517,7 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
         (void)td_weight_arch_apply(t, model);
     td_weight_backbone_apply(t, model);
     td_weight_variant_apply(t, model);
+    model->multi_label = model->multi_label || meta_number(t, "tandem.multi_label") == 1;
     if (!model->channels)
         model->channels = td_weights_channels(t, model);
     if (!model->num_classes)

@@ -48,8 +48,9 @@ typedef struct {
     int64_t steps;     /* optimizer steps in total, without skipped ones */
     int64_t batches_tracked;
     uint64_t seed;
-    bool detects; /* scores are AP and AP50, fractions; otherwise top-1 and top-k, percent */
-    double best;  /* score of the best validation; -1: none yet */
+    bool detects; /* scores are AP and AP50, fractions; otherwise top-1 and top-k, percent, ... */
+    bool is_multi_label; /* ... or mAP and micro F1, percent */
+    double best;         /* score of the best validation; -1: none yet */
     int64_t best_epoch;
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
     int64_t epoch_skipped; /* skipped ones of them */

@@ -65,6 +65,9 @@ td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_
     TD_OUT(td_tensors_new(&t));
     TD_OUT(copy_network(t, &g));
     TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
+    if (td_onnx_meta_find(m, "tandem.multi_label"))
+        TD_OUT(td_tensors_set_meta(t, "tandem.multi_label",
+                                   td_onnx_meta_find(m, "tandem.multi_label")));
     *out = t;
     t = NULL;
 out:

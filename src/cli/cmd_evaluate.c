@@ -201,6 +201,43 @@ void td_cli_add_averages(td_text *out, double top1, double topk, double loss)
     td_json_add(out, "ema_loss", loss);
 }
 
+static void add_multi_json(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "{");
+    td_json_add_text(out, "arch", r->arch);
+    td_json_add(out, "n", (double)r->n);
+    td_json_add(out, "n_bad", (double)r->n_bad);
+    td_json_add(out, "mAP", r->map);
+    td_json_add(out, "micro_f1", r->micro_f1);
+    td_json_add(out, "macro_f1", r->macro_f1);
+    td_json_add(out, "threshold", r->threshold);
+    td_json_add(out, "loss", r->loss);
+    if (r->has_ema) {
+        td_json_add(out, "ema_mAP", r->ema_top1);
+        td_json_add(out, "ema_micro_f1", r->ema_topk);
+        td_json_add(out, "ema_loss", r->ema_loss);
+    }
+    td_json_add(out, "images_per_s", r->images_per_s);
+    td_json_add(out, "latency_ms", r->latency_ms);
+    td_text_add(out, "}\n");
+}
+
+static void add_multi_text(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "images        %lld\n", (long long)r->n);
+    if (r->n_bad)
+        td_text_add(out, "unreadable    %lld\n", (long long)r->n_bad);
+    td_text_add(out, "mAP           %.4f\n", r->map);
+    td_text_add(out, "micro F1      %.4f, from a probability of %g\n", r->micro_f1, r->threshold);
+    td_text_add(out, "macro F1      %.4f\n", r->macro_f1);
+    td_text_add(out, "loss          %.5f\n", r->loss);
+    if (r->has_ema)
+        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %.5f\n", r->ema_top1,
+                    r->ema_topk, r->ema_loss);
+    td_text_add(out, "images/s      %.2f\n", r->images_per_s);
+    td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+}
+
 static void add_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -244,6 +281,8 @@ static td_status show(const td_evaluate_result *r, const td_call *call)
         add_boxes_json(r, call->out);
     else if (r->detects)
         return add_boxes_text(r, call->out);
+    else if (r->is_multi_label)
+        (call->json ? add_multi_json : add_multi_text)(r, call->out);
     else if (call->json)
         add_json(r, call->out);
     else

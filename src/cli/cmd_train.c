@@ -97,13 +97,23 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
         td_json_add(out, "best_AP", r->best_ap);
         if (r->has_ema)
             td_cli_add_boxes(out, "ema_", r->ema_boxes);
+    } else if (r->is_multi_label) {
+        const bool has_none = r->top1 < 0;
+        td_json_add(out, "val_loss", has_none ? NAN : r->val_loss);
+        td_json_add(out, "mAP", has_none ? NAN : r->top1 / 100);
+        td_json_add(out, "micro_f1", has_none ? NAN : r->topk / 100);
+        td_json_add(out, "macro_f1", has_none ? NAN : r->macro_f1 / 100);
+        td_json_add(out, "best_mAP", r->best_top1 < 0 ? NAN : r->best_top1 / 100);
     } else {
         td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
         td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk,
                             o->validation.topk);
         td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     }
-    if (r->has_ema && !r->detects)
+    if (r->has_ema && r->is_multi_label) {
+        td_json_add(out, "ema_mAP", r->ema_top1 / 100);
+        td_json_add(out, "ema_loss", r->ema_loss);
+    } else if (r->has_ema && !r->detects)
         td_cli_add_averages(out, r->ema_top1, r->ema_topk, r->ema_loss);
     td_json_add(out, "images_per_s", r->images_per_s);
     if (r->detects)
@@ -145,6 +155,9 @@ static void add_averages(const td_train_opts *o, const td_train_result *r, td_te
     if (r->has_ema && r->detects)
         td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
                     r->ema_boxes[TD_BOX_AP50]);
+    else if (r->has_ema && r->is_multi_label)
+        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %s\n", r->ema_top1 / 100,
+                    r->ema_topk / 100, td_real_word(r->ema_loss, 5, word));
     else if (r->has_ema)
         td_text_add(out, "averages      top1 %.2f %%, top%d %.2f %%, loss %s\n", r->ema_top1,
                     o->validation.topk, r->ema_topk, td_real_word(r->ema_loss, 5, word));
@@ -166,6 +179,12 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
         td_text_add(out, "val loss      %s", td_real_word(r->val_loss, 5, word));
         add_smoothing(o, out);
         td_text_add(out, "\n");
+    }
+    if (r->top1 >= 0 && r->is_multi_label) {
+        td_text_add(out, "mAP           %.4f (best %.4f)\n", r->top1 / 100, r->best_top1 / 100);
+        td_text_add(out, "micro F1      %.4f\nmacro F1      %.4f\n", r->topk / 100,
+                    r->macro_f1 / 100);
+    } else if (r->top1 >= 0) {
         td_text_add(out, "top1          %.2f %%", r->top1);
         if (r->best_top1 >= 0)
             td_text_add(out, " (best %.2f %%)", r->best_top1);

@@ -32,9 +32,8 @@ typedef struct {
 } job_row;
 
 #define MODEL                                                                                      \
-    " arch model model_output num_classes image_size channels val_resize mean std se_form "        \
-    "variant "                                                                                     \
-    "backbone "
+    " arch model model_output num_classes image_size channels val_resize multi_label mean std "    \
+    "se_form variant backbone "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
@@ -42,7 +41,8 @@ typedef struct {
 #define RUN    " device threads tune tune_cache winograd log "
 #define LAUNCH " preset cfg_file platform mode pipeline_config_path hparams_overrides "
 #define SOURCE                                                                                     \
-    " data data_backend list_outside label_offset interpolation crop antialias no-antialias "      \
+    " data data_backend list_outside list_delimiter label_offset interpolation crop antialias "    \
+    "no-antialias "                                                                                \
     "normalization workers prefetch "                                                              \
     "max_bad ignore_orientation "
 #define CHANGES                                                                                    \

@@ -111,6 +111,25 @@ int64_t td_dataset_label(const td_dataset *ds, int64_t sample)
     return ds->labels ? ds->labels[sample] : -1;
 }
 
+bool td_dataset_is_multi_label(const td_dataset *ds)
+{
+    return ds->is_multi_label;
+}
+
+void td_sample_targets(const td_dataset *ds, int64_t sample, float *row)
+{
+    const size_t n = (size_t)ds->n_classes;
+    TD_CHECK(ds->is_multi_label && sample >= 0 && sample < ds->n);
+    if (ds->targets) {
+        memcpy(row, ds->targets + (size_t)sample * n, n * sizeof *row);
+        return;
+    }
+    const td_sample *s = &ds->samples[sample];
+    memset(row, 0, n * sizeof *row);
+    for (int k = 0; k < s->n_labels; k++)
+        row[s->labels[k]] = 1;
+}
+
 const char *td_dataset_path(const td_dataset *ds, int64_t sample)
 {
     TD_CHECK(sample >= 0 && sample < ds->n);
@@ -236,6 +255,17 @@ static td_status copy_names(td_dataset *ds, int n, const char *const *names, con
     return TD_OK;
 }
 
+static void renumber(td_dataset *ds, const int64_t *new_label)
+{
+    for (int64_t i = 0; i < ds->n; i++) {
+        td_sample *s = &ds->samples[i];
+        if (!ds->is_multi_label)
+            s->label = new_label[s->label];
+        for (int k = 0; k < s->n_labels; k++)
+            s->labels[k] = (int)new_label[s->labels[k]];
+    }
+}
+
 td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names, bool allow_subset)
 {
     if (n < 1)
@@ -253,8 +283,8 @@ td_status td_dataset_use_classes(td_dataset *ds, int n, const char *const *names
     TD_OUT(copy_names(ds, n, names, &copy));
     if (ds->objects)
         TD_OUT(td_objects_renumber(ds, ds->n_classes, n, new_label));
-    for (int64_t i = 0; new_label && !ds->objects && i < ds->n; i++)
-        ds->samples[i].label = new_label[ds->samples[i].label];
+    if (new_label && !ds->objects)
+        renumber(ds, new_label);
     td_free(ds->class_names);
     ds->class_names = copy;
     ds->n_classes = n;
@@ -271,8 +301,7 @@ td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
     const char **copy;
     TD_CHECK(ds->has_class_names && ds->samples && !ds->objects);
     TD_TRY(copy_names(ds, n, names, &copy));
-    for (int64_t i = 0; i < ds->n; i++)
-        ds->samples[i].label = new_label[ds->samples[i].label];
+    renumber(ds, new_label);
     td_free(ds->class_names);
     ds->class_names = copy;
     ds->n_classes = n;

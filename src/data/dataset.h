@@ -17,8 +17,10 @@
 #include "transforms/augment.h"
 
 typedef struct {
-    const char *path;               /* in the data set's arena */
-    int64_t label;                  /* -1: unknown */
+    const char *path; /* in the data set's arena */
+    int64_t label;    /* -1: unknown, or: */
+    int *labels;      /* multi-label: [n_labels] classes; in the data set's arena */
+    int n_labels;
     const struct td_member *member; /* its place in a larger file (members.h); NULL: its own file */
 } td_sample;
 
@@ -36,7 +38,8 @@ struct td_dataset {
     td_sample *samples; /* folder: [n] */
     int64_t n_others;   /* folder: number of files that are no samples; the first of them: */
     const char *others[TD_OTHERS_LISTED];
-    bool is_list;    /* list, shards, records: labels and places are independent */
+    bool is_multi_label; /* an image has any number of classes */
+    bool is_list;        /* list, shards, records: labels and places are independent */
     bool is_unsplit; /* list, shards, records: they are not divided into splits, all was taken */
     td_pack *pack;   /* holds the images, unless they are separate files */
     uint64_t pack_first; /* sample i is image pack_first + i, or pack_first + places[i] */
@@ -45,6 +48,7 @@ struct td_dataset {
     td_tensors *file;      /* tensors: owns the two below */
     const float *images;   /* [n, channels, height, width] */
     const int64_t *labels; /* [n] */
+    const float *targets;  /* multi-label: [n, n_classes], 1 for a class that the image has, or 0 */
     int channels, height, width;
 
     struct td_objects *objects; /* objects.h; NULL: a data set with classes */
@@ -87,6 +91,9 @@ TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
  */
 TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
                                         const int64_t *new_label);
+
+/** The classes of a sample of a multi-label data set: `row` [n_classes] gets 1 for each, else 0. */
+void td_sample_targets(const td_dataset *ds, int64_t sample, float *row);
 
 /** Names "0", "1", ... for a data set without any. */
 TD_CHECKED td_status td_dataset_number_classes(td_dataset *ds, int n_classes);

@@ -89,6 +89,9 @@ static void add_list(const char *what, const td_dataset *ds, td_text *out)
         const char *name = td_sample_name(ds, i);
         const int64_t label = td_dataset_label(ds, i);
         td_digest_add(&d, &label, sizeof label);
+        if (ds->samples && ds->samples[i].n_labels)
+            td_digest_add(&d, ds->samples[i].labels,
+                          (size_t)ds->samples[i].n_labels * sizeof *ds->samples[i].labels);
         td_digest_add(&d, name, strlen(name));
     }
     td_text_add(out, "%s: %" PRId64 " samples %d classes list %016" PRIx64 "\n", what,

@@ -5,6 +5,9 @@
  * label and, if there is a third, split.  If all labels are decimal numbers they are the classes'
  * numbers; otherwise the classes are the labels in byte order.  Classes are those of all rows, so
  * that the splits of one list have the same.
+ *
+ * An image has several labels, or none, with a delimiter between them (opts->label_delimiter), or
+ * if the first row has names of columns, but none for the label: all others are classes, 0 or 1.
  */
 #include "data/list.h"
 
@@ -52,6 +55,8 @@ typedef struct {
     const char *image;
     int64_t line;
     int64_t label; /* td_labels_add */
+    int *labels;   /* [n_labels], with several labels: the same numbers */
+    int n_labels;
     bool is_wanted;
 } entry;
 
@@ -63,6 +68,8 @@ typedef struct {
     bool looks_for_files;
     int columns[N_COLUMNS]; /* -1: none */
     int n_columns;
+    bool has_class_columns;           /* a column of 0 and 1 for each class, in place of LABEL */
+    int numbers[TD_DELIMITED_FIELDS]; /* of the row's labels */
     entry *entries;
     size_t n, cap;
     td_labels labels;
@@ -97,10 +104,45 @@ static bool read_header(list *l)
         for (int c = 0; c < N_COLUMNS; c++)
             if (found[c] < 0 && find_name(column_names[c], td_delimited_field(&l->rows, i)) >= 0)
                 found[c] = i;
-    if (found[IMAGE] < 0 || found[LABEL] < 0)
+    const int n_others = l->rows.n_fields - 1 - (found[SPLIT] >= 0);
+    l->has_class_columns = found[IMAGE] >= 0 && found[LABEL] < 0 && n_others > 1;
+    if (found[IMAGE] < 0 || (found[LABEL] < 0 && !l->has_class_columns))
         return false;
     memcpy(l->columns, found, sizeof found);
     return true;
+}
+
+static bool is_class_column(const list *l, int i)
+{
+    return i != l->columns[IMAGE] && i != l->columns[SPLIT];
+}
+
+/* The header's other columns are the classes, in this order. */
+static td_status read_class_columns(list *l)
+{
+    td_dataset *ds = l->ds;
+    int64_t number;
+    if (l->opts->label_delimiter)
+        return td_error(TD_EUSAGE,
+                        "'%s' line %lld has no column of labels, which --list-delimiter requires",
+                        l->rows.what, (long long)l->rows.line);
+    for (int i = 0; i < l->rows.n_fields; i++) {
+        const char *name = td_delimited_field(&l->rows, i);
+        if (!is_class_column(l, i))
+            continue;
+        if (!*name)
+            return td_error(TD_EFORMAT, "'%s' line %lld: column %d has no name", l->rows.what,
+                            (long long)l->rows.line, i + 1);
+        const size_t before = l->labels.n;
+        TD_TRY(td_labels_add(&l->labels, &ds->arena, name, &number));
+        if (l->labels.n == before)
+            return wrong(l, TD_EFORMAT, "two columns are named '%s'", name);
+    }
+    TD_TRY(TD_ALLOC(ds->class_names, l->labels.n));
+    memcpy(ds->class_names, l->labels.names, l->labels.n * sizeof *l->labels.names);
+    ds->n_classes = (int)l->labels.n;
+    ds->has_class_names = true;
+    return TD_OK;
 }
 
 static td_status choose_columns(list *l, bool *is_header)
@@ -157,8 +199,79 @@ static td_status read_image(list *l, entry *e)
     return TD_OK;
 }
 
+static td_status keep_labels(list *l, entry *e, int n)
+{
+    e->label = -1;
+    e->n_labels = n;
+    e->labels = td_arena_alloc(&l->ds->arena, (size_t)n + 1, sizeof *e->labels);
+    if (!e->labels)
+        return TD_ENOMEM;
+    memcpy(e->labels, l->numbers, (size_t)n * sizeof *e->labels);
+    return TD_OK;
+}
+
+/* One column for each class: 0 or 1. */
+static td_status read_class_values(list *l, entry *e)
+{
+    int n = 0, number = 0;
+    for (int i = 0; i < l->rows.n_fields; i++) {
+        const char *value = td_delimited_field(&l->rows, i);
+        if (!is_class_column(l, i))
+            continue;
+        const bool is_one = strcmp(value, "1") == 0 || strcmp(value, "1.0") == 0;
+        if (!is_one && strcmp(value, "0") != 0 && strcmp(value, "0.0") != 0)
+            return td_error(TD_EFORMAT,
+                            "'%s' line %lld: class '%.60s' is '%.60s', wanted 0 or 1: without a "
+                            "column of labels every column is a class",
+                            l->rows.what, (long long)l->rows.line, l->labels.names[number], value);
+        if (is_one)
+            l->numbers[n++] = number;
+        number++;
+    }
+    return keep_labels(l, e, n);
+}
+
+/* "cat;dog", or nothing; blanks around a label do not count */
+static td_status read_several(list *l, entry *e)
+{
+    const char *at = td_delimited_field(&l->rows, l->columns[LABEL]);
+    td_text word = { 0 };
+    td_status st = TD_OK;
+    int n = 0;
+    while (*at) {
+        const char *end = strchr(at, l->opts->label_delimiter), *from = at;
+        int64_t number;
+        end = end ? end : at + strlen(at);
+        at = *end ? end + 1 : end;
+        while (from < end && *from == ' ')
+            from++;
+        while (from < end && end[-1] == ' ')
+            end--;
+        if (from == end)
+            continue;
+        word.len = 0;
+        td_text_add(&word, "%.*s", (int)(end - from), from);
+        TD_OUT(td_text_status(&word));
+        if (n == TD_DELIMITED_FIELDS)
+            TD_OUT(wrong(l, TD_ELIMIT, "too many labels%s", ""));
+        TD_OUT(td_labels_add(&l->labels, &l->ds->arena, td_text_get(&word), &number));
+        for (int i = 0; i < n; i++)
+            if (l->numbers[i] == number)
+                TD_OUT(wrong(l, TD_EFORMAT, "label '%s' occurs twice", td_text_get(&word)));
+        l->numbers[n++] = (int)number;
+    }
+    st = keep_labels(l, e, n);
+out:
+    td_text_release(&word);
+    return st;
+}
+
 static td_status read_label(list *l, entry *e)
 {
+    if (l->has_class_columns)
+        return read_class_values(l, e);
+    if (l->opts->label_delimiter)
+        return read_several(l, e);
     const char *label = td_delimited_field(&l->rows, l->columns[LABEL]);
     if (!*label)
         return wrong(l, TD_EFORMAT, "the label is missing%s", "");
@@ -203,6 +316,9 @@ static td_status read_rows(list *l)
     if (l->rows.n_fields == 0)
         return td_error(TD_EFORMAT, "'%s' is empty, wanted images and labels", l->rows.what);
     TD_TRY(choose_columns(l, &is_header));
+    l->ds->is_multi_label = l->has_class_columns || l->opts->label_delimiter;
+    if (l->has_class_columns)
+        TD_TRY(read_class_columns(l));
     if (is_header)
         TD_TRY(td_delimited_next(&l->rows));
     while (l->rows.n_fields > 0) {
@@ -218,10 +334,17 @@ static td_status make_samples(list *l, const int64_t *class_of)
 {
     td_dataset *ds = l->ds;
     TD_TRY(TD_ALLOC(ds->samples, l->n));
-    for (size_t i = 0; i < l->n; i++)
-        if (l->entries[i].is_wanted)
+    for (size_t i = 0; i < l->n; i++) {
+        const entry *e = &l->entries[i];
+        for (int k = 0; class_of && k < e->n_labels; k++)
+            e->labels[k] = (int)class_of[e->labels[k]];
+        if (e->is_wanted)
             ds->samples[ds->n++] =
-                (td_sample){ .path = l->entries[i].image, .label = class_of[l->entries[i].label] };
+                (td_sample){ .path = e->image,
+                             .label = ds->is_multi_label ? -1 : class_of[e->label],
+                             .labels = e->labels,
+                             .n_labels = e->n_labels };
+    }
     return TD_OK;
 }
 
@@ -245,7 +368,8 @@ static td_status read_list(list *l)
     int64_t *class_of = NULL;
     td_status st;
     TD_OUT(read_rows(l));
-    TD_OUT(td_labels_finish(&l->labels, l->rows.what, l->ds, &class_of));
+    if (!l->has_class_columns)
+        TD_OUT(td_labels_finish(&l->labels, l->rows.what, l->ds, &class_of));
     TD_OUT(make_samples(l, class_of));
     st = check_split(l);
 out:

@@ -41,6 +41,7 @@ struct td_loader {
     td_transformer ready_buffers;
     float *noise;
     int64_t *labels, *samples; /* [batch] */
+    float *targets;            /* multi-label: [batch, classes] */
 
     td_status failed; /* set after a permanent failure */
 };
@@ -121,6 +122,14 @@ static td_status fill_ready(td_loader *ld, const int64_t *samples, int n)
     return TD_OK;
 }
 
+static void return_targets(td_loader *ld)
+{
+    const size_t n = (size_t)ld->plan.ds->n_classes;
+    for (int i = 0; ld->targets && i < ld->batch.n; i++)
+        td_sample_targets(ld->plan.ds, ld->batch.samples[i], ld->targets + (size_t)i * n);
+    ld->batch.targets = ld->targets;
+}
+
 /* Return ready rows: the file's memory, or the same noise in every batch. */
 static td_status return_ready(td_loader *ld)
 {
@@ -169,6 +178,7 @@ static td_status return_batch(td_loader *ld)
     } else {
         TD_TRY(return_ready(ld));
     }
+    return_targets(ld);
     ld->batch.epoch = ld->epoch;
     ld->batch.index = ld->index++;
     return TD_OK;
@@ -368,6 +378,11 @@ static td_status check_balanced(const td_loader *ld)
 {
     const td_loader_opts *o = &ld->plan.opts;
     const td_dataset *ds = ld->plan.ds;
+    if (ds->is_multi_label)
+        return td_error(TD_EUSAGE,
+                        "balanced sampling requires one label for each image, '%s' has "
+                        "several",
+                        ds->root);
     if (!o->is_training || !td_dataset_decodes(ds) || ds->objects)
         return td_error(TD_EARG, "balanced sampling requires training on image files with classes");
     if (o->order == TD_ORDER_BUFFER || o->repeats > 1)
@@ -466,6 +481,9 @@ static td_status set_up(td_loader *ld, const td_loader_opts *opts)
     ld->plan.value_bytes = ld->plan.transform.as_bytes ? 1 : sizeof(float);
     ld->plan.images_bytes = (size_t)ld->plan.opts.batch_size *
                             td_transform_values(&ld->plan.transform) * ld->plan.value_bytes;
+    if (ld->plan.ds->is_multi_label)
+        TD_TRY(td_alloc_to(&ld->targets, (size_t)ld->plan.opts.batch_size,
+                           (size_t)ld->plan.ds->n_classes * sizeof *ld->targets));
     td_status st = td_dataset_decodes(ld->plan.ds) ? set_up_ring(ld) : set_up_ready(ld);
     if (st != TD_ENOMEM)
         return st;
@@ -497,6 +515,7 @@ void td_loader_free(td_loader *ld)
         td_pages_free(ld->noise, ld->plan.images_bytes);
     td_free(ld->labels);
     td_free(ld->samples);
+    td_free(ld->targets);
     td_bad_images_release(&ld->bad);
     td_sampler_release(&ld->plan.sampler);
     td_anchor_rows_release(&ld->ready);

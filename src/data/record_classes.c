@@ -58,7 +58,7 @@ static td_status add(void *ctx, const td_record *r)
     label -= !c->from_zero;
     TD_TRY(note_class(c, r, (size_t)label));
     TD_TRY(td_reserve(&ds->samples, &c->cap, (size_t)ds->n + 1, sizeof *ds->samples));
-    ds->samples[ds->n++] = (td_sample){ r->path, label, r->member };
+    ds->samples[ds->n++] = (td_sample){ .path = r->path, .label = label, .member = r->member };
     return TD_OK;
 }
 

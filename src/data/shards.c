@@ -146,7 +146,7 @@ static td_status add_sample(shards *s)
                              td_text_get(now->has_cls ? &now->cls : &now->json), &number),
                "'%s'", s->shard);
     TD_TRY(td_reserve(&ds->samples, &s->cap, (size_t)ds->n + 1, sizeof *ds->samples));
-    ds->samples[ds->n++] = (td_sample){ now->image, number, m };
+    ds->samples[ds->n++] = (td_sample){ .path = now->image, .label = number, .member = m };
     return TD_OK;
 }
 

@@ -2,7 +2,8 @@
  * tensors.c -- data sets of ready tensors: one .safetensors file with `images` and `labels`
  *
  *   images  f32 [N, C, H, W]   normalized, as the network reads them
- *   labels  i64 [N]            0 .. classes - 1
+ *   labels  i64 [N]            0 .. classes - 1; or
+ *           f32 [N, K]         multi-label: 1 for the classes of an image, 0 for others
  *
  * For detectors, instead of `labels`:
  *
@@ -67,11 +68,34 @@ static td_status read_images(td_dataset *ds, const char *path)
     return TD_OK;
 }
 
+/* Labels f32 [N, K] of 0 and 1: any number of classes for an image. */
+static td_status read_several(td_dataset *ds, const td_tensor *t, const char *path, int n_classes)
+{
+    const int64_t k = t->dim[1];
+    if (t->dim[0] != ds->n || k < 1 || k > CLASSES_MAX)
+        return td_error(TD_EFORMAT,
+                        "'%s' has labels [%" PRId64 ", %" PRId64 "] for %" PRId64 " images", path,
+                        t->dim[0], k, ds->n);
+    if (n_classes && n_classes != k)
+        return td_error(TD_ESHAPE, "'%s' has labels of %" PRId64 " classes, wanted %d", path, k,
+                        n_classes);
+    ds->targets = t->data;
+    ds->is_multi_label = true;
+    for (int64_t i = 0; i < ds->n * k; i++)
+        if (ds->targets[i] != 0 && ds->targets[i] != 1)
+            return td_error(TD_EFORMAT,
+                            "'%s': class %" PRId64 " of row %" PRId64 " is %g, wanted 0 or 1", path,
+                            i % k, i / k, (double)ds->targets[i]);
+    return td_dataset_number_classes(ds, (int)k);
+}
+
 static td_status read_labels(td_dataset *ds, const char *path, int n_classes)
 {
     const td_tensor *t = td_tensors_get(ds->file, "labels");
     if (!t)
         return td_error(TD_EFORMAT, "'%s' has no tensor 'labels'", path);
+    if (t->dtype == TD_DT_F32 && t->rank == 2)
+        return read_several(ds, t, path, n_classes);
     if (t->dtype != TD_DT_I64 || t->rank != 1)
         return td_error(TD_EFORMAT, "'%s': labels has dtype %s and rank %d, wanted i64 [N]", path,
                         td_dtype_name(t->dtype), t->rank);

@@ -343,6 +343,11 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
     enum { SIZE = 224, OBJECT_SIZE = 320, PADDING = 32, SIDE_MAX = 8192 };
     int usual = c->ds->objects ? OBJECT_SIZE : SIZE;
     TD_TRY(td_channels_check(opts->channels));
+    if (opts->dump_tensors && c->ds->is_multi_label)
+        return td_error(TD_EUNSUPPORTED,
+                        "'%s' has several labels for an image, --dump-tensors writes "
+                        "one",
+                        c->ds->root);
     if (opts->channels == 1 && c->ds->objects)
         return td_error(TD_EUSAGE,
                         "--channels 1 requires images without boxes: detectors read RGB");

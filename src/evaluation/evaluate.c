@@ -113,6 +113,7 @@ static td_evaluator_opts evaluator_opts(const evaluation *e)
                                 .topk = e->o.topk,
                                 .max_batches = e->o.prof > 0 ? e->o.prof : -1,
                                 .smoothing = e->o.label_smoothing,
+                                .threshold = e->o.threshold,
                                 .mirrors = e->o.tta == TD_TTA_HFLIP,
                                 .norm = td_loader_pixel_norm(e->ld),
                                 .amp = &e->o.amp,
@@ -179,12 +180,17 @@ static void note(const evaluation *e, const td_eval_result *v, const td_eval_res
     r->latency_ms = v->n_batches ? v->compute_s / (double)v->n_batches * 1e3 : 0;
     r->topk_k = e->o.topk;
     td_model_name(&e->o.model, r->arch, sizeof r->arch);
+    r->is_multi_label = v->is_multi_label;
+    r->map = v->multi.map;
+    r->micro_f1 = v->multi.micro_f1;
+    r->macro_f1 = v->multi.macro_f1;
+    r->threshold = e->o.threshold;
     r->has_ema = ema != NULL;
     if (!ema)
         return;
     const td_counts *c = &ema->counts;
-    r->ema_top1 = td_percent(c->n_top1, c->n);
-    r->ema_topk = td_percent(c->n_topk, c->n);
+    r->ema_top1 = ema->is_multi_label ? ema->multi.map : td_percent(c->n_top1, c->n);
+    r->ema_topk = ema->is_multi_label ? ema->multi.micro_f1 : td_percent(c->n_topk, c->n);
     r->ema_loss = td_mean_loss(c);
 }
 
@@ -233,7 +239,8 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
     TD_TRY(open_evaluator(e));
     td_evaluator_opts jo = evaluator_opts(e);
     jo.confusion = r->confusion;
-    jo.outcomes = has_report && !e->o.report.is_compat ? &outcomes : NULL;
+    jo.outcomes =
+        has_report && !e->o.report.is_compat && !e->o.model.multi_label ? &outcomes : NULL;
     TD_OUT(run_evaluator(e, &jo, &v));
     if (e->o.ema_too)
         TD_OUT(evaluator_averages(e, &v, &latency, &ema));
@@ -243,12 +250,29 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
     TD_OUT(td_evaluation_write_report(e, &v, e->o.ema_too ? &ema : NULL));
     if (e->o.confusion && r->rank == 0)
         TD_OUT(td_confusion_write(r, e->o.confusion));
-    td_scores s = { .n = r->n, .top1 = r->top1, .topk = r->topk, .loss = r->loss };
+    td_scores s = { .n = r->n,
+                    .top1 = r->top1,
+                    .topk = r->topk,
+                    .loss = r->loss,
+                    .multi = v.is_multi_label ? &v.multi : NULL };
     st = td_require(e->o.require, &s, e->o.topk);
 out:
     td_gather_release(&outcomes);
     td_free(latency);
     return st;
+}
+
+static td_status check_multi_label(const td_evaluate_opts *o, const char *network)
+{
+    const char *unfit = o->tta != TD_TTA_NONE    ? "--tta"
+                        : o->per_class           ? "--per-class"
+                        : o->label_smoothing > 0 ? "--label-smoothing"
+                                                 : NULL;
+    if (!o->model.multi_label || !unfit)
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "%s requires one label for each image: '%s' is a multi-label network", unfit,
+                    network);
 }
 
 /* Check that the options apply to the network. */
@@ -265,6 +289,7 @@ static td_status check_options(const td_evaluate_opts *o)
                                        { false, o->label_smoothing > 0, "--label-smoothing" } };
     TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, network));
     if (!is_detector) {
+        TD_TRY(check_multi_label(o, network));
         TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
         return td_require_check(o->require, o->topk);
     }

@@ -28,6 +28,8 @@ static const td_field evaluate_fields[] = {
     TD_INT    (td_evaluate_opts, topk, TD_EVALUATOR_TOPK, 1, 1000000,
                "k of the top-k accuracy that is reported next to top-1"),
     TD_REAL   (td_evaluate_opts, label_smoothing, 0, 0, 1, "label smoothing of the loss"),
+    TD_REAL   (td_evaluate_opts, threshold, 0.5, 0.000001, 1,
+               "multi-label: probability from which a class counts as predicted, for F1 scores"),
     TD_ENUM   (td_evaluate_opts, tta, TD_TTA_NONE, ttas,
                "test-time augmentation; hflip: mean logits of each image and its mirror image"),
     TD_BOOL_AS(td_evaluate_opts, use_ema, "use-ema", "ema", false,

@@ -128,6 +128,7 @@ td_status td_evaluation_open_report(td_evaluation *e, td_program *program)
                                     .is_compat = e->o.report.is_compat,
                                     .has_tf_names = e->o.report.naming == TD_REPORT_NAMING_TF,
                                     .detects = e->detector_evaluator != NULL,
+                                    .is_multi_label = e->o.model.multi_label,
                                     .topk = e->o.topk };
     const td_run_metadata metadata = { .job = "evaluate",
                                        .amp = &e->o.amp,

@@ -12,11 +12,13 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rule.h"
 #include "base/signals.h"
 #include "base/stats.h"
 #include "base/text.h"
 #include "data/bad_limit.h"
+#include "data/dataset.h"
 #include "evaluation/mirrored.h"
 #include "evaluation/outcomes.h"
 #include "inference/inputs.h"
@@ -28,8 +30,10 @@ struct td_evaluator {
     int batch, classes;
     size_t image_bytes;
     bool takes_pixels;
-    char *images;         /* [batch] rows of image_bytes, for smaller batches */
-    int64_t *labels;      /* [batch] */
+    char *images;    /* [batch] rows of image_bytes, for smaller batches */
+    int64_t *labels; /* [batch] */
+    bool is_multi_label;
+    float *targets;       /* multi-label: [batch, classes] */
     td_mirrored mirrored; /* images NULL: no mirror images */
     double *latency;      /* [n_batches] s, grown */
     size_t cap_latency;
@@ -69,6 +73,10 @@ td_status td_evaluator_new(const td_model_opts *model, td_device *dev,
                                                       .channels = td_model_channels(&images),
                                                       .size = images.image_size,
                                                       .is_pixels = e->takes_pixels }));
+    e->is_multi_label = model->multi_label;
+    if (e->is_multi_label)
+        TD_OUT(
+            td_alloc_to(&e->targets, (size_t)opts->batch, (size_t)e->classes * sizeof *e->targets));
     e->images = td_alloc((size_t)opts->batch, e->image_bytes);
     e->labels = td_alloc((size_t)opts->batch, sizeof *e->labels);
     if (!e->images || !e->labels)
@@ -88,6 +96,7 @@ void td_evaluator_free(td_evaluator *e)
     td_program_free(e->program);
     td_free(e->images);
     td_free(e->labels);
+    td_free(e->targets);
     td_free(e->latency);
     td_mirrored_release(&e->mirrored);
     td_free(e);
@@ -130,7 +139,12 @@ static td_status feed(td_evaluator *e, const td_batch *b, const void **images_ou
     *images_out = images;
     *labels_out = labels;
     TD_TRY(td_program_bind(e->program, "images", images));
-    return td_program_bind(e->program, "labels", labels);
+    if (!e->is_multi_label)
+        return td_program_bind(e->program, "labels", labels);
+    if (b->n == e->batch)
+        return td_program_bind(e->program, "targets", b->targets);
+    memcpy(e->targets, b->targets, (size_t)b->n * (size_t)e->classes * sizeof *e->targets);
+    return td_program_bind(e->program, "targets", e->targets);
 }
 
 static td_status run_batch(td_evaluator *e, td_loader *ld, const td_batch *b, double smoothing)
@@ -235,9 +249,20 @@ static td_status report_batches(td_evaluator *e, const td_evaluator_opts *o,
     td_report_begin(o->report, 3, step);
     td_eval_result_report(&e->window, o->prefix, o->topk, o->report);
     td_status st = td_report_end(o->report);
-    e->window = (td_eval_result){ 0 };
+    e->window = (td_eval_result){ .is_multi_label = e->is_multi_label };
+    e->window.multi.map = -1;
     e->log_s = (double)(td_now_ns() - t0) * 1e-9;
     return st;
+}
+
+static void add_multi_scores(const td_eval_result *v, double loss, const char *prefix, td_report *r)
+{
+    if (v->n_batches && v->multi.map >= 0) { /* not those of some batches */
+        add_metric(r, prefix, "mAP", v->multi.map);
+        add_metric(r, prefix, "micro_f1", v->multi.micro_f1);
+        add_metric(r, prefix, "macro_f1", v->multi.macro_f1);
+    }
+    add_metric(r, prefix, "loss", loss);
 }
 
 static void add_scores(const td_eval_result_scores *s, const char *prefix, int topk, td_report *r)
@@ -256,6 +281,8 @@ void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scor
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
             add_metric(r, prefix, td_box_metric_name((td_box_metric)i), v->boxes[i]);
+    else if (v->is_multi_label)
+        add_multi_scores(v, scores->loss, prefix, r);
     else
         add_scores(scores, prefix, topk, r);
     td_eval_result_report_times(v, prefix, r);
@@ -298,11 +325,42 @@ static td_status keep_logits(const td_evaluator *e, const td_batch *b, td_gather
     return TD_OK;
 }
 
+/* Rank 0, which has the logits of all ranks, computes the scores and broadcasts them. */
+static td_status score(const td_evaluator *e, const td_dataset *ds, const td_evaluator_opts *o,
+                       const td_gather *all, td_multi_scores *out)
+{
+    const size_t k = (size_t)e->classes;
+    const double threshold = o->threshold > 0 ? o->threshold : 0.5;
+    td_status st = TD_OK;
+    uint8_t *targets = NULL;
+    float *row = NULL;
+    if (td_comm_rank(o->comm) == 0) {
+        TD_OUT(td_alloc_to(&targets, all->n + 1, k));
+        TD_OUT(TD_ALLOC(row, k));
+        for (size_t i = 0; i < all->n; i++) {
+            td_sample_targets(ds, all->images[i].sample, row);
+            for (size_t c = 0; c < k; c++)
+                targets[i * k + c] = row[c] > 0;
+        }
+        TD_OUT(td_multi_scores_compute((const float *)(const void *)all->bytes, targets,
+                                       (int64_t)all->n, e->classes, threshold, out));
+        if (out->n_absent)
+            td_log(TD_LOG_WARN, "evaluate",
+                   "%lld of %d classes have no image here: their average precision counts as 0",
+                   (long long)out->n_absent, e->classes);
+    }
+    st = td_comm_broadcast(o->comm, out, sizeof *out);
+out:
+    td_free(targets);
+    td_free(row);
+    return st;
+}
+
 /* Rank 0 writes the logits of all ranks. */
-static td_status write_logits(const td_evaluator *e, const td_evaluator_opts *o, td_gather *all)
+static td_status write_logits(const td_evaluator *e, const td_evaluator_opts *o,
+                              const td_gather *all)
 {
     td_tensors *t;
-    TD_TRY(td_gather_run(all, o->comm));
     if (td_comm_rank(o->comm) > 0)
         return TD_OK;
     const int64_t dim[2] = { (int64_t)all->n, e->classes };
@@ -329,15 +387,34 @@ static td_status sum_counts(td_comm *comm, td_eval_result *v)
     return TD_OK;
 }
 
+/* Several labels for an image require a multi-label network, and the reverse. */
+static td_status check_labels(const td_evaluator *e, const td_dataset *ds)
+{
+    const bool is_multi_label = td_dataset_is_multi_label(ds);
+    if (is_multi_label != e->is_multi_label)
+        return td_error(TD_EUSAGE,
+                        is_multi_label
+                            ? "'%s' has several labels for an image, which requires a multi-label "
+                              "network (--multi-label)"
+                            : "'%s' has one label for each image, the network is a multi-label one",
+                        td_dataset_root(ds));
+    if (is_multi_label && td_dataset_classes(ds) != e->classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(ds),
+                        td_dataset_classes(ds), e->classes);
+    return TD_OK;
+}
+
 td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_opts *opts,
                            td_eval_result *out)
 {
     td_status st = TD_OK;
     td_gather logits = { 0 };
     const td_batch *b;
+    TD_TRY(check_labels(e, td_loader_dataset(ld)));
     int64_t t0 = td_now_ns();
     td_progress progress = opts->progress;
-    *out = e->window = (td_eval_result){ 0 };
+    *out = e->window = (td_eval_result){ .is_multi_label = e->is_multi_label };
+    e->window.multi.map = -1;
     e->log_s = 0;
     if (opts->outcomes)
         td_gather_clear(opts->outcomes);
@@ -352,9 +429,9 @@ td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_op
         TD_OUT(evaluate_batch(e, ld, b, opts, out));
         td_progress_step(&progress, out->n_batches, out->counts.n);
         TD_OUT(report_batches(e, opts, out));
-        if (opts->logits)
+        if (opts->logits || e->is_multi_label)
             TD_OUT(keep_logits(e, b, &logits));
-        if (opts->outcomes)
+        if (opts->outcomes && !e->is_multi_label)
             TD_OUT(td_outcomes_add(opts->outcomes, b, logits_of(e), e->classes));
         out->was_stopped = td_signal_caught() != 0;
         if (out->was_stopped)
@@ -368,6 +445,10 @@ td_status td_evaluator_run(td_evaluator *e, td_loader *ld, const td_evaluator_op
     TD_OUT(td_eval_result_quantiles(out));
     if (opts->outcomes && !out->was_stopped)
         TD_OUT(td_gather_run(opts->outcomes, opts->comm));
+    if ((opts->logits || e->is_multi_label) && !out->was_stopped)
+        TD_OUT(td_gather_run(&logits, opts->comm));
+    if (e->is_multi_label && !out->was_stopped)
+        TD_OUT(score(e, td_loader_dataset(ld), opts, &logits, &out->multi));
     if (opts->logits && !out->was_stopped)
         st = write_logits(e, opts, &logits);
 out:
@@ -376,7 +457,7 @@ out:
     return st;
 }
 
-typedef enum { TOP1, TOPK, LOSS } metric;
+typedef enum { TOP1, TOPK, LOSS, MAP, MICRO_F1, MACRO_F1 } metric;
 
 static td_status parse_rule(const char *rule, int topk, td_rule *out, metric *what)
 {
@@ -389,8 +470,16 @@ static td_status parse_rule(const char *rule, int topk, td_rule *out, metric *wh
         *what = TOPK;
     else if (strcmp(out->name, "loss") == 0)
         *what = LOSS;
+    else if (strcmp(out->name, "mAP") == 0)
+        *what = MAP;
+    else if (strcmp(out->name, "micro_f1") == 0)
+        *what = MICRO_F1;
+    else if (strcmp(out->name, "macro_f1") == 0)
+        *what = MACRO_F1;
     else
-        return td_error(TD_EUSAGE, "--require: unknown metric '%s', wanted one of top1, %s, loss",
+        return td_error(TD_EUSAGE,
+                        "--require: unknown metric '%s', wanted one of top1, %s, loss, or of a "
+                        "multi-label network mAP, micro_f1, macro_f1, loss",
                         out->name, want_topk);
     return TD_OK;
 }
@@ -410,6 +499,14 @@ td_status td_require(const char *rule, const td_scores *s, int topk)
         return TD_OK;
     TD_TRY(parse_rule(rule, topk, &r, &what));
     double is = what == TOP1 ? s->top1 : what == TOPK ? s->topk : s->loss;
+    if (what != LOSS && (what >= MAP) != (s->multi != NULL))
+        return td_error(TD_EUSAGE, "--require %s: the network is %s", rule,
+                        s->multi ? "a multi-label one, with mAP, micro_f1, macro_f1 and loss"
+                                 : "no multi-label one");
+    if (what >= MAP)
+        is = what == MAP        ? s->multi->map
+             : what == MICRO_F1 ? s->multi->micro_f1
+                                : s->multi->macro_f1;
     if (!isfinite(s->loss))
         return td_error(TD_EREQUIRED, "the loss is not a finite number, %s was required", rule);
     if (s->n && (r.is_at_least ? is >= r.limit : is <= r.limit))

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "comm/gather.h"
 #include "evaluation/metrics.h"
+#include "evaluation/multi_label.h"
 #include "loggers/progress.h"
 #include "loggers/run_logger.h"
 #include "tandem/amp.h"
@@ -28,6 +29,8 @@ typedef struct {
     int64_t n_batches;
     const double *latency; /* [n_batches] s, in order; owned by the evaluator, until its next run */
     bool was_stopped;
+    bool is_multi_label; /* counts have only n and the loss; all images' scores: */
+    td_multi_scores multi;
     bool detects;        /* a detector: only counts.n, the number of images, is set, and: */
     int64_t n_evaluated; /* evaluated images; fewer with --sample-1-of-n-eval-examples */
     double boxes[TD_BOX_METRICS];
@@ -39,6 +42,7 @@ typedef struct {
     int batch, topk;
     int64_t max_batches;    /* -1: all */
     double smoothing;       /* label smoothing of the loss */
+    double threshold;       /* multi-label: probability from which a class is predicted; 0: 0.5 */
     bool mirrors;           /* logits are means over each image and its mirror image */
     const td_norm *norm;    /* of loaders that give pixels (td_loader_pixel_norm); NULL: images */
     const td_amp_opts *amp; /* resolved */
@@ -95,6 +99,7 @@ void td_eval_result_report_as(const td_eval_result *v, const td_eval_result_scor
 typedef struct {
     int64_t n;
     double top1, topk, loss;
+    const td_multi_scores *multi; /* of a multi-label network; NULL: of another */
 } td_scores;
 
 /** Check that td_require can parse the rule: TD_EUSAGE if not; NULL is fine. */

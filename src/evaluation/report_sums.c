@@ -92,9 +92,14 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
     if (v->detects)
         memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
     s->all.detects = v->detects;
+    s->all.is_multi_label = v->is_multi_label;
+    if (v->is_multi_label && (is_first || v->multi.map > s->all.multi.map))
+        s->all.multi = v->multi;
     /* weights with a non-finite loss are never the best */
     const bool is_finite = v->counts.n_nonfinite == 0;
-    const double top1 = is_finite ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
+    const double top1 = !is_finite          ? (double)NAN
+                        : v->is_multi_label ? 100 * v->multi.map
+                                            : td_percent(s->last.n_top1, s->last.n);
     const double topk = is_finite ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
     s->top1 = is_first ? top1 : fmax(s->top1, top1); /* fmax ignores a NaN */
     s->topk = is_first ? topk : fmax(s->topk, topk);
@@ -188,7 +193,7 @@ td_status td_tf_eval_report(const td_eval_result *v, int topk, int n_warm, td_re
     if (v->detects)
         for (int i = 0; i < TD_BOX_METRICS; i++)
             td_report_add(r, td_box_metric_log_name((td_box_metric)i), v->boxes[i]);
-    else
+    else if (!v->is_multi_label)
         add_accuracies(v, topk, r);
     return td_tf_times_report(v, n_warm, r);
 }

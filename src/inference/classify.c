@@ -57,6 +57,7 @@ static td_status open_network(classifier *c, int batch)
                            .interpolation = o->interpolation,
                            .stored_orientation = o->stored_orientation,
                            .topk = o->topk,
+                           .threshold = o->threshold,
                            .batch_sizes = { batch },
                            .planned_runs = (td_dataset_count(c->ds) + batch - 1) / batch,
                            .device = o->device };
@@ -91,7 +92,8 @@ static td_status report_good(classifier *c, const float *probabilities)
 {
     char room[TD_NETWORK_TOPK][24];
     td_prediction p = { .path = td_dataset_path(c->ds, c->next++) };
-    td_network_classes(td_network_predictor(c->net), probabilities, c->o->topk, &p, room);
+    td_network_classes(td_network_predictor(c->net), probabilities, c->o->topk, c->o->threshold, &p,
+                       room);
     return c->each(c->ctx, &p);
 }
 

@@ -36,6 +36,10 @@ static const td_field input_fields[] = {
                "that is used for validation instead, chosen by --seed"),
     TD_BOOL   (td_input_opts, list_outside, false,
                "allow lists to name files outside of their folder"),
+    TD_TEXT   (td_input_opts, list_delimiter, NULL, "C",
+               "lists: an image has any number of labels, with this character between them, for "
+               "example ';'; default: one label, or where there is no column of labels, a column "
+               "of 0 and 1 for each class"),
     TD_ENUM   (td_input_opts, interpolation, TD_INTERPOLATE_BILINEAR, td_interpolation_names,
                "interpolation of the resize"),
     TD_ENUM   (td_input_opts, train_interpolation, TD_TRAIN_INTERPOLATE_SAME, train_interpolations,

@@ -22,6 +22,14 @@ static bool is_of_files(const td_input_opts *in)
     return in->data_backend != TD_DATA_SYNTHETIC && in->data_backend != TD_DATA_TENSORS;
 }
 
+static td_status check_delimiter(const td_input_opts *in)
+{
+    const char *c = in->list_delimiter;
+    if (!c || (strlen(c) == 1 && *c != '"' && *c != '\n' && *c != '\r'))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--list-delimiter '%.20s', wanted one character, such as ; or |", c);
+}
+
 /* --val-split: there must be no other validation images. */
 static td_status check_part(const td_input_opts *in)
 {
@@ -35,6 +43,7 @@ static td_status check_part(const td_input_opts *in)
                                 .backend = in->data_backend,
                                 .allow_outside = in->list_outside,
                                 .labels_from_zero = in->label_offset == 0,
+                                .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
                                 .split = "val" };
     const td_status st = td_dataset_open(&o, &val);
     td_dataset_free(val);
@@ -53,6 +62,7 @@ td_status td_open_part(const td_input_opts *in, const char *split, const td_mode
                        int64_t n_images, uint64_t seed, td_dataset **out)
 {
     *out = NULL;
+    TD_TRY(check_delimiter(in));
     if (!(in->val_split > 0))
         return td_open_split(in, split, model, n_images, out);
     TD_TRY(check_part(in));
@@ -60,6 +70,7 @@ td_status td_open_part(const td_input_opts *in, const char *split, const td_mode
                                 .backend = in->data_backend,
                                 .allow_outside = in->list_outside,
                                 .labels_from_zero = in->label_offset == 0,
+                                .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
                                 .split = "train",
                                 .allow_root = true };
     TD_TRY(td_dataset_open(&o, out));
@@ -75,10 +86,12 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
                         int64_t n_images, td_dataset **out)
 {
     bool is_folder = is_of_files(in);
+    TD_TRY(check_delimiter(in));
     td_dataset_opts o = { .path = in->data,
                           .backend = in->data_backend,
                           .allow_outside = in->list_outside,
                           .labels_from_zero = in->label_offset == 0,
+                          .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
                           .split = is_folder ? split : NULL,
                           .allow_root = is_folder && strcmp(split, "val") == 0,
                           .n_classes = is_folder ? 0 : model->num_classes,

@@ -134,6 +134,7 @@ static td_status open_network(const td_network_opts *opts, bool for_classes, td_
         return TD_ENOMEM;
     pthread_mutex_init(&net->lock, NULL);
     net->topk = opts->topk;
+    net->threshold = opts->threshold;
     td_status st = td_threads_wanted(opts->workers, &net->n_workers);
     if (st == TD_OK)
         st = td_compute_thread_new(&net->compute);
@@ -249,7 +250,7 @@ const td_predictor *td_network_predictor(const td_network *net)
 }
 
 void td_network_classes(const td_predictor *from, const float *probabilities, int k,
-                        td_prediction *p, char room[TD_NETWORK_TOPK][24])
+                        double threshold, td_prediction *p, char room[TD_NETWORK_TOPK][24])
 {
     int best[TD_NETWORK_TOPK];
     const int n_classes = td_predictor_classes(from);
@@ -263,6 +264,11 @@ void td_network_classes(const td_predictor *from, const float *probabilities, in
     }
     p->n = k < n_classes ? k : n_classes;
     td_top_k(probabilities, n_classes, p->n, best);
+    if (!(threshold > 0))
+        threshold = 0.5;
+    while (td_predictor_is_multi_label(from) && p->n > 0 &&
+           (double)probabilities[best[p->n - 1]] < threshold)
+        p->n--;
     for (int i = 0; i < p->n; i++) {
         p->label[i] = best[i];
         p->probability[i] = (double)probabilities[best[i]];

@@ -27,10 +27,11 @@ td_status td_network_rows(td_network *net, const void *rows, td_dtype dtype, int
                           td_predictor_take *take, void *ctx) TD_CHECKED;
 
 /**
- * The k best classes by probabilities [K] into `p`, or an error in p->st and p->message (this
+ * The k best classes by probabilities [K], of a multi-label network only those of at least
+ * `threshold` (0: 0.5), into `p`, or an error in p->st and p->message (this
  * thread's) if one is not finite.  Names of classes without one are written to `room`.
  */
 void td_network_classes(const td_predictor *from, const float *probabilities, int k,
-                        td_prediction *p, char room[TD_NETWORK_TOPK][24]);
+                        double threshold, td_prediction *p, char room[TD_NETWORK_TOPK][24]);
 
 #endif

@@ -31,6 +31,7 @@ struct td_network {
     td_network_info about;
     int batch; /* the largest */
     int topk, n_workers;
+    double threshold;     /* multi-label */
     pthread_mutex_t lock; /* of `spare` */
     td_spare_buffers *spare;
 };

@@ -136,7 +136,7 @@ static td_status store_classes(portion *p, int image, const float *probabilities
 {
     char room[TD_NETWORK_TOPK][24];
     td_prediction *to = &p->out->classes[p->first + image];
-    td_network_classes(p->net->predictor, probabilities, p->net->topk, to, room);
+    td_network_classes(p->net->predictor, probabilities, p->net->topk, p->net->threshold, to, room);
     if (to->message && !(to->message = td_arena_text(&p->out->memory, to->message)))
         return TD_ENOMEM;
     for (int i = 0; i < to->n; i++)

@@ -162,6 +162,11 @@ static td_status set_up(td_predictor *p)
     return choose_dtypes(p);
 }
 
+bool td_predictor_is_multi_label(const td_predictor *p)
+{
+    return p->o.model.multi_label;
+}
+
 td_status td_predictor_open(const td_predictor_opts *opts, td_predictor **out)
 {
     *out = NULL;

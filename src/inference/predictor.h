@@ -125,6 +125,9 @@ td_status td_predictor_each(td_predictor *p, int stream, const void *images, td_
 /** The number of classes; for a detector, without the background. */
 int td_predictor_classes(const td_predictor *p);
 
+/** Are probabilities sigmoids, of classes that do not exclude each other? */
+bool td_predictor_is_multi_label(const td_predictor *p);
+
 /** A classifier's name of class i, or "class 17", written to `room`, if it has no name. */
 const char *td_predictor_class_name(const td_predictor *p, int i, char room[24]);
 

@@ -19,7 +19,7 @@
 
 #include "base/text.h"
 
-enum { TD_DELIMITED_FIELDS = 64, TD_DELIMITED_FIELD_BYTES = 1 << 16 };
+enum { TD_DELIMITED_FIELDS = 1024, TD_DELIMITED_FIELD_BYTES = 1 << 16 };
 
 /** All zero is released.  Bytes and names are borrowed. */
 typedef struct {

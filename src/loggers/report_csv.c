@@ -113,8 +113,11 @@ td_status td_report_csv_open(const td_report_csv_opts *o, td_report_csv **out)
     c->path = td_copy_text(o->path);
     if (!c->path)
         TD_OUT(TD_ENOMEM);
-    const td_metric_choice choice = { o->topk,    false, o->has_l2_loss,
-                                      o->detects, false, o->has_grad_norm };
+    const td_metric_choice choice = { .topk = o->topk,
+                                      .has_l2_loss = o->has_l2_loss,
+                                      .detects = o->detects,
+                                      .has_grad_norm = o->has_grad_norm,
+                                      .is_multi_label = o->is_multi_label };
     TD_OUT(td_metric_each(&choice, add_column, c));
     TD_OUT(begin_file(c, o));
     *out = c;

@@ -22,7 +22,8 @@ typedef struct {
     /* for a resumed run, its position: rows from there on are dropped, since the run writes them
        again; NULL: the file is overwritten */
     const int64_t *continued_at; /* [2] epoch, finished iterations of it */
-    bool has_grad_norm;          /* likewise */
+    bool has_grad_norm;          /* likewise, as the next */
+    bool is_multi_label;
 } td_report_csv_opts;
 
 /** Open a table.  TD_EIO; TD_EFORMAT: the existing file has other columns. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* clang-format off */
-enum { ANY, CLASSES, BOXES, BENCHMARKS };
+enum { ANY, CLASSES, BOXES, BENCHMARKS, LABELS };
 
 static const td_metric of_training[] = {
     { "loss",                 TD_UNIT_NULL, 5, 0, ANY },
@@ -32,6 +32,9 @@ static const td_metric of_training[] = {
 static const td_metric of_validation[] = {
     { "top1",                  "%",          2, 0, CLASSES },
     { "top5",                  "%",          2, 0, CLASSES },
+    { "mAP",                   NULL,         4, 0, LABELS },
+    { "micro_f1",              NULL,         4, 0, LABELS },
+    { "macro_f1",              NULL,         4, 1, LABELS },
     { "loss",                  TD_UNIT_NULL, 5, 0, CLASSES },
     { "compute_ips",           "images/s",   2, 0, ANY },
     { "total_ips",             "images/s",   2, 0, ANY },
@@ -151,6 +154,10 @@ static bool is_chosen(const td_metric_choice *c, int group, const td_metric *m)
         return false;
     if (m->job_kind == BENCHMARKS)
         return c->is_benchmark;
+    if (m->job_kind == LABELS)
+        return c->is_multi_label;
+    if (c->is_multi_label && td_text_starts(m->name, "top"))
+        return false;
     return m->job_kind == ANY || (m->job_kind == BOXES) == c->detects;
 }
 

@@ -34,9 +34,10 @@ const td_metric *td_metric_find(const char *name);
 typedef struct {
     int topk; /* K of top5 */
     bool has_tf_names, has_l2_loss;
-    bool detects;       /* scores of boxes instead of accuracies */
-    bool is_benchmark;  /* also the results of the reference's benchmarks */
-    bool has_grad_norm; /* the norm of gradients is limited */
+    bool detects;        /* scores of boxes instead of accuracies */
+    bool is_benchmark;   /* also the results of the reference's benchmarks */
+    bool has_grad_norm;  /* the norm of gradients is limited */
+    bool is_multi_label; /* scores of any number of classes instead of accuracies */
 } td_metric_choice;
 
 /** Call `each` with every full name. */

@@ -144,8 +144,13 @@ static td_status open_json(td_report *r)
         return td_error_errno(TD_EIO, "cannot write report '%s'", r->path);
     if (is_continued)
         TD_TRY(cut_half_record(r));
-    const td_metric_choice c = { r->o.topk,    r->o.has_tf_names, r->o.has_l2_loss,
-                                 r->o.detects, r->o.is_benchmark, r->o.has_grad_norm };
+    const td_metric_choice c = { .topk = r->o.topk,
+                                 .has_tf_names = r->o.has_tf_names,
+                                 .has_l2_loss = r->o.has_l2_loss,
+                                 .detects = r->o.detects,
+                                 .is_benchmark = r->o.is_benchmark,
+                                 .has_grad_norm = r->o.has_grad_norm,
+                                 .is_multi_label = r->o.is_multi_label };
     TD_TRY(td_metric_each(&c, write_metadata, r));
     for (int i = 0; i < r->n_classes; i++)
         TD_TRY(write_metadata(r, r->classes[i], td_metric_find(r->classes[i])));
@@ -330,14 +335,14 @@ static td_status show_parameters(td_report *r, const td_json *doc)
 static td_status open_tables(td_report *r)
 {
     const bool is_continued = r->o.is_continued && !r->o.is_compat;
-    const td_report_csv_opts epochs = { r->o.csv,          1,
-                                        r->o.topk,         r->o.has_l2_loss,
-                                        r->o.detects,      is_continued ? r->o.at : NULL,
-                                        r->o.has_grad_norm };
+    const td_report_csv_opts epochs = { r->o.csv,           1,
+                                        r->o.topk,          r->o.has_l2_loss,
+                                        r->o.detects,       is_continued ? r->o.at : NULL,
+                                        r->o.has_grad_norm, r->o.is_multi_label };
     const td_report_csv_opts iterations = { r->o.csv_iterations, 2,
                                             r->o.topk,           r->o.has_l2_loss,
                                             r->o.detects,        is_continued ? r->o.at : NULL,
-                                            r->o.has_grad_norm };
+                                            r->o.has_grad_norm,  r->o.is_multi_label };
     if (epochs.path)
         TD_TRY(td_report_csv_open(&epochs, &r->epochs));
     if (iterations.path)

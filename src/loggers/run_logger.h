@@ -33,6 +33,7 @@ typedef struct {
     bool has_l2_loss;           /* also report weight decay's part of the loss */
     bool has_grad_norm;         /* also report the norm of gradients */
     bool detects;               /* report scores of boxes */
+    bool is_multi_label;        /* report scores of any number of classes */
     bool is_benchmark;          /* also report the results of the reference's benchmarks */
     int topk;                   /* 0: 5 */
     int n_classes;              /* classes with a metric "val.AP.NAME"; at most the first 200 */

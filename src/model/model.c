@@ -59,6 +59,9 @@ static const td_field fields[] = {
     TD_INT (td_model_opts, num_classes, 0, 0, 1 << 20,
                "number of classes; 0: taken from the data or the weights, or 1000 (1001 with "
                "--variant tensorflow)"),
+    TD_BOOL(td_model_opts, multi_label, false,
+               "an image has any number of classes: probabilities are sigmoids of the logits; set "
+               "by the weight file and, in training, by data with several labels for an image"),
     TD_INT (td_model_opts, image_size, 0, 0, 8192,
                "side of the square input image in pixels; 0: that of the weight file, or "
                "the network's default"),
@@ -468,6 +471,9 @@ td_status td_model_resolve(td_model_opts *opts)
         TD_TRY(td_model_resolve_norm(opts));
         TD_TRY(check_variant(opts));
         TD_TRY(td_arch_row(opts->arch, &arch));
+        if (arch->detector && opts->multi_label)
+            return td_error(TD_EUSAGE, "--multi-label requires a classifier, '%s' is a detector",
+                            arch->name);
         if (arch->detector && opts->channels == 1)
             return td_error(TD_EUSAGE,
                             "--channels 1 requires a classifier: '%s' reads red, green "

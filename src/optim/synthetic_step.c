@@ -24,7 +24,9 @@ td_status td_step_graph(const td_model_opts *model, int batch, const td_amp_opts
                                      .is_scaled = is_scaled(amp),
                                      .ranks = ranks,
                                      .norm = norm };
-    return td_training_graph(model, batch, &step_opts, out);
+    td_model_opts m = *model; /* one label for each image is as fast */
+    m.multi_label = false;
+    return td_training_graph(&m, batch, &step_opts, out);
 }
 
 float td_step_scale(const td_amp_opts *amp)

@@ -33,8 +33,14 @@ static td_value *image_input(td_builder *b, int batch, const td_model_opts *mode
     return td_normalize(b, x, norm->mean, norm->std, to);
 }
 
-static td_value *targets(td_builder *b, int batch, td_value *logits, double smoothing)
+static td_value *targets(td_builder *b, int batch, td_value *logits, double smoothing,
+                         bool is_multi_label)
 {
+    if (is_multi_label) {
+        const int64_t dim[2] = { batch, logits->type.dim[logits->type.rank > 1] };
+        return td_cast(b, td_input(b, "targets", td_type_of(TD_DT_F32, 2, dim)),
+                       logits->type.dtype);
+    }
     td_value *labels = td_input(b, "labels", td_type_1d(TD_DT_I64, batch));
     int classes = (int)logits->type.dim[logits->type.rank > 1];
     return td_cast(b, td_one_hot(b, labels, classes, smoothing), logits->type.dtype);
@@ -74,13 +80,15 @@ static td_status plain_training_graph(const td_model_opts *model, int batch,
     }
     td_value *logits = td_model_forward(b, model, images, true);
     if (td_build_ok(b)) {
-        td_value *q = targets(b, batch, logits, opts->smoothing);
+        td_value *q = targets(b, batch, logits, opts->smoothing, model->multi_label);
         if (share)
             q = td_emit(b, &td_op_mixup, NULL, q, share, partner);
         if (opts->weighs_classes)
             q = td_mul(b, q, class_weights(b, q));
-        td_value *losses = opts->is_binary ? td_sigmoid_cross_entropy(b, logits, q, opts->threshold)
-                                           : td_softmax_cross_entropy(b, logits, q);
+        const double threshold = opts->is_binary ? opts->threshold : -1;
+        td_value *losses = opts->is_binary || model->multi_label
+                               ? td_sigmoid_cross_entropy(b, logits, q, threshold)
+                               : td_softmax_cross_entropy(b, logits, q);
         td_value *loss = td_mean(b, losses);
         td_optimizer_emit(b, loss, lr, opts);
         td_output(b, "loss", loss);
@@ -200,6 +208,11 @@ static td_status detector_graph(const td_model_opts *model, int batch, const td_
     return td_build_end(b, out);
 }
 
+static td_value *probabilities(td_builder *b, const td_model_opts *model, td_value *logits)
+{
+    return model->multi_label ? td_sigmoid(b, logits) : td_softmax(b, logits);
+}
+
 static td_status inference_graph(const td_model_opts *model, int batch, double smoothing,
                                  bool has_labels, const td_norm *norm, td_graph **out)
 {
@@ -213,11 +226,14 @@ static td_status inference_graph(const td_model_opts *model, int batch, double s
     td_value *images = image_input(b, batch, &m, norm);
     td_value *logits = td_model_forward(b, &m, images, false);
     if (td_build_ok(b)) {
-        if (has_labels)
+        if (has_labels) {
+            td_value *q = targets(b, batch, logits, smoothing, m.multi_label);
             td_output(b, "losses",
-                      td_softmax_cross_entropy(b, logits, targets(b, batch, logits, smoothing)));
-        else
-            td_output(b, "probabilities", td_softmax(b, logits));
+                      m.multi_label ? td_sigmoid_cross_entropy(b, logits, q, -1)
+                                    : td_softmax_cross_entropy(b, logits, q));
+        } else {
+            td_output(b, "probabilities", probabilities(b, &m, logits));
+        }
         td_output(b, "logits", logits);
     }
     td_status st = td_build_end(b, out);
@@ -236,7 +252,7 @@ td_status td_inference_graph_sized(const td_model_opts *model, int batch, int he
     td_value *images = td_input(b, "images", type);
     td_value *logits = td_model_forward(b, model, images, false);
     if (td_build_ok(b)) {
-        td_output(b, "probabilities", td_softmax(b, logits));
+        td_output(b, "probabilities", probabilities(b, &m, logits));
         td_output(b, "logits", logits);
     }
     const td_status st = td_build_end(b, out);

@@ -18,6 +18,34 @@ typedef td_train_job job;
 
 /* --- data ------------------------------------------------------------------------------------- */
 
+/* Several labels for an image: a network that remembers it, and the loss that it requires. */
+static td_status choose_labels(job *j, int n_classes)
+{
+    const char *root = td_dataset_root(j->data.train_set);
+    const td_train_opts *o = &j->o;
+    const bool is_multi_label = td_dataset_is_multi_label(j->data.train_set);
+    if (!is_multi_label && o->model.multi_label)
+        return td_error(TD_EUSAGE,
+                        "'%s' has one label for each image, the network is a multi-label "
+                        "one",
+                        root);
+    if (!is_multi_label)
+        return TD_OK;
+    if (o->loss.type != TD_LOSS_BCE)
+        return td_error(TD_EUSAGE,
+                        "'%s' has several labels for an image, which requires --loss bce", root);
+    if (o->loss.label_smoothing > 0)
+        return td_error(TD_EUSAGE,
+                        "--label-smoothing %g requires one label for each image: '%s' has "
+                        "several",
+                        o->loss.label_smoothing, root);
+    if (o->model.num_classes != n_classes)
+        return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", root, n_classes,
+                        o->model.num_classes);
+    j->o.model.multi_label = j->s.is_multi_label = true;
+    return TD_OK;
+}
+
 static td_status name_classes(job *j)
 {
     td_dataset *d = j->data.train_set;
@@ -31,6 +59,7 @@ static td_status name_classes(job *j)
     if (n > m->num_classes)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network %d", td_dataset_root(d), n,
                         m->num_classes);
+    TD_TRY(choose_labels(j, n));
     return td_train_list_classes(j);
 }
 
@@ -55,7 +84,8 @@ static td_status open_validation(job *j)
                                    true));
     if (td_dataset_backend(j->data.val_set) == TD_DATA_FOLDER)
         TD_TRY_MSG(td_dataset_use_classes(j->data.val_set, td_dataset_classes(j->data.train_set),
-                                          j->data.class_names, false),
+                                          j->data.class_names,
+                                          td_dataset_is_multi_label(j->data.val_set)),
                    "train and val have different classes");
     td_loader_opts lo = td_loader_opts_of(&o->input, &o->model, td_train_eval_batch(o));
     lo.seed = j->s.seed;
@@ -115,7 +145,8 @@ static td_status open_data(job *j)
 static td_status bind(job *j, const td_batch *b)
 {
     TD_TRY(td_train_bind_images(j, b));
-    return td_program_bind(j->program, "labels", b->labels);
+    return j->s.is_multi_label ? td_program_bind(j->program, "targets", b->targets)
+                               : td_program_bind(j->program, "labels", b->labels);
 }
 
 /* --- validation ------------------------------------------------------------------------------- */
@@ -146,7 +177,8 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     td_evaluator_opts jo = evaluator_opts(j);
     jo.prefix = *prefix ? "val_ema" : "val";
     jo.progress = td_train_progress_validation(j, prefix, what);
-    jo.outcomes = *prefix || j->o.report.is_compat ? NULL : &j->eval.outcomes;
+    jo.outcomes =
+        *prefix || j->o.report.is_compat || j->s.is_multi_label ? NULL : &j->eval.outcomes;
     if (!j->eval.evaluator)
         TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
     TD_TRY(td_weights_copy(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
@@ -157,15 +189,26 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
 static void keep_scores(job *j, const td_eval_result *v)
 {
     j->eval.outcomes_epoch = j->s.epoch;
+    j->s.last_val_loss = td_mean_loss(&v->counts);
+    if (v->is_multi_label) {
+        j->eval.multi = v->multi;
+        j->s.last = 100 * v->multi.map;
+        j->s.last_second = 100 * v->multi.micro_f1;
+        return;
+    }
     j->s.last = td_percent(v->counts.n_top1, v->counts.n);
     j->s.last_second = td_percent(v->counts.n_topk, v->counts.n);
-    j->s.last_val_loss = td_mean_loss(&v->counts);
 }
 
 static void format_scores(const job *j, const td_eval_result *v, char *out, size_t n)
 {
     char loss[TD_REAL_WORD];
     const td_counts *c = &v->counts;
+    if (v->is_multi_label) {
+        snprintf(out, n, "mAP %.4f, micro F1 %.4f, macro F1 %.4f, loss %s", v->multi.map,
+                 v->multi.micro_f1, v->multi.macro_f1, td_real_word(td_mean_loss(c), 4, loss));
+        return;
+    }
     snprintf(out, n, "top1 %.2f %%, top%d %.2f %%, loss %s", td_percent(c->n_top1, c->n),
              j->o.validation.topk, td_percent(c->n_topk, c->n),
              td_real_word(td_mean_loss(c), 4, loss));
@@ -176,7 +219,8 @@ static td_status require(const job *j, const char *rule)
     const td_scores s = { .n = td_dataset_count(j->data.val_set),
                           .top1 = j->s.last,
                           .topk = j->s.last_second,
-                          .loss = j->s.last_val_loss };
+                          .loss = j->s.last_val_loss,
+                          .multi = j->s.is_multi_label ? &j->eval.multi : NULL };
     return td_require(rule, &s, j->o.validation.topk);
 }
 

@@ -440,8 +440,9 @@ static td_status save_epoch(job *j, int64_t epoch, bool is_best)
 static void keep_averages(const td_eval_result *v, td_train_result *out)
 {
     out->has_ema = true;
-    out->ema_top1 = td_percent(v->counts.n_top1, v->counts.n);
-    out->ema_topk = td_percent(v->counts.n_topk, v->counts.n);
+    const bool is_multi = v->is_multi_label;
+    out->ema_top1 = is_multi ? 100 * v->multi.map : td_percent(v->counts.n_top1, v->counts.n);
+    out->ema_topk = is_multi ? 100 * v->multi.micro_f1 : td_percent(v->counts.n_topk, v->counts.n);
     out->ema_loss = td_mean_loss(&v->counts);
     memcpy(out->ema_boxes, v->boxes, sizeof out->ema_boxes);
 }
@@ -585,6 +586,8 @@ static void fill_result(const job *j, td_train_result *out)
         memcpy(out->boxes, j->eval.boxes, sizeof j->eval.boxes);
         out->best_ap = j->s.best;
     } else {
+        out->is_multi_label = j->s.is_multi_label;
+        out->macro_f1 = 100 * j->eval.multi.macro_f1;
         out->top1 = j->s.last;
         out->topk = j->s.last_second;
         out->best_top1 = j->s.best;

@@ -88,6 +88,7 @@ td_status td_train_report_open(td_train_job *j)
         .has_l2_loss = o->loss.reports_l2,
         .has_grad_norm = limits_norm(o),
         .detects = j->s.detects,
+        .is_multi_label = j->s.is_multi_label,
         .topk = o->validation.topk,
         .n_classes = j->eval.class_ap ? td_dataset_classes(j->data.train_set) : 0,
         .classes = j->data.class_names,

@@ -13,7 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     static const char *const names[] = { "f/l.csv", "f/l.tsv", "f/l.txt" };
     static const char *const splits[] = { NULL, "train", "val" };
-    const td_dataset_opts opts = { .path = names[n_bytes % 3], .split = splits[n_bytes / 3 % 3] };
+    const td_dataset_opts opts = { .path = names[n_bytes % 3],
+                                   .split = splits[n_bytes / 3 % 3],
+                                   .label_delimiter = n_bytes / 9 % 2 ? '|' : '\0' };
     td_dataset *ds = TD_NEW(td_dataset);
     if (!ds)
         return 0;
@@ -24,7 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         TD_CHECK(ds->n > 0 && ds->n_classes > 1);
         for (int64_t i = 0; i < ds->n; i++) {
             const td_sample *s = &ds->samples[i];
-            TD_CHECK(s->label >= 0 && s->label < ds->n_classes);
+            TD_CHECK(ds->is_multi_label ? s->label == -1
+                                        : s->label >= 0 && s->label < ds->n_classes);
+            for (int k = 0; k < s->n_labels; k++)
+                TD_CHECK(s->labels[k] >= 0 && s->labels[k] < ds->n_classes);
             TD_CHECK(strncmp(s->path, "f/", 2) == 0 && !strstr(s->path, "/../"));
         }
         for (int i = 0; i < ds->n_classes; i++)
