@@ -23,7 +23,7 @@
     K(pool)                                                                                        \
     K(step) K(finite_test) K(norm_of) K(carry_sum) K(average) K(commit_step)                       \
     K(multi_new) K(multi_run) K(multi_free)                                                        \
-    K(rows) K(targets) K(mix) K(drop) K(normalize_bytes)                                           \
+    K(select_rows) K(rows) K(targets) K(mix) K(drop) K(normalize_bytes)                            \
     K(focal_loss) K(huber_loss) K(multibox_loss)                                                   \
     K(ranks_id) K(ranks_join) K(ranks_leave)                                                       \
     K(sum_new) K(sum_begin) K(sum_wait) K(sum_free)
@@ -460,6 +460,19 @@ typedef struct {
     int64_t image_height, image_width;
     void *y;
 } td_gpu_mix;
+
+/**
+ * Elements by index: part [outer, n, inner] = whole [outer, rows, inner] at index[n]; zeros where
+ * there is no such row.  is_grad: whole = the sums of the elements of part with this index, in
+ * float32, in the order of part.
+ */
+typedef struct {
+    td_dtype dtype;
+    int64_t outer, rows, inner, n;
+    void *whole, *part;
+    const int64_t *index;
+    bool is_grad;
+} td_gpu_select_rows;
 
 /**
  * y = scale x where a draw is at least `least`, otherwise 0: one draw for an element of a sample,

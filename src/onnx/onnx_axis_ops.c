@@ -4,7 +4,7 @@
  *
  *     slice    Slice                          transpose    Transpose
  *     matmul   Transpose, MatMul, Add         layer_norm   LayerNormalization
- *     broadcast_to   Expand
+ *     broadcast_to   Expand                  gather       Gather
  */
 #include "onnx/onnx_write.h"
 #include "ops/ops.h"
@@ -20,6 +20,12 @@ void td_writer_slice(td_onnx_writer *e, const td_node *n, const char *op)
     if (a->step > 1)
         in[4] = td_writer_ints(e, n, "/steps", 1, &a->step);
     td_writer_result(e, n, td_writer_add(e, op, n, &y, in[4] ? 5 : 4, in));
+}
+
+void td_writer_gather(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    td_writer_same(e, n, op);
+    td_onnx_attr_int(e->m, "axis", ((const td_gather_attr *)n->attr)->axis);
 }
 
 void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op)

@@ -427,6 +427,7 @@ static const struct {
     { &td_op_join_heads,                "Concat",             put_join },
     { &td_op_concat,                    "Concat",             put_concat },
     { &td_op_slice,                     "Slice",              td_writer_slice },
+    { &td_op_gather,                    "Gather",             td_writer_gather },
     { &td_op_reshape,                   "Reshape",            put_reshape },
     { &td_op_transpose,                 "Transpose",          td_writer_transpose },
     { &td_op_broadcast_to,              "Expand",             td_writer_expand },
@@ -444,7 +445,7 @@ static const struct {
 void td_writer_put(td_onnx_writer *e, const td_node *n)
 {
     for (int i = 1; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != td_in_type(n, 0)->dtype) {
+        if (td_in_type(n, i)->dtype != td_in_type(n, 0)->dtype && n->op != &td_op_gather) {
             td_writer_stop(
                 e, td_error(TD_EUNSUPPORTED,
                             "%s has operands of types %s and %s, ONNX requires a single type",

@@ -201,7 +201,6 @@ static const char *add_param(td_onnx_writer *e, const td_value *v, int rank)
 
 static const char *add_filled(td_onnx_writer *e, const td_value *v)
 {
-    unsigned char one[8];
     size_t each = td_dtype_bytes(v->type.dtype), n = (size_t)td_type_count(&v->type);
     const char *name = td_writer_name(e, v->producer->op->name, v->name);
     char *data = td_writer_is_ok(e) ? td_arena_alloc(&e->m->arena, n, each) : NULL;
@@ -209,9 +208,7 @@ static const char *add_filled(td_onnx_writer *e, const td_value *v)
         td_writer_stop(e, TD_ENOMEM);
         return name;
     }
-    element(v->type.dtype, ((const td_constant_attr *)v->producer->attr)->value, one);
-    for (size_t i = 0; i < n; i++)
-        memcpy(data + i * each, one, each);
+    td_constant_fill(v->producer, data);
     td_onnx_add_tensor(e->m, name, v->type.dtype, v->type.rank, v->type.dim, data);
     return name;
 }

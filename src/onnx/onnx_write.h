@@ -84,6 +84,7 @@ const char *td_writer_shape_of(td_onnx_writer *e, const td_node *n, const td_val
 
 /* onnx_axis_ops.c: rows of td_writer_put */
 void td_writer_slice(td_onnx_writer *e, const td_node *n, const char *op);
+void td_writer_gather(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_transpose(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_expand(td_onnx_writer *e, const td_node *n, const char *op);
 void td_writer_matmul(td_onnx_writer *e, const td_node *n, const char *op);

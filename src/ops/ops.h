@@ -218,6 +218,17 @@ typedef struct {
     int axis;
 } td_concat_attr;
 
+/* gather, gather_grad: [outer, rows, inner] is x by `axis`, and index has `n` elements */
+typedef struct {
+    int axis;
+} td_gather_attr;
+
+typedef struct {
+    int64_t outer, rows, inner, n;
+} td_gather_shape;
+
+td_gather_shape td_gather_shape_of(const td_node *n, const td_type *x);
+
 /* pad */
 #define TD_PAD_MAX 65536
 typedef enum { TD_PAD_CONSTANT, TD_PAD_REFLECT, TD_PAD_EDGE, TD_PAD_WRAP } td_pad_mode;
@@ -285,8 +296,24 @@ td_cast_attr td_cast_attr_of(td_dtype d);
 
 typedef struct {
     double value;
-    const char *type; /* constant: "f32[3,3]" */
+    const char *type;   /* "f32[3,3]" */
+    const char *values; /* of all elements; NULL: each is `value` */
 } td_constant_attr;
+
+/* the values of a constant, in plain order: `value`, `times` times */
+typedef struct {
+    const char *rest;
+    double value;
+    int64_t times;
+} td_values_cursor;
+
+td_values_cursor td_constant_values(const td_node *n);
+
+/* the next value; false: there is none, or the rest is malformed, which no verified graph has */
+bool td_constant_next(td_values_cursor *c);
+
+/* writes all elements of a constant: rounded to its dtype, integers truncated and saturated */
+void td_constant_fill(const td_node *n, void *to);
 
 typedef struct {
     const char *shape; /* "8,64,1,1" */

@@ -60,7 +60,7 @@ static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
     static const char *const wide[] = { "gamma", "beta",  "mean", "var",   "finite", "overflow",
                                         "keep",  "share", "last", "scale", "shift" };
     if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0 ||
-        strcmp(name, "random") == 0 || strcmp(name, "box") == 0)
+        strcmp(name, "random") == 0 || strcmp(name, "box") == 0 || strcmp(name, "index") == 0)
         return TD_DT_I64;
     if (strcmp(name, "mask") == 0 || strcmp(name, "pixels") == 0)
         return TD_DT_U8;

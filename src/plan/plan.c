@@ -79,6 +79,12 @@ static bool is_copy(const td_node *n)
            ((const td_param_attr *)n->attr)->role == TD_ROLE_COPY;
 }
 
+/* a constant of many values: written once, unlike one that a loop fills */
+static bool is_list(const td_node *n)
+{
+    return n->op == &td_op_constant && ((const td_constant_attr *)n->attr)->values;
+}
+
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
 {
     bool *const is_written = is_setup; /* for leaves only, until is_setup of the others is set */
@@ -93,7 +99,7 @@ bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
         const td_node *n = g->nodes[i];
         if (n->op->is_leaf)
             continue;
-        is_setup[i] = n->n_in > 0 && !td_node_has_effect(n);
+        is_setup[i] = (n->n_in > 0 || is_list(n)) && !td_node_has_effect(n);
         for (int k = 0; k < n->n_in; k++) {
             const int from = n->in[k]->producer->id;
             if (td_value_is_param(n->in[k]) ? is_written[from] : !is_setup[from])

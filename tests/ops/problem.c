@@ -79,6 +79,8 @@ static double draw(td_rng *r, const td_op *op, const char *name)
         return x * x;
     if (strcmp(name, "partner") == 0) /* a few are no partners: then the sample stays */
         return (double)td_rng_below(r, 6);
+    if (strcmp(name, "index") == 0) /* some select nothing */
+        return (double)td_rng_below(r, 9) - 1;
     if (strcmp(name, "random") == 0)
         return (double)td_rng_below(r, 1000000);
     if (strcmp(name, "box") == 0) /* some are empty, some leave the image */

@@ -191,7 +191,8 @@ static td_graph *in_float64(const td_graph *g)
             td_rw_copy(&rw, n);
         }
         /* what no operand makes float64 */
-        if ((n->op == &td_op_one_hot || n->op == &td_op_constant) && td_build_ok(rw.b))
+        if ((n->op == &td_op_one_hot || n->op == &td_op_constant) &&
+            td_dtype_is_float(v->type.dtype) && td_build_ok(rw.b))
             rw.map[v->id] = td_cast(rw.b, rw.map[v->id], TD_DT_F64);
     }
     for (int i = 0; i < g->n_outputs; i++)

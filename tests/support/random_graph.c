@@ -217,6 +217,18 @@ static td_value *cut(maker *m, td_value *x)
     return y;
 }
 
+/* some channels, one of them twice */
+static td_value *picked(maker *m, td_value *x)
+{
+    char attrs[96];
+    td_value *index, *y;
+    (void)snprintf(attrs, sizeof attrs, "type=\"i64[3]\", values=\"%lld@2:0\"",
+                   (long long)dims(x)[1] - 1);
+    td_apply(m->b, "constant", 0, NULL, attrs, 1, &index);
+    td_apply(m->b, "gather", 2, (td_value *[]){ x, index }, "axis=1", 1, &y);
+    return y;
+}
+
 static td_value *squeeze(maker *m, td_value *x)
 {
     int64_t c = dims(x)[1], hidden = 1 + below(m, 4);
@@ -333,7 +345,7 @@ static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residua
                                  binary,         binary,     join,       cut,
                                  squeeze,        fold_shape, scaled,     resized,
                                  there_and_back, turned,     repeated,   row_norm,
-                                 product,        dropped };
+                                 product,        dropped,    picked };
 
 static void to_row(maker *m, td_value *x)
 {

@@ -79,7 +79,8 @@ void td_gpu_multi_release(void *state);
 #define TD_GPU_LIST(K)                                                                             \
     TD_BINARY_LIST(TD_BINARY_NAME, K) TD_ACT_LIST(TD_ACT_BOTH, K)                                  \
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
-    K(concat) K(slice) K(slice_grad) K(transpose) K(broadcast_to) K(sum) K(mean) K(sum_to)         \
+    K(concat) K(slice) K(slice_grad) K(gather) K(gather_grad) K(transpose) K(broadcast_to)         \
+    K(sum) K(mean) K(sum_to)                                                                       \
     K(mul_reduce) K(bias_add_grad) K(global_avg_pool) K(global_avg_pool_grad)                      \
     K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
     K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \

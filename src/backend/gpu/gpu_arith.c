@@ -3,6 +3,7 @@
  */
 #include "backend/gpu/gpu.h"
 
+#include "device/device_memory.h"
 #include "ir/leaf.h"
 
 /* --- element by element ----------------------------------------------------------------------- */
@@ -149,8 +150,24 @@ static td_status run_broadcast_like(const td_prepared *p, void *const *args)
 }
 KERNEL(broadcast_like, td_gpu_accepts_alike)
 
+/* a list of values: these nodes run once, so that the copy is in no captured graph */
+static td_status send_values(const td_node *n, void *to)
+{
+    const td_type *t = &n->out[0]->type;
+    const size_t n_bytes = (size_t)td_type_count(t) * td_dtype_bytes(t->dtype);
+    void *host = td_alloc(n_bytes, 1);
+    if (!host)
+        return TD_ENOMEM;
+    td_constant_fill(n, host);
+    const td_status st = td_gpu_memory.copy_in(to, host, n_bytes);
+    td_free(host);
+    return st;
+}
+
 static td_status run_constant(const td_prepared *p, void *const *args)
 {
+    if (((const td_constant_attr *)p->node->attr)->values)
+        return send_values(p->node, args[0]);
     const double value = ((const td_constant_attr *)p->node->attr)->value;
     return start_map(
         &(td_gpu_map){ .f = TD_GPU_CONSTANT, .by = value, .y = td_gpu_tensor_at(p, 0, args) });

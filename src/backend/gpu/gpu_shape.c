@@ -1,5 +1,6 @@
 /*
- * gpu_shape.c -- parts of tensors, and tensors with other dimensions: copies with other strides
+ * gpu_shape.c -- parts of tensors, and tensors with other dimensions: copies with other strides,
+ * and elements by index
  */
 #include "backend/gpu/gpu.h"
 
@@ -38,6 +39,42 @@ static td_status run_slice_grad(const td_prepared *p, void *const *args)
     return start_copy(td_gpu_tensor_at(p, 0, args), sliced(p->node->attr, dx, x->rank));
 }
 KERNEL(slice_grad, td_gpu_accepts_any)
+
+static td_status accepts_gather(const td_node *n)
+{
+    TD_TRY(td_gpu_accepts_any(n));
+    if (n->out[0]->type.dtype == TD_DT_S8)
+        return td_error(TD_ENOKERNEL, "dtype is s8");
+    return td_gpu_check_plain(n);
+}
+
+static td_status start_gather(const td_prepared *p, const td_type *x, void *whole, void *part,
+                              const void *index, bool is_grad)
+{
+    const td_gather_shape v = td_gather_shape_of(p->node, x);
+    return td_gpu_status(
+        td_gpu()->select_rows(&(td_gpu_select_rows){ .dtype = p->node->out[0]->type.dtype,
+                                                     .outer = v.outer,
+                                                     .rows = v.rows,
+                                                     .inner = v.inner,
+                                                     .n = v.n,
+                                                     .whole = whole,
+                                                     .part = part,
+                                                     .index = index,
+                                                     .is_grad = is_grad }));
+}
+
+static td_status run_gather(const td_prepared *p, void *const *args)
+{
+    return start_gather(p, td_in_type(p->node, 0), args[0], args[2], args[1], false);
+}
+KERNEL(gather, accepts_gather)
+
+static td_status run_gather_grad(const td_prepared *p, void *const *args)
+{
+    return start_gather(p, td_in_type(p->node, 2), args[3], args[0], args[1], true);
+}
+KERNEL(gather_grad, accepts_gather)
 
 static td_status run_transpose(const td_prepared *p, void *const *args)
 {

@@ -1,7 +1,7 @@
 /*
  * ref_shape.c -- ops that move elements and compute nothing
  *
- * All but resize_nearest_grad copy bytes and work for every dtype.
+ * All but resize_nearest_grad and gather_grad copy bytes and work for every dtype.
  */
 #include <string.h>
 
@@ -89,6 +89,39 @@ static td_status slice_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* --- rows by index ---------------------------------------------------------------------------- */
+
+static td_status gather(const td_prepared *p, void *const *args)
+{
+    const td_type *x = td_in_type(p->node, 0);
+    const td_gather_shape v = td_gather_shape_of(p->node, x);
+    const size_t row = (size_t)v.inner * td_dtype_bytes(x->dtype);
+    const int64_t *index = args[1];
+    const char *from = args[0];
+    char *to = args[2];
+    for (int64_t o = 0; o < v.outer; o++, from += (size_t)v.rows * row)
+        for (int64_t i = 0; i < v.n; i++, to += row)
+            if (index[i] >= 0 && index[i] < v.rows)
+                memcpy(to, from + (size_t)index[i] * row, row);
+            else
+                memset(to, 0, row);
+    return TD_OK;
+}
+
+static void gather_grad(const td_node *n, void *const *a)
+{
+    const td_type *x = td_in_type(n, 2);
+    const td_gather_shape v = td_gather_shape_of(n, x);
+    const double *dy = a[0];
+    const int64_t *index = a[1];
+    double *dx = a[3];
+    memset(dx, 0, (size_t)td_type_count(x) * sizeof *dx);
+    for (int64_t o = 0; o < v.outer; o++, dx += v.rows * v.inner)
+        for (int64_t i = 0; i < v.n; i++, dy += v.inner)
+            for (int64_t c = 0; c < v.inner && index[i] >= 0 && index[i] < v.rows; c++)
+                dx[index[i] * v.inner + c] += dy[c];
+}
+
 /* --- whole tensors ---------------------------------------------------------------------------- */
 
 static td_status reshape(const td_prepared *p, void *const *args)
@@ -98,13 +131,25 @@ static td_status reshape(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
+/* writes `value` `times` times; returns the address after */
+static char *repeat(td_dtype d, double value, int64_t times, char *to)
+{
+    const size_t each = td_dtype_bytes(d);
+    for (int64_t i = 0; i < times; i++, to += each)
+        td_ref_store(d, &value, 1, to);
+    return to;
+}
+
 static td_status constant(const td_prepared *p, void *const *args)
 {
     const td_type *t = &p->node->out[0]->type;
-    const double value = ((const td_constant_attr *)p->node->attr)->value;
-    const size_t each = td_dtype_bytes(t->dtype);
-    for (int64_t i = 0; i < td_type_count(t); i++)
-        td_ref_store(t->dtype, &value, 1, (char *)args[0] + (size_t)i * each);
+    const td_constant_attr *a = p->node->attr;
+    td_values_cursor c = td_constant_values(p->node);
+    char *to = args[0];
+    if (!a->values)
+        repeat(t->dtype, a->value, td_type_count(t), to);
+    while (td_constant_next(&c))
+        to = repeat(t->dtype, c.value, c.times, to);
     return TD_OK;
 }
 
@@ -241,6 +286,7 @@ static void resize_nearest_grad(const td_node *n, void *const *a)
 MOVES(concat, concat);
 MOVES(slice, slice);
 MOVES(slice_grad, slice_grad);
+MOVES(gather, gather);
 MOVES(reshape, reshape);
 MOVES(transpose, transpose);
 MOVES(constant, constant);
@@ -250,3 +296,4 @@ const td_ref_kernel td_ref_assign = TD_REF_KERNEL(assign, accepts_reorder, NULL,
 const td_ref_kernel td_ref_cast = TD_REF_EACH(cast, cast);
 const td_ref_kernel td_ref_round_tf32 = TD_REF_EACH(round_tf32, round_tf32);
 const td_ref_kernel td_ref_resize_nearest_grad = TD_REF(resize_nearest_grad, resize_nearest_grad);
+const td_ref_kernel td_ref_gather_grad = TD_REF(gather_grad, gather_grad);
