@@ -13,7 +13,8 @@
 
 #include "onnx_import/importer.h"
 
-#define PICKED_MAX 256 /* parts of a Gather, elements of a Slice from the end */
+#define PICKED_MAX 8    /* parts of a Gather: more are read by index */
+#define BACK_MAX   4096 /* elements of a Slice from the end */
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
@@ -78,7 +79,7 @@ static int64_t clamped(int64_t i, int64_t n)
 static td_status slice_back(td_importer *im, int64_t axis, int64_t start, int64_t end, int64_t by,
                             td_value **y)
 {
-    int64_t at[PICKED_MAX], n = 0;
+    int64_t at[BACK_MAX], n = 0;
     const int64_t size = td_value_type(*y).dim[axis];
     start += start < 0 ? size : 0;
     start = start >= size ? size - 1 : start;
@@ -86,8 +87,8 @@ static td_status slice_back(td_importer *im, int64_t axis, int64_t start, int64_
     if (by < -(1 << 20))
         return td_import_wrong(im, "a step is 0 or too large");
     for (int64_t i = start; i >= 0 && i > end; i += by) {
-        if (n == PICKED_MAX)
-            return td_import_refuse(im, "a negative step over more than 256 elements");
+        if (n == BACK_MAX)
+            return td_import_refuse(im, "a negative step over more than 4096 elements");
         at[n++] = i;
     }
     return n ? td_import_gather_at(im, *y, axis, (int)n, at, y)
@@ -182,22 +183,44 @@ static bool is_resize(const td_type *x, int64_t axis, int n, const int64_t *at)
     return true;
 }
 
-/* the parts with equal distances, one behind the other */
+/* the number of indices from `i` on with equal distances, *step */
+static int run_of(int i, int n, const int64_t *at, int64_t *step)
+{
+    int size = 1;
+    *step = i + 1 < n ? at[i + 1] - at[i] : 1;
+    *step = *step < 1 || *step > 1 << 20 ? 1 : *step;
+    while (i + size < n && at[i + size] - at[i + size - 1] == *step)
+        size++;
+    return size;
+}
+
+static int count_runs(int n, const int64_t *at)
+{
+    int64_t step;
+    int runs = 0;
+    for (int i = 0; i < n && runs <= PICKED_MAX; i += run_of(i, n, at, &step))
+        runs++;
+    return runs;
+}
+
+/* a few parts with equal distances, one behind the other; many by index */
 static td_status pick(td_importer *im, td_value *x, int64_t axis, int n, const int64_t *at,
                       td_value **y)
 {
-    td_value *in[TD_IN_MAX];
-    int n_in = 0, n_parts = 0;
+    td_value *in[PICKED_MAX], *index;
+    const td_tensor t = {
+        .dtype = TD_DT_I64, .rank = 1, .dim = { n }, .data = at, .n_bytes = (size_t)n * sizeof *at
+    };
+    const td_gather_attr a = { (int)axis };
+    int n_in = 0;
+    int64_t step;
+    if (count_runs(n, at) > PICKED_MAX) {
+        TD_TRY(td_import_constant(im, &t, &index));
+        *y = td_emit(im->b, &td_op_gather, &a, x, index);
+        return TD_OK;
+    }
     for (int i = 0, size; i < n; i += size) {
-        const int64_t step = i + 1 < n && at[i + 1] > at[i] ? at[i + 1] - at[i] : 1;
-        for (size = 1; i + size < n && at[i + size] - at[i + size - 1] == step; size++)
-            ;
-        if (++n_parts > PICKED_MAX || step > 1 << 20)
-            return td_import_refuse(im, "indices of too many parts");
-        if (n_in == TD_IN_MAX) { /* more than an op may have: joined in parts */
-            in[0] = td_concat(im->b, n_in, in, (int)axis);
-            n_in = 1;
-        }
+        size = run_of(i, n, at, &step);
         in[n_in++] = part(im, x, axis, at[i], size, step);
     }
     *y = n_in > 1 ? td_concat(im->b, n_in, in, (int)axis) : in[0];
@@ -255,39 +278,65 @@ static td_status gather_constants(td_importer *im, td_value *x, int64_t axis, co
     return st;
 }
 
+/* the elements of x along an axis by `t`, whose first `rank` dimensions take the axis's place */
+static td_status gather_as(td_importer *im, td_value *x, int64_t axis, const td_tensor *t, int rank,
+                           td_value **y)
+{
+    const td_type type = td_value_type(x);
+    int64_t dim[TD_RANK_MAX];
+    int n = 0;
+    if (type.rank - 1 + rank > TD_RANK_MAX)
+        return td_import_refuse(im, "a result of too many dimensions");
+    TD_TRY(gather_constants(im, x, axis, t, y));
+    if (rank == 1 || !td_build_ok(im->b))
+        return TD_OK;
+    for (int d = 0; d < type.rank; d++) {
+        for (int k = 0; k < rank && d == axis; k++)
+            dim[n++] = t->dim[k];
+        if (d != axis)
+            dim[n++] = type.dim[d];
+    }
+    *y = td_import_reshaped(im, *y, n, dim);
+    return TD_OK;
+}
+
+static td_status get_indices(const td_importer *im, const td_tensor **out)
+{
+    const td_tensor *t = im->node->n_in == 2 ? td_map_get(&im->tensors, im->node->in[1]) : NULL;
+    *out = t;
+    return t && t->dtype == TD_DT_I64 && t->n_bytes >= 8 && t->n_bytes <= INT32_MAX
+               ? TD_OK
+               : td_import_refuse(im, "indices that are not constants");
+}
+
 td_status td_import_gather(td_importer *im, td_value **y)
 {
     td_value *x;
     int64_t axis;
-    const td_tensor *t = im->node->n_in == 2 ? td_map_get(&im->tensors, im->node->in[1]) : NULL;
+    const td_tensor *t;
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
-    const td_type type = td_value_type(x);
-    TD_TRY(check_axis(im, &axis, type.rank));
-    if (!t || t->dtype != TD_DT_I64 || t->n_bytes < 8 || t->n_bytes > INT32_MAX)
-        return td_import_refuse(im, "indices that are not constants");
-    if (type.rank - 1 + t->rank > TD_RANK_MAX)
-        return td_import_refuse(im, "a result of too many dimensions");
-    TD_TRY(gather_constants(im, x, axis, t, y));
-    if (t->rank != 1 &&
-        td_build_ok(im->b)) { /* the indices' dimensions take the place of the axis */
-        int64_t dim[TD_RANK_MAX];
-        int rank = 0;
-        for (int d = 0; d < type.rank; d++) {
-            for (int k = 0; k < t->rank && d == axis; k++)
-                dim[rank++] = t->dim[k];
-            if (d != axis)
-                dim[rank++] = type.dim[d];
-        }
-        *y = td_import_reshaped(im, *y, rank, dim);
-    }
-    return TD_OK;
+    TD_TRY(check_axis(im, &axis, td_value_type(x).rank));
+    TD_TRY(get_indices(im, &t));
+    return gather_as(im, x, axis, t, t->rank, y);
+}
+
+/* rows of x by indices of one column */
+td_status td_import_gather_nd(td_importer *im, td_value **y)
+{
+    td_value *x;
+    const td_tensor *t;
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_attr_must(im, "batch_dims", 0));
+    TD_TRY(get_indices(im, &t));
+    if (t->rank < 1 || t->dim[t->rank - 1] != 1 || td_value_type(x).rank < 1)
+        return td_import_refuse(im, "indices of more than one dimension of the tensor");
+    return gather_as(im, x, 0, t, t->rank - 1, y);
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */
 
-/* dimensions that contain the batch, as bits: found for PROBE images, then used */
-static unsigned batch_dims(td_importer *im, int rank, const int64_t *dim)
+unsigned td_import_batch_dims(td_importer *im, int rank, const int64_t *dim)
 {
     uint8_t *bits = im->batch_dims ? &im->batch_dims[im->node - im->m->nodes] : NULL;
     if (!bits)
@@ -301,7 +350,7 @@ static unsigned batch_dims(td_importer *im, int rank, const int64_t *dim)
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim)
 {
     int64_t open[TD_RANK_MAX];
-    const unsigned batch = batch_dims(im, rank, dim);
+    const unsigned batch = td_import_batch_dims(im, rank, dim);
     for (int d = 0; d < rank; d++)
         open[d] = batch == 1u << d ? -1 : dim[d];
     return td_reshape(im->b, x, rank, open);
@@ -309,16 +358,18 @@ td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64
 
 td_status td_import_reshape(td_importer *im, td_value **y)
 {
-    td_value *x;
+    td_value *x = NULL;
+    const td_wide *w = td_import_wide_at(im);
     int n, open = -1;
-    int64_t dim[TD_RANK_MAX], known = 1, zero;
-    TD_TRY(td_import_value_at(im, 0, &x));
+    int64_t dim[TD_WIDE_RANK_MAX], known = 1, zero;
+    if (!w)
+        TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_int(im, "allowzero", 0, &zero));
-    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
-    const td_type t = td_value_type(x);
+    TD_TRY(td_import_ints_at(im, 1, TD_WIDE_RANK_MAX, &n, dim));
+    const td_type t = w ? (td_type){ 0 } : td_value_type(x);
     for (int i = 0; i < n; i++) {
-        if (dim[i] == 0 && !zero && i < t.rank)
-            dim[i] = t.dim[i];
+        if (dim[i] == 0 && !zero)
+            dim[i] = w ? td_import_wide_dim(w, i) : i < t.rank ? t.dim[i] : 0;
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 1 || dim[i] > TD_TYPE_BYTES_MAX)
@@ -327,7 +378,11 @@ td_status td_import_reshape(td_importer *im, td_value **y)
             known = td_mul_capped(known, dim[i]);
     }
     if (open >= 0)
-        dim[open] = td_type_count(&t) / known;
+        dim[open] = (w ? td_import_wide_count(w) : td_type_count(&t)) / known;
+    if (w)
+        TD_TRY(td_import_narrow(im, w, &x));
+    if (n > TD_RANK_MAX)
+        return td_import_widen(im, x, n, dim);
     *y = td_import_reshaped(im, x, n, dim);
     return TD_OK;
 }
@@ -389,6 +444,9 @@ td_status td_import_unsqueeze(td_importer *im, td_value **y)
 
 td_status td_import_transpose(td_importer *im, td_value **y)
 {
+    const td_wide *w = td_import_wide_at(im);
+    if (w)
+        return td_import_wide_transpose(im, w);
     const td_onnx_attr *a = td_onnx_attr_find(im->node, "perm");
     td_value *x;
     int perm[TD_RANK_MAX];
@@ -419,7 +477,7 @@ td_status td_import_expand(td_importer *im, td_value **y)
     TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, dim));
     const td_type t = td_value_type(x);
     const int rank = n > t.rank ? n : t.rank;
-    const unsigned batch = batch_dims(im, n, dim);
+    const unsigned batch = td_import_batch_dims(im, n, dim);
     for (int d = 0; d < rank; d++) {
         const int64_t from = d < rank - t.rank ? 1 : t.dim[d - (rank - t.rank)];
         int64_t to = d < rank - n || (batch >> (d - (rank - n)) & 1) ? 1 : dim[d - (rank - n)];

@@ -17,6 +17,7 @@ typedef struct {
     td_map values;   /* name -> td_value */
     td_map tensors;  /* name -> td_tensor */
     td_map declared; /* name -> td_onnx_value */
+    td_map wide;     /* name -> td_wide (wide_values.c) */
     td_onnx_folder folder;
     td_onnx_graph *out;
     const td_onnx_node *node;   /* the current node */
@@ -36,6 +37,8 @@ td_status td_import_refuse(const td_importer *im, const char *what) TD_CHECKED;
 td_status td_import_wrong(const td_importer *im, const char *what) TD_CHECKED;
 td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand,
                             td_value **out) TD_CHECKED;
+/** A known tensor, f32 or i64, as a constant. */
+td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out) TD_CHECKED;
 /** Operand i as a value of the graph; a tensor becomes a parameter when it is first read. */
 td_status td_import_value_at(td_importer *im, int i, td_value **out) TD_CHECKED;
 /** All operands, `least` to `most` of them. */
@@ -90,8 +93,30 @@ td_status td_import_axes(const td_importer *im, int operand, int rank, int *n,
 /** The indices `at` [n] along an axis; negative ones count from the end and are replaced. */
 td_status td_import_gather_at(td_importer *im, td_value *x, int64_t axis, int n, int64_t *at,
                               td_value **y) TD_CHECKED;
+/** The dimensions of a result that contain the batch, as bits: found for TD_IMPORT_PROBE images. */
+unsigned td_import_batch_dims(td_importer *im, int rank, const int64_t *dim);
 /** x with these dimensions, of which one may contain the batch. */
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim);
+
+/* --- wide_values.c: more than TD_RANK_MAX dimensions, from a Reshape to a Reshape ------------- */
+
+#define TD_WIDE_RANK_MAX 8
+
+typedef struct td_wide td_wide;
+
+/** Operand 0, or NULL: it is no such value. */
+const td_wide *td_import_wide_at(const td_importer *im);
+/** The result is x with these dimensions, more than TD_RANK_MAX. */
+td_status td_import_widen(td_importer *im, td_value *x, int rank, const int64_t *dim) TD_CHECKED;
+/** The result is w itself. */
+td_status td_import_wide_same(td_importer *im, const td_wide *w) TD_CHECKED;
+td_status td_import_wide_transpose(td_importer *im, const td_wide *w) TD_CHECKED;
+/** w in memory, of one dimension or a few; its elements are reshaped further. */
+td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y) TD_CHECKED;
+int64_t td_import_wide_dim(const td_wide *w, int d); /* 0: there is none */
+int64_t td_import_wide_count(const td_wide *w);
+/** The result is the list of w's dimensions. */
+td_status td_import_wide_shape(td_importer *im, const td_wide *w) TD_CHECKED;
 
 /* --- the operators: the value of a node's last result ----------------------------- */
 
@@ -122,6 +147,7 @@ td_status td_import_cast(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_transpose(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_resize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_gather(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_gather_nd(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_quantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_dequantize(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reduce(td_importer *im, td_value **y) TD_CHECKED;

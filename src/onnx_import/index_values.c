@@ -2,158 +2,208 @@
  * index_values.c -- see index_values.h
  *
  * PyTorch's newer exporter writes as_strided as a Gather whose indices are sums of a Range over the
- * batch and of constants, repeated along each other's dimensions.
+ * batch and of constants, repeated along each other's dimensions.  Shifted windows have a mask: the
+ * numbers of regions, which ScatterND writes into zeros, are compared with each other.
  *
  * Source: ONNX operator documentation, opsets 11 to 21.
  */
 #include "onnx_import/index_values.h"
 
+#include <math.h>
 #include <string.h>
 
-#define RANK_MAX TD_TENSOR_RANK_MAX
+#include "onnx_import/known_tensor.h"
 
-/* a known tensor; its elements need not be aligned */
-typedef struct {
-    int rank;
-    int64_t dim[RANK_MAX];
-    int64_t count;
-    const char *bytes;
-} indices;
+#define RANK_MAX TD_KNOWN_RANK_MAX
+#define BOOL     9 /* TensorProto.DataType */
 
-static int64_t at(const indices *x, int64_t i)
-{
-    int64_t value;
-    memcpy(&value, x->bytes + 8 * i, sizeof value);
-    return value;
-}
-
-static bool get(const td_onnx_folder *f, const td_onnx_node *n, int i, indices *out)
-{
-    const td_tensor *t = i < n->n_in ? td_map_get(f->tensors, n->in[i]) : NULL;
-    if (!t || t->dtype != TD_DT_I64)
-        return false;
-    *out = (indices){ .rank = t->rank, .count = (int64_t)(t->n_bytes / 8), .bytes = t->data };
-    memcpy(out->dim, t->dim, (size_t)t->rank * sizeof *t->dim);
-    return true;
-}
-
-/* a tensor for the result; *data NULL: there are too many integers already */
-static td_status new_result(td_onnx_folder *f, const td_onnx_node *n, int rank, const int64_t *dim,
-                            td_tensor *t, int64_t **data)
-{
-    int64_t count = 1;
-    *data = NULL;
-    for (int d = 0; d < rank; d++)
-        count = td_mul_capped(count, dim[d]);
-    if (count < 1 || count > TD_ONNX_INDICES_MAX - f->n_indices)
-        return TD_OK;
-    *data = td_arena_alloc(&f->arena, (size_t)count, sizeof **data);
-    if (!*data)
-        return TD_ENOMEM;
-    f->n_indices += count;
-    *t = (td_tensor){ .name = n->out[0],
-                      .dtype = TD_DT_I64,
-                      .rank = rank,
-                      .data = *data,
-                      .n_bytes = (size_t)count * sizeof **data };
-    memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
-    return TD_OK;
-}
-
-/* --- operators -------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static td_status range(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x[3];
+    td_known x[3];
     td_tensor t;
-    int64_t *data;
+    void *data;
     for (int i = 0; i < 3; i++)
-        if (!get(f, n, i, &x[i]) || x[i].count != 1)
+        if (!td_known_get(f, n, i, &x[i]) || x[i].count != 1 || x[i].dtype != TD_DT_I64)
             return TD_OK;
-    const int64_t start = at(&x[0], 0), limit = at(&x[1], 0), step = at(&x[2], 0);
-    const int64_t most = TD_ONNX_INDICES_MAX;
+    const int64_t start = td_known_int(&x[0], 0), limit = td_known_int(&x[1], 0),
+                  step = td_known_int(&x[2], 0);
+    const int64_t most = TD_ONNX_KNOWN_MAX;
     if (step < 1 || step > most || start < 0 || limit > most * most || limit <= start)
         return TD_OK; /* no exporter counts down */
-    TD_TRY(new_result(f, n, 1, (int64_t[]){ (limit - start + step - 1) / step }, &t, &data));
+    TD_TRY(td_known_new(f, n, TD_DT_I64, 1, (int64_t[]){ (limit - start + step - 1) / step }, &t,
+                        &data));
     if (!data)
         return TD_OK;
     for (int64_t i = 0; i < (int64_t)(t.n_bytes / 8); i++)
-        data[i] = start + i * step;
+        ((int64_t *)data)[i] = start + i * step;
     *done = true;
     return td_onnx_folder_add(f, n, &t);
 }
 
-/* the dimensions of two tensors that are repeated along each other's; false: they do not fit */
-static bool common_dims(const indices *x, const indices *y, int *rank, int64_t *dim)
+typedef enum { ADD, SUB, MUL, DIV, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL } of_floats;
+
+static const char *const of_floats_names[] = {
+    "Add", "Sub", "Mul", "Div", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+};
+
+static float compute_float(of_floats op, float a, float b)
 {
-    *rank = x->rank > y->rank ? x->rank : y->rank;
-    for (int d = 0; d < *rank; d++) {
-        const int i = d - (*rank - x->rank), k = d - (*rank - y->rank);
-        const int64_t a = i < 0 ? 1 : x->dim[i], b = k < 0 ? 1 : y->dim[k];
-        if (a != b && a != 1 && b != 1)
-            return false;
-        dim[d] = a > b ? a : b;
-    }
-    return true;
+    return op == ADD ? a + b : op == SUB ? a - b : op == MUL ? a * b : a / b;
 }
 
-/* the element of x at position i of a tensor with these dimensions */
-static int64_t repeated(const indices *x, int rank, const int64_t *dim, int64_t i)
+static bool compare_floats(of_floats op, float a, float b)
 {
-    int64_t index = 0, step = 1;
-    for (int d = rank - 1; d >= rank - x->rank; d--) {
-        const int64_t own = x->dim[d - (rank - x->rank)];
-        index += own > 1 ? i % dim[d] * step : 0;
-        step *= own;
-        i /= dim[d];
+    switch (op) {
+    case LESS:
+        return a < b;
+    case LESS_EQUAL:
+        return a <= b;
+    case GREATER:
+        return a > b;
+    case GREATER_EQUAL:
+        return a >= b;
+    default:
+        return a >= b && a <= b;
     }
-    return at(x, index);
+}
+
+static td_status arithmetic_of_floats(td_onnx_folder *f, const td_onnx_node *n, const td_known *x,
+                                      const td_known *y, bool *done)
+{
+    int rank, op = 0;
+    int64_t dim[RANK_MAX];
+    td_tensor t;
+    void *data;
+    while (op <= GREATER_EQUAL && strcmp(n->op, of_floats_names[op]) != 0)
+        op++;
+    if (op > GREATER_EQUAL || !td_known_common(x, y, &rank, dim))
+        return TD_OK;
+    const bool is_test = op >= EQUAL;
+    TD_TRY(td_known_new(f, n, is_test ? TD_DT_I64 : TD_DT_F32, rank, dim, &t, &data));
+    for (int64_t i = 0; data && i < (int64_t)(t.n_bytes / td_dtype_bytes(t.dtype)); i++) {
+        const float a = td_known_float(x, td_known_repeated(x, rank, dim, i));
+        const float b = td_known_float(y, td_known_repeated(y, rank, dim, i));
+        if (is_test)
+            ((int64_t *)data)[i] = compare_floats((of_floats)op, a, b);
+        else
+            ((float *)data)[i] = compute_float((of_floats)op, a, b);
+    }
+    *done = data != NULL;
+    return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
 }
 
 static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x, y;
+    td_known x, y;
     td_tensor t;
-    int64_t *data, dim[RANK_MAX];
+    void *data;
+    int64_t dim[RANK_MAX];
     int rank;
-    if (!get(f, n, 0, &x) || !get(f, n, 1, &y) || !common_dims(&x, &y, &rank, dim))
+    if (!td_known_beside(f, n, 0, &x) || !td_known_beside(f, n, 1, &y) ||
+        (!td_known_get(f, n, 0, &x) && !td_known_get(f, n, 1, &y)))
         return TD_OK;
-    TD_TRY(new_result(f, n, rank, dim, &t, &data));
+    const bool is_float = x.dtype == TD_DT_F32;
+    if (is_float != (y.dtype == TD_DT_F32) || !td_known_common(&x, &y, &rank, dim))
+        return TD_OK;
+    if (is_float)
+        return arithmetic_of_floats(f, n, &x, &y, done);
+    TD_TRY(td_known_new(f, n, TD_DT_I64, rank, dim, &t, &data));
     for (int64_t i = 0; data && i < (int64_t)(t.n_bytes / 8); i++)
-        if (!td_onnx_compute(n->op, repeated(&x, rank, dim, i), repeated(&y, rank, dim, i),
-                             &data[i]))
+        if (!td_onnx_compute(n->op, td_known_int(&x, td_known_repeated(&x, rank, dim, i)),
+                             td_known_int(&y, td_known_repeated(&y, rank, dim, i)),
+                             &((int64_t *)data)[i]))
             return td_error(TD_EFORMAT, "integers overflow, or are divided by 0");
     *done = data != NULL;
     return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
 }
 
-static td_status expand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+/* Neg, Not, Ceil, Floor */
+static td_status one_operand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x, to, all = { 0 };
+    td_known x;
     td_tensor t;
-    int64_t *data, dim[RANK_MAX];
-    int rank;
-    if (!get(f, n, 0, &x) || !get(f, n, 1, &to) || to.rank != 1 || to.count > RANK_MAX)
+    void *data;
+    const bool is_not = strcmp(n->op, "Not") == 0, is_negative = strcmp(n->op, "Neg") == 0;
+    if (!td_known_get(f, n, 0, &x))
         return TD_OK;
-    all.rank = (int)to.count;
-    for (int d = 0; d < all.rank; d++)
-        all.dim[d] = at(&to, d);
-    if (!common_dims(&x, &all, &rank, dim))
+    const bool is_float = x.dtype == TD_DT_F32;
+    if (is_float ? is_not : !is_not && !is_negative)
         return TD_OK;
-    TD_TRY(new_result(f, n, rank, dim, &t, &data));
-    for (int64_t i = 0; data && i < (int64_t)(t.n_bytes / 8); i++)
-        data[i] = repeated(&x, rank, dim, i);
+    TD_TRY(td_known_new(f, n, is_float ? TD_DT_F32 : TD_DT_I64, x.rank, x.dim, &t, &data));
+    for (int64_t i = 0; data && i < x.count; i++) {
+        if (is_float)
+            ((float *)data)[i] = is_negative       ? -td_known_float(&x, i)
+                                 : n->op[0] == 'C' ? ceilf(td_known_float(&x, i))
+                                                   : floorf(td_known_float(&x, i));
+        else if (is_not)
+            ((int64_t *)data)[i] = td_known_int(&x, i) == 0;
+        else if (!td_onnx_compute("Sub", 0, td_known_int(&x, i), &((int64_t *)data)[i]))
+            return td_error(TD_EFORMAT, "integers overflow");
+    }
     *done = data != NULL;
     return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
 }
 
-/* the same elements with other dimensions */
-static td_status with_dims(td_onnx_folder *f, const td_onnx_node *n, const indices *x, int rank,
+/* a float as an integer, truncated; false: it has no such integer */
+static bool to_int(float x, int64_t *out)
+{
+    if (!(x > -0x1p63f && x < 0x1p63f))
+        return false;
+    *out = (int64_t)x;
+    return true;
+}
+
+static td_status cast_to(td_onnx_folder *f, const td_onnx_node *n, td_dtype to, bool is_bool,
+                         bool *done)
+{
+    td_known x;
+    td_tensor t;
+    void *data;
+    if (!td_known_get(f, n, 0, &x) || (to != TD_DT_I64 && to != TD_DT_F32))
+        return TD_OK;
+    TD_TRY(td_known_new(f, n, to, x.rank, x.dim, &t, &data));
+    for (int64_t i = 0; data && i < x.count; i++) {
+        const float real =
+            x.dtype == TD_DT_F32 ? td_known_float(&x, i) : (float)td_known_int(&x, i);
+        int64_t *integer = (int64_t *)data + (to == TD_DT_I64 ? i : 0);
+        if (to == TD_DT_F32)
+            ((float *)data)[i] = real;
+        else if (is_bool)
+            *integer = real < 0 || real > 0;
+        else if (x.dtype != TD_DT_F32)
+            *integer = td_known_int(&x, i);
+        else if (!to_int(real, integer))
+            return td_error(TD_EFORMAT, "a number without an integer becomes one");
+    }
+    *done = data != NULL;
+    return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
+}
+
+static td_status cast(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(n, "to");
+    const bool is_bool = a && a->kind == TD_ONNX_INT && a->i == BOOL;
+    const td_dtype to = a ? td_onnx_dtype_of(a->i) : TD_DT_NONE;
+    return cast_to(f, n, is_bool ? TD_DT_I64 : to, is_bool, done);
+}
+
+/* to the type of operand 1: a tensor's, or f32, which values of the graph are */
+static td_status cast_like(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    const td_tensor *like = n->n_in > 1 ? td_map_get(f->tensors, n->in[1]) : NULL;
+    return cast_to(f, n, like ? like->dtype : TD_DT_F32, false, done);
+}
+
+/* --- the same elements with other dimensions -------------------------------------------------- */
+
+static td_status with_dims(td_onnx_folder *f, const td_onnx_node *n, const td_known *x, int rank,
                            const int64_t *dim, bool *done)
 {
     int64_t count = 1;
     td_tensor t = {
-        .name = n->out[0], .dtype = TD_DT_I64, .rank = rank, .n_bytes = (size_t)x->count * 8
+        .name = n->out[0], .dtype = x->dtype, .rank = rank, .n_bytes = (size_t)x->count * x->each
     };
     for (int d = 0; d < rank; d++)
         count = td_mul_capped(count, dim[d]);
@@ -165,21 +215,29 @@ static td_status with_dims(td_onnx_folder *f, const td_onnx_node *n, const indic
     return td_onnx_folder_add(f, n, &t);
 }
 
+/* Max, Min of one operand, which is the result, or two */
+static td_status extreme(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x;
+    if (n->n_in == 1 && td_known_get(f, n, 0, &x))
+        return with_dims(f, n, &x, x.rank, x.dim, done);
+    return n->n_in == 2 ? arithmetic(f, n, done) : TD_OK;
+}
+
 /* the list of attribute or operand `axes` as bits of the result's (Unsqueeze) or x's dimensions */
 static bool get_axes(const td_onnx_folder *f, const td_onnx_node *n, int rank, unsigned *bits,
                      int *count)
 {
     const td_onnx_attr *a = td_onnx_attr_find(n, "axes");
-    indices list;
+    int64_t list[RANK_MAX];
     *bits = 0;
     if (a && a->kind == TD_ONNX_INTS && a->n <= RANK_MAX)
-        list = (indices){ .rank = 1, .count = a->n, .bytes = (const char *)a->ints };
-    else if (!get(f, n, 1, &list) || list.count > RANK_MAX)
+        memcpy(list, a->ints, (size_t)(*count = a->n) * sizeof *list);
+    else if (!td_known_list(f, n, 1, count, list))
         return false;
-    *count = (int)list.count;
     for (int i = 0; i < *count; i++) {
         const int r = rank >= 0 ? rank : -1 - rank + *count;
-        const int64_t axis = at(&list, i) + (at(&list, i) < 0 ? r : 0);
+        const int64_t axis = list[i] + (list[i] < 0 ? r : 0);
         if (axis < 0 || axis >= r || r > RANK_MAX || (*bits >> axis & 1))
             return false;
         *bits |= 1u << axis;
@@ -189,11 +247,11 @@ static bool get_axes(const td_onnx_folder *f, const td_onnx_node *n, int rank, u
 
 static td_status unsqueeze(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x;
+    td_known x;
     unsigned bits;
     int count, k = 0;
     int64_t dim[RANK_MAX];
-    if (!get(f, n, 0, &x) || !get_axes(f, n, -1 - x.rank, &bits, &count) ||
+    if (!td_known_get(f, n, 0, &x) || !get_axes(f, n, -1 - x.rank, &bits, &count) ||
         x.rank + count > RANK_MAX)
         return TD_OK;
     for (int d = 0; d < x.rank + count; d++)
@@ -203,11 +261,11 @@ static td_status unsqueeze(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 
 static td_status squeeze(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x;
+    td_known x;
     unsigned bits;
     int count, rank = 0;
     int64_t dim[RANK_MAX];
-    if (!get(f, n, 0, &x) || !get_axes(f, n, x.rank, &bits, &count))
+    if (!td_known_get(f, n, 0, &x) || !get_axes(f, n, x.rank, &bits, &count))
         return TD_OK;
     for (int d = 0; d < x.rank; d++)
         if (!(bits >> d & 1))
@@ -217,13 +275,12 @@ static td_status squeeze(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 
 static td_status reshape(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
-    indices x, to;
+    td_known x;
     int64_t dim[RANK_MAX], known = 1;
-    int open = -1;
-    if (!get(f, n, 0, &x) || !get(f, n, 1, &to) || to.rank != 1 || to.count > RANK_MAX)
+    int open = -1, rank;
+    if (!td_known_get(f, n, 0, &x) || !td_known_list(f, n, 1, &rank, dim))
         return TD_OK;
-    for (int d = 0; d < (int)to.count; d++) {
-        dim[d] = at(&to, d);
+    for (int d = 0; d < rank; d++) {
         if (dim[d] == 0 && d < x.rank)
             dim[d] = x.dim[d];
         if (dim[d] == -1 && open < 0)
@@ -235,19 +292,49 @@ static td_status reshape(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     }
     if (open >= 0)
         dim[open] = x.count / known;
-    return with_dims(f, n, &x, (int)to.count, dim, done);
+    return with_dims(f, n, &x, rank, dim, done);
 }
 
-td_status td_onnx_fold_indices(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+/* --- entry point ------------------------------------------------------------------------------ */
+
+td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
     static const struct {
         const char *op;
-        td_status (*fold)(td_onnx_folder *, const td_onnx_node *, bool *);
+        td_known_fold *fold;
     } rows[] = {
-        { "Range", range },      { "Add", arithmetic },      { "Sub", arithmetic },
-        { "Mul", arithmetic },   { "Div", arithmetic },      { "Mod", arithmetic },
-        { "Equal", arithmetic }, { "Unsqueeze", unsqueeze }, { "Squeeze", squeeze },
-        { "Reshape", reshape },  { "Expand", expand },
+        { "Range", range },
+        { "Add", arithmetic },
+        { "Sub", arithmetic },
+        { "Mul", arithmetic },
+        { "Div", arithmetic },
+        { "Mod", arithmetic },
+        { "Equal", arithmetic },
+        { "Less", arithmetic },
+        { "LessOrEqual", arithmetic },
+        { "Greater", arithmetic },
+        { "GreaterOrEqual", arithmetic },
+        { "Max", extreme },
+        { "Min", extreme },
+        { "And", arithmetic },
+        { "Or", arithmetic },
+        { "Neg", one_operand },
+        { "Not", one_operand },
+        { "Ceil", one_operand },
+        { "Floor", one_operand },
+        { "Cast", cast },
+        { "CastLike", cast_like },
+        { "Unsqueeze", unsqueeze },
+        { "Squeeze", squeeze },
+        { "Reshape", reshape },
+        { "Expand", td_known_expand },
+        { "Transpose", td_known_transpose },
+        { "Slice", td_known_slice },
+        { "Gather", td_known_gather },
+        { "Concat", td_known_concat },
+        { "Where", td_known_where },
+        { "ScatterND", td_known_scatter },
+        { "ConstantOfShape", td_known_fill },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(n->op, rows[i].op) == 0)

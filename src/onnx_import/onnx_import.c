@@ -96,6 +96,7 @@ static const row rows[] = {
 /* not in detectors that are verified: there these are nodes before or after the network */
 static const row model_rows[] = {
     { "Split",              "axis num_outputs split ", td_import_split },
+    { "GatherND",           "batch_dims ", td_import_gather_nd },
     { "Squeeze",            "axes ", td_import_squeeze },
     { "Unsqueeze",          "axes ", td_import_unsqueeze },
     { "Sub",                "", td_import_binary },
@@ -136,6 +137,11 @@ static td_status check_attrs(const td_importer *im, const char *known)
 /* constants and shapes */
 static td_status fold(td_importer *im, bool *done)
 {
+    const td_wide *w = td_import_wide_at(im);
+    if (w && strcmp(im->node->op, "Shape") == 0) {
+        *done = true;
+        return td_import_wide_shape(im, w);
+    }
     const td_value *x = im->node->n_in ? td_map_get(&im->values, im->node->in[0]) : NULL;
     const td_type t = x ? td_value_type(x) : (td_type){ 0 };
     const td_status st = td_onnx_fold(&im->folder, im->node, x ? &t : NULL, done);
@@ -205,6 +211,8 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
     if (im->merged == n) /* the product has added its bias */
         return get_merged(im);
     TD_TRY(r->get(im, &y));
+    if (!y && td_build_ok(im->b)) /* it has joined im->wide */
+        return TD_OK;
     return td_import_result(im, r->get == td_import_split ? n->n_out - 1 : 0, y);
 }
 
@@ -480,6 +488,7 @@ static td_status import(const td_onnx *m, const char *what, const td_onnx_import
     td_map_release(&im.values);
     td_map_release(&im.tensors);
     td_map_release(&im.declared);
+    td_map_release(&im.wide);
     td_onnx_folder_release(&im.folder);
     td_free(im.is_needed);
     if (st != TD_OK && td_build_ok(im.b)) {

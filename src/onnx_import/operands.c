@@ -7,6 +7,8 @@
 #include "base/half.h"
 #include "onnx_import/importer.h"
 
+#define VALUES_BYTES_MAX ((size_t)1 << 23) /* of the numbers of a constant, as text */
+
 td_status td_import_refuse(const td_importer *im, const char *what)
 {
     return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s): %s", im->what, im->node->name,
@@ -68,6 +70,53 @@ td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand, td
     return td_map_set(&im->values, t->name, *out);
 }
 
+/* --- constants -------------------------------------------------------------------------------- */
+
+/* adds "V@N", the element at `i` of a tensor and how often it is there; returns the next i */
+static int64_t add_run(const td_tensor *t, int64_t i, int64_t count, td_text *out)
+{
+    const size_t each = td_dtype_bytes(t->dtype);
+    const char *bytes = t->data, *first = bytes + (size_t)i * each;
+    int64_t n = 1, integer;
+    float real;
+    while (i + n < count && memcmp(first, first + (size_t)n * each, each) == 0)
+        n++;
+    if (t->dtype == TD_DT_F32) {
+        memcpy(&real, first, sizeof real);
+        td_text_add(out, "%s%.9g", i ? ":" : "", (double)real);
+    } else {
+        memcpy(&integer, first, sizeof integer);
+        td_text_add(out, "%s%lld", i ? ":" : "", (long long)integer);
+    }
+    if (n > 1)
+        td_text_add(out, "@%lld", (long long)n);
+    return i + n;
+}
+
+td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out)
+{
+    const td_type type = td_type_of(t->dtype, t->rank, t->dim);
+    const int64_t count = td_type_count(&type);
+    td_text text = { 0 };
+    int64_t i = 0;
+    if (t->rank > TD_RANK_MAX || (t->dtype != TD_DT_F32 && t->dtype != TD_DT_I64))
+        return td_import_refuse(im, "a computed operand of another type, or too many dimensions");
+    while (i < count && text.len <= VALUES_BYTES_MAX)
+        i = add_run(t, i, count, &text);
+    td_status st = td_text_status(&text);
+    if (st == TD_OK && i < count)
+        st = td_import_refuse(im, "a computed operand of too many different numbers");
+    if (st == TD_OK) {
+        const td_constant_attr a = { .type = td_build_type_text(im->b, &type),
+                                     .values = td_text_get(&text) };
+        *out = td_emit_n(im->b, &td_op_constant, &a, 0, NULL, NULL);
+    }
+    td_text_release(&text);
+    return st;
+}
+
+/* --- operands --------------------------------------------------------------------------------- */
+
 /* operand i as a value of the graph; a tensor becomes a parameter when it is first read */
 td_status td_import_value_at(td_importer *im, int i, td_value **out)
 {
@@ -76,8 +125,14 @@ td_status td_import_value_at(td_importer *im, int i, td_value **out)
     *out = td_map_get(&im->values, name);
     if (*out)
         return TD_OK;
+    if (td_map_has(&im->wide, name))
+        return td_import_refuse(im, "an operand of more than five dimensions");
     if (!t)
         return td_import_wrong(im, "an operand is missing");
+    if (t->dtype == TD_DT_F32 && td_onnx_is_computed(&im->folder, name)) {
+        TD_TRY(td_import_constant(im, t, out));
+        return td_map_set(&im->values, name, *out);
+    }
     return td_import_leaf_of(im, t, i, out);
 }
 

@@ -300,6 +300,8 @@ td_status td_import_means(td_importer *im, td_value **y)
 
 td_status td_import_identity(td_importer *im, td_value **y)
 {
+    if (td_import_wide_at(im))
+        return td_import_wide_same(im, td_import_wide_at(im));
     return td_import_values_of(im, 1, 1, y);
 }
 

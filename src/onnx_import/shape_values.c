@@ -43,17 +43,6 @@ static bool is_fixed(const td_onnx_folder *f, const td_tensor *t)
     return t && td_map_has(&f->fixed, t->name);
 }
 
-td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t)
-{
-    td_tensor *copy = td_arena_alloc(&f->arena, 1, sizeof *copy);
-    if (!copy)
-        return TD_ENOMEM;
-    *copy = *t;
-    if (strcmp(n->op, "Identity") != 0 || is_fixed(f, operand(f, n, 0)))
-        TD_TRY(td_map_set(&f->fixed, n->out[0], copy));
-    return td_map_set(f->tensors, n->out[0], copy);
-}
-
 static td_status add_list(td_onnx_folder *f, const td_onnx_node *n, const list *l)
 {
     int64_t *at = td_arena_alloc(&f->arena, (size_t)l->n + 1, sizeof *at);
@@ -183,28 +172,6 @@ static td_status slice(td_onnx_folder *f, const td_onnx_node *n, const list *x, 
         l.at[l.n++] = x->at[i];
     *done = true;
     return add_list(f, n, &l);
-}
-
-bool td_onnx_compute(const char *op, int64_t a, int64_t b, int64_t *out)
-{
-    if (strcmp(op, "Add") == 0)
-        return !__builtin_add_overflow(a, b, out);
-    if (strcmp(op, "Sub") == 0)
-        return !__builtin_sub_overflow(a, b, out);
-    if (strcmp(op, "Mul") == 0)
-        return !__builtin_mul_overflow(a, b, out);
-    if (strcmp(op, "Equal") == 0) {
-        *out = a == b;
-        return true;
-    }
-    if (b == 0 || (a == INT64_MIN && b == -1))
-        return false;
-    *out = a / b;
-    if (strcmp(op, "Mod") == 0) { /* the sign of b */
-        *out = a % b;
-        *out += *out && (*out < 0) != (b < 0) ? b : 0;
-    }
-    return true;
 }
 
 static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, const list *x, bool *done)
@@ -483,11 +450,12 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
         TD_TRY(fold_floats(f, n, done));
     if (!*done)
         TD_TRY(fold_number(f, n, done));
-    return *done ? TD_OK : td_onnx_fold_indices(f, n, done);
+    return *done ? TD_OK : td_onnx_fold_tensors(f, n, done);
 }
 
 void td_onnx_folder_release(td_onnx_folder *f)
 {
     td_map_release(&f->fixed);
+    td_map_release(&f->computed);
     td_arena_release(&f->arena);
 }

@@ -13,14 +13,15 @@
 #include "ir/type.h"
 #include "onnx_file/onnx.h"
 
-#define TD_ONNX_FOLD_MAX    64                 /* integers in a list */
-#define TD_ONNX_INDICES_MAX ((int64_t)1 << 23) /* integers in all tensors of a model (64 MiB) */
+#define TD_ONNX_FOLD_MAX  64                 /* integers in a list */
+#define TD_ONNX_KNOWN_MAX ((int64_t)1 << 23) /* elements of all tensors of a model (64 MiB) */
 
 typedef struct {
-    td_arena arena;    /* owns the tensors that are computed */
-    td_map *tensors;   /* name -> td_tensor: initialisers, and the results */
-    td_map fixed;      /* name -> td_tensor: those that are not initialisers */
-    int64_t n_indices; /* integers in tensors of td_onnx_fold_indices */
+    td_arena arena;  /* owns the tensors that are computed */
+    td_map *tensors; /* name -> td_tensor: initialisers, and the results */
+    td_map fixed;    /* name -> td_tensor: those that are not initialisers */
+    td_map computed; /* name -> td_tensor: those of fixed that are no Constants */
+    int64_t n_known; /* elements of tensors of td_onnx_fold_tensors */
 } td_onnx_folder;
 
 /**
@@ -39,7 +40,13 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
 td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n,
                              const td_tensor *t) TD_CHECKED;
 
-/** The result of Add, Sub, Mul, Div, Mod or Equal; false: it overflows, or b is 0. */
+/** Is it the result of an operator other than Constant?  Then no training changes it. */
+bool td_onnx_is_computed(const td_onnx_folder *f, const char *name);
+
+/**
+ * The result of Add, Sub, Mul, Div, Mod, Max or Min, or 0 or 1 of a comparison, And or Or; false:
+ * it overflows, or b is 0.
+ */
 bool td_onnx_compute(const char *op, int64_t a, int64_t b, int64_t *out);
 
 /** Free the results; `tensors` is the caller's. */

@@ -220,7 +220,7 @@ static void indices_have_limits(void **state)
     begin(&f);
     known(&f, "zero", 0, 1, (const int64_t[]){ 0 });
     known(&f, "one", 0, 1, (const int64_t[]){ 1 });
-    known(&f, "many", 0, 1, (const int64_t[]){ TD_ONNX_INDICES_MAX - 3 });
+    known(&f, "many", 0, 1, (const int64_t[]){ TD_ONNX_KNOWN_MAX - 3 });
     known(&f, "more", 0, 1, (const int64_t[]){ INT64_MAX });
     known(&f, "sides", 1, 3, (const int64_t[]){ 1 << 20, 1 << 20, 1 << 20 });
     tensor(&f, "odd", 2, (const int64_t[]){ 1, 3 }, (const int64_t[]){ 1, 2, INT64_MAX });
