@@ -59,6 +59,21 @@ expect 0 train "$golden/more_in.safetensors" --model "$golden/more.onnx" $fixed 
 for t in row.weight column.weight column.bias groups.weight groups.bias instances.weight up.weight up.bias fc.weight; do
     near t2.safetensors "$golden/more_trained.safetensors" $t 1e-4
 done
+# windows that are padded and shifted: six dimensions, a mask that the file computes, rows of a trained table
+for form in dynamo norms; do
+    expect 0 evaluate "$golden/windows_in.safetensors" --model "$golden/windows_$form.onnx" $fixed -b 4 --logits y.safetensors
+    near y.safetensors "$golden/windows_logits.safetensors" logits 1e-5
+    expect 0 convert "$golden/windows_$form.onnx" own.safetensors --overwrite
+    expect 0 convert own.safetensors again.onnx --overwrite --image-size 16 # verified
+    expect 0 evaluate "$golden/windows_in.safetensors" --model again.onnx $fixed -b 4 --logits z.safetensors
+    near z.safetensors "$golden/windows_logits.safetensors" logits 1e-5
+done
+expect 0 train "$golden/windows_in.safetensors" --model "$golden/windows_norms.onnx" $fixed -b 4 $steps --workspace w3 \
+    --final-weights t3.safetensors
+for t in features.0.0.weight features.1.0.attn.relative_position_bias_table features.1.1.attn.relative_position_bias_table \
+    features.1.0.attn.qkv.weight features.1.1.attn.proj.weight features.1.1.mlp.3.weight norm.bias head.weight; do
+    near t3.safetensors "$golden/windows_trained.safetensors" $t 1e-4
+done
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors

@@ -10,6 +10,8 @@ exporters as for inference, which folds norms into convolutions, and once with i
 - steps: the file with norms trains `--steps` steps of SGD with momentum in both programs, and in PyTorch in float64: the
   difference of the weights from those, divided by the length of their way, has to be below 1e-2 or three times PyTorch's
   own in float32 (dropout and stochastic depth are off);
+- by dynamo: networks without batch norms are also trained from a file of the newer exporter, written with optimize=False; otherwise
+  it joins parameters of equal numbers and computes with them;
 - bf16: the cosine of the first step's gradients of all weights, in bf16, and those in float64 has to be at least 0.99, or
   that of PyTorch's own autocast less 0.01;
   Where PyTorch itself misses a limit the line says "no worse than PyTorch": small images, few of them and random weights
@@ -101,6 +103,11 @@ class More(torch.nn.Module):
         return F.log_softmax(self.fc(x), 1)
 
 
+def windows():
+    """A Swin transformer of two blocks: padded and shifted windows, their mask, a trained table of position biases."""
+    return torchvision.models.swin_transformer.SwinTransformer([2, 2], 8, [2], [2], [3, 3], num_classes=10, stochastic_depth_prob=0.0)
+
+
 def prepare(model, seed):
     """Weights as initialised; running statistics that are not 0 and 1; no dropout."""
     torch.manual_seed(seed)
@@ -132,10 +139,10 @@ def export(model, x, path, form, **options):
     names = dict(input_names=["input"], output_names=["output"])
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if form == "dynamo":
+        if form in ("dynamo", "raw"):
             batch = torch.export.Dim("batch", max=1024)
             torch.onnx.export(model, (x,), path, dynamo=True, external_data=False, dynamic_shapes=({0: batch},),
-                              verbose=False, **names)
+                              verbose=False, optimize=form == "dynamo", **names)
         else:
             keeps = form == "norms"
             torch.onnx.export(model, (x,), path, dynamo=False, dynamic_axes={"input": {0: "batch"}},
@@ -195,16 +202,16 @@ class Judge:
             self.compare(name, form, next(iter(load_file(self.folder / "out.safetensors").values())),
                          runtime(self.folder / f"{form}.onnx", x))
 
-    def train(self, name, steps, momentum, precision):
-        if not self.run(name, "train", "in.safetensors", "--model", "norms.onnx", "--data-backend", "tensors", "-b", 4,
+    def train(self, name, steps, momentum, precision, form="norms"):
+        if not self.run(name, "train", "in.safetensors", "--model", f"{form}.onnx", "--data-backend", "tensors", "-b", 4,
                         "--run-iters", steps, "--lr", LR, "--momentum", momentum, "--weight-decay", 0, "--lr-schedule", "step",
                         "--warmup", 0, "--training-only", "--no-checkpoints", "--workspace", "w",
                         "--final-weights", "trained.safetensors", "--overwrite", "--precision", precision):
             return None
         return load_file(self.folder / "trained.safetensors")
 
-    def training(self, name, before, after, truth, steps):
-        found = self.train(name, steps, MOMENTUM, "fp32")
+    def training(self, name, before, after, truth, steps, form="norms"):
+        found = self.train(name, steps, MOMENTUM, "fp32", form)
         if not found:
             return
         missing = [k for k in after if k not in found]
@@ -213,7 +220,8 @@ class Judge:
             self.bad += 1
             return
         ours, theirs = way(truth, found, before), way(truth, after, before)
-        self.say(name, f"{steps} steps", ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})", ours < STEP_LIMIT)
+        what = f"{steps} steps" + (" by dynamo" if form == "raw" else "")
+        self.say(name, what, ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})", ours < STEP_LIMIT)
 
     def half(self, name, before, truth, theirs):
         found = self.train(name, 1, 0, "bf16")
@@ -259,7 +267,15 @@ def judge_network(judge, model, name, size, steps, forms):
     first = steps_of(copy.deepcopy(wide), x.double(), labels, 1, 0)
     cast = steps_of(copy.deepcopy(model), x, labels, 1, 0, True)
     judge.half(name, before, first, cast)
-    judge.training(name, before, steps_of(model, x, labels, steps), steps_of(wide, x.double(), labels, steps), steps)
+    if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules()):
+        try:
+            export(copy.deepcopy(model), x[:2], str(judge.folder / "raw.onnx"), "raw")
+        except Exception as e:
+            print(f"{name:20} raw        torch.onnx: {str(e).strip().splitlines()[0][:100]}", flush=True)
+    after, truth = steps_of(model, x, labels, steps), steps_of(wide, x.double(), labels, steps)
+    for form in ("norms", "raw"):
+        if (judge.folder / f"{form}.onnx").exists():
+            judge.training(name, before, after, truth, steps, form)
 
 
 def write_table(path, rows):
@@ -272,6 +288,30 @@ def write_table(path, rows):
             f.write(f"| {name} | " + " | ".join(row.get(c, "") for c in order) + " |\n")
 
 
+def strip(model):
+    """Without the exporter's notes: names of functions and files."""
+    for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return model
+
+
+def shorten(model):
+    """Short names of nodes and of their results; no declared types."""
+    graph, names = model.graph, {"": ""}
+    kept = {v.name for v in (*graph.output, *graph.initializer)}
+    kept |= {name for node in graph.node if node.op_type == "Identity" for name in node.output}  # a parameter's name
+    for i, node in enumerate(graph.node):
+        node.name = f"{node.op_type}_{i}"
+        node.input[:] = [names.get(name, name) for name in node.input]
+        for k, name in enumerate(node.output):
+            if name not in kept:
+                names[name] = f"v{i}_{k}" if k else f"v{i}"
+        node.output[:] = [names.get(name, name) for name in node.output]
+    graph.ClearField("value_info")
+    return model
+
+
 def write_golden(folder):
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
@@ -280,6 +320,7 @@ def write_golden(folder):
     save_file({"images": x, "labels": labels}, folder / "in.safetensors")
     for form in ("folded", "dynamo", "norms"):
         export(model, x[:2], str(folder / f"{form}.onnx"), form)
+    onnx.save(strip(onnx.load(folder / "dynamo.onnx")), folder / "dynamo.onnx")
     onnx.save_model(onnx.load(folder / "dynamo.onnx"), folder / "beside.onnx", save_as_external_data=True,
                     location="beside.onnx.data", size_threshold=64)
     with torch.no_grad():
@@ -294,6 +335,15 @@ def write_golden(folder):
     with torch.no_grad():
         save_file({"logits": model(x)}, folder / "more_logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "more_trained.safetensors")
+    model = prepare(windows(), 1)
+    x = torch.randn(4, 3, 16, 16)
+    save_file({"images": x, "labels": labels}, folder / "windows_in.safetensors")
+    for form in ("dynamo", "norms"):
+        export(model, x[:2], str(folder / f"windows_{form}.onnx"), form)
+        onnx.save(shorten(strip(onnx.load(folder / f"windows_{form}.onnx"))), folder / f"windows_{form}.onnx")
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / "windows_logits.safetensors")
+    save_file(steps_of(model, x, labels, 3), folder / "windows_trained.safetensors")
 
 
 def main():
@@ -308,7 +358,7 @@ def main():
         return write_golden(o.golden)
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(os.path.abspath(o.tandem), pathlib.Path(folder))
-        for name in o.names or ("small", "more", *NETWORKS):
+        for name in o.names or ("small", "more", "windows", *NETWORKS):
             torch.manual_seed(0)
             for old in judge.folder.glob("*.onnx"):
                 old.unlink()
@@ -317,6 +367,8 @@ def main():
                 model, size = Small(), 34
             elif name == "more":
                 model, size = More(), 24
+            elif name == "windows":
+                model, size = windows(), 16
             elif name.startswith("timm/"):
                 model = timm.create_model(name[5:], exportable=True, **(dict(img_size=size) if name.startswith(SIZED) else {}))
             else:
