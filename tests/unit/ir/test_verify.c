@@ -277,7 +277,7 @@ static void ops_check_their_operands(void **state)
         { "%y = gradient %m, %w", "6 elements, wanted 1" },
         { "sgd %w, %v, %m, %s", "operand 2 does not have the weight's type" },
         { "%g:f64[4,3] = input\nsgd %w, %v, %g, %s", "operand 2 does not have the weight's type" },
-        { "sgd %w, %v, %w, %m", "the learning rate is not a scalar" },
+        { "sgd %w, %v, %w, %m", "the learning rate is neither a scalar nor" },
         { "%y = grad_norm %w, %m", "operand 1 is not a scalar" },
         { "%y = limit_grad %w, %m", "operand 1 is not a scalar" },
         { "sgd %w, %m, %w, %s", "operand 1 is overwritten and must be a parameter" },
