@@ -196,6 +196,30 @@ static td_status cast_like(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     return cast_to(f, n, like ? like->dtype : TD_DT_F32, false, done);
 }
 
+/* Clip of floats by one number or two, as operands */
+static td_status clip(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x, limit[2];
+    td_tensor t;
+    void *data;
+    float least = -INFINITY, most = INFINITY;
+    if (n->n_attr || !td_known_get(f, n, 0, &x) || x.dtype != TD_DT_F32)
+        return TD_OK;
+    for (int i = 0; i < 2; i++) {
+        if (i + 1 >= n->n_in || !*n->in[i + 1])
+            continue;
+        if (!td_known_beside(f, n, i + 1, &limit[i]) || limit[i].dtype != TD_DT_F32 ||
+            limit[i].count != 1)
+            return TD_OK;
+        *(i ? &most : &least) = td_known_float(&limit[i], 0);
+    }
+    TD_TRY(td_known_new(f, n, TD_DT_F32, x.rank, x.dim, &t, &data));
+    for (int64_t i = 0; data && i < x.count; i++)
+        ((float *)data)[i] = fminf(fmaxf(td_known_float(&x, i), least), most);
+    *done = data != NULL;
+    return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
+}
+
 /* --- the same elements with other dimensions -------------------------------------------------- */
 
 static td_status with_dims(td_onnx_folder *f, const td_onnx_node *n, const td_known *x, int rank,
@@ -322,6 +346,7 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "Not", one_operand },
         { "Ceil", one_operand },
         { "Floor", one_operand },
+        { "Clip", clip },
         { "Cast", cast },
         { "CastLike", cast_like },
         { "Unsqueeze", unsqueeze },

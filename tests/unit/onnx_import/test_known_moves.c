@@ -173,6 +173,39 @@ static void the_mask_of_shifted_windows(void **state)
     end(&f);
 }
 
+/* the padding of TensorFlow's SAME: the next whole number, at least 0 */
+static void numbers_are_rounded_and_clipped(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    list(&f, "n", 3, D(-7, 4, 9));
+    number(&f, "two", 2);
+    number(&f, "none", 0);
+    const td_onnx_node *cast;
+    for (int i = 0; i < 3; i++) {
+        const char *const from[] = { "n", "two", "none" }, *const to[] = { "n_f", "two_f",
+                                                                           "none_f" };
+        bool done;
+        cast = node(&f, "Cast", from[i], to[i]);
+        td_onnx_attr_int(f.m, "to", 1);
+        expect_ok(td_onnx_fold(&f.folder, cast, NULL, &done));
+        assert_true(done);
+    }
+    expect_floats(&f, node(&f, "Div", "n_f two_f", "half"), 1, D(3),
+                  (const float[]){ -3.5F, 2, 4.5F });
+    expect_floats(&f, node(&f, "Ceil", "half", "up"), 1, D(3), (const float[]){ -3, 2, 5 });
+    expect_floats(&f, node(&f, "Floor", "half", "down"), 1, D(3), (const float[]){ -4, 2, 4 });
+    expect_floats(&f, node(&f, "Clip", "half none_f", "least"), 1, D(3),
+                  (const float[]){ 0, 2, 4.5F });
+    expect_floats(&f, node(&f, "Clip", "half none_f two_f", "both"), 1, D(3),
+                  (const float[]){ 0, 2, 2 });
+    expect_ints(&f, node(&f, "Max", "n two", "most"), 1, D(3), D(2, 4, 9));
+    expect_ints(&f, node(&f, "Max", "n", "same"), 1, D(3), D(-7, 4, 9));
+    expect_left(&f, node(&f, "Clip", "half x", "unknown"));
+    end(&f);
+}
+
 static void elements_are_moved(void **state)
 {
     (void)state;
@@ -272,8 +305,11 @@ static void results_are_limited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mask_of_shifted_windows), cmocka_unit_test(elements_are_moved),
-        cmocka_unit_test(parameters_are_left),         cmocka_unit_test(hostile_operands),
+        cmocka_unit_test(the_mask_of_shifted_windows),
+        cmocka_unit_test(numbers_are_rounded_and_clipped),
+        cmocka_unit_test(elements_are_moved),
+        cmocka_unit_test(parameters_are_left),
+        cmocka_unit_test(hostile_operands),
         cmocka_unit_test(results_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
