@@ -85,10 +85,11 @@ typedef enum {
 
 /** The program whose rule is followed: a function of the epoch, or of the optimizer step. */
 typedef enum {
-    TD_LR_RULE_PYTORCH, /* by epoch */
-    TD_LR_RULE_TF,      /* by step; `peak` applies to 256 images a step */
-    TD_LR_RULE_SSD320,  /* by step */
-    TD_LR_RULE_SSD300,  /* by step; `peak` applies to 32 images a step */
+    TD_LR_RULE_PYTORCH,     /* by epoch */
+    TD_LR_RULE_TF,          /* by step; `peak` applies to 256 images a step */
+    TD_LR_RULE_SSD320,      /* by step */
+    TD_LR_RULE_SSD300,      /* by step; `peak` applies to 32 images a step */
+    TD_LR_RULE_TORCHVISION, /* the warm-up by step, then by epoch: its detectors' reference */
 } td_lr_rule;
 
 typedef struct {
@@ -100,7 +101,7 @@ typedef struct {
     bool decays_after_warmup; /* default true; false: linear, cosine and polynomial count the
                                  epochs of the warm-up too, as timm does */
     double warmup_start;      /* rate where the warm-up begins; -1: peak / warmup; with a detector's
-                              rule 0.43332 of peak (ssd320) */
+                              rule 0.43332 of peak (ssd320), 0.001 (torchvision) */
     int64_t total_steps;      /* ssd320: steps that the curve spans; -1: the whole training */
     const char *multistep;    /* step: "43,54", epochs at which the rate falls; NULL: 30, 60, 80 */
     double decay;             /* exponential: factor of each fall; 0: 0.001 over the whole training;

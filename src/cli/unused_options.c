@@ -33,7 +33,7 @@ typedef struct {
 
 #define MODEL                                                                                      \
     " arch model model_output num_classes image_size channels val_resize multi_label mean std "    \
-    "se_form variant backbone "
+    "se_form variant backbone bn_epsilon "
 #define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
@@ -135,7 +135,8 @@ static const struct {
     { "benchmark", " val_list val_split ", "no validation is run" },
     { "evaluate", " val_list ", "DATA names the list" },
     { "quantize", " winograd ", "activations are observed in direct convolutions" },
-    { "benchmark", " last_bn_0_init conv_init bn_decay ", "speed does not depend on it" },
+    { "benchmark", " last_bn_0_init conv_init bn_decay bn_epsilon ",
+      "speed does not depend on it" },
     { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
@@ -171,17 +172,17 @@ static const need_row needs[] = {
     { "base_momentum|max_momentum", "no-cycle-momentum", "false", NULL },
     { "nesterov", "optimizer", "sgd", NULL },
     { "lr_decay", "lr_schedule", "exponential|step", NULL },
-    { "lr_decay", "lr_rule", "pytorch", NULL },
+    { "lr_decay", "lr_rule", "pytorch|torchvision", NULL },
     { "lr_decay_epochs", "lr_schedule", "exponential", NULL },
     { "end_lr", "lr_schedule", "cosine|polynomial", NULL },
     { "lr_total_steps", "lr_rule", "ssd320", NULL },
-    { "warmup_lr", "lr_rule", "pytorch|ssd320", NULL },
+    { "warmup_lr", "lr_rule", "pytorch|ssd320|torchvision", NULL },
     { "warmup_method", "lr_rule", "pytorch", NULL },
     { "warmup_method|warmup_lr", "warmup", "*", NULL },
     { "no-warmup-prefix", "lr_rule", "pytorch", NULL },
     { "no-warmup-prefix", "lr_schedule", "cosine|linear|polynomial", NULL },
     { "no-warmup-prefix", "warmup", "*", NULL },
-    { "multistep", "lr_rule", "pytorch|ssd300", NULL },
+    { "multistep", "lr_rule", "pytorch|ssd300|torchvision", NULL },
     { "multistep", "lr_schedule", "step", NULL },
     { "lr_power", "lr_schedule", "polynomial", NULL },
     { "pct_start|div_factor|final_div_factor|anneal_strategy", "lr_schedule", "one_cycle", NULL },

@@ -133,6 +133,13 @@ double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch)
     return dropped(&o->drops, o->lr, 0.1, epoch);
 }
 
+double td_lr_torchvision(const td_lr_steps *o, const td_lr_curve *curve, int64_t t, int epoch)
+{
+    if (t < o->warmup)
+        return o->begin + (o->lr - o->begin) / (double)o->warmup * (double)t;
+    return td_lr_at(curve, epoch);
+}
+
 td_status td_lr_drops_parse(const char *text, td_lr_drops *o)
 {
     const char *s = text;

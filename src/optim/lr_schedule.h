@@ -89,7 +89,7 @@ double td_lr_at_step(const td_lr_curve *o, int64_t t, double steps_per_epoch, in
 /* Parameters of the detectors' rules: in optimizer steps; SSD300's drops in epochs. */
 typedef struct {
     double lr;         /* peak */
-    double begin;      /* ssd320: initial rate of the warm-up; ssd300: 0 */
+    double begin;      /* initial rate of the warm-up; ssd300: 0 */
     int64_t warmup;    /* steps */
     int64_t steps;     /* ssd320: planned total */
     td_lr_drops drops; /* ssd300: epochs at which the rate drops to a tenth */
@@ -111,6 +111,12 @@ double td_lr_ssd320(const td_lr_steps *o, int64_t t);
  * changes momentum buffers; then lr 0.1^(number of drops <= epoch).
  */
 double td_lr_ssd300(const td_lr_steps *o, int64_t t, int64_t epoch);
+
+/**
+ * The same by the rule of torchvision's detectors: begin + (lr - begin) t / W during the warm-up,
+ * PyTorch's LinearLR, then `curve`, which has no warm-up of its own.
+ */
+double td_lr_torchvision(const td_lr_steps *o, const td_lr_curve *curve, int64_t t, int epoch);
 
 /** Parse ascending epochs, "43,54".  TD_EUSAGE: anything else, or more than TD_LR_DROPS_MAX. */
 td_status td_lr_drops_parse(const char *text, td_lr_drops *o) TD_CHECKED;

@@ -23,7 +23,7 @@ static const char *const schedules[] = { "step",       "linear",    "cosine", "e
                                          "polynomial", "one_cycle", NULL };
 static const char *const warmups[] = { "linear", "constant", NULL };
 static const char *const anneals[] = { "cos", "linear", NULL };
-static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", NULL };
+static const char *const lr_rules[] = { "pytorch", "tf", "ssd320", "ssd300", "torchvision", NULL };
 static const char *const losses[] = { "ce", "bce", NULL };
 static const char *const mixup_modes[] = { "batch", "sample", NULL };
 static const char *const decay_rules[] = { "code", "readme", NULL };
@@ -64,7 +64,7 @@ static const td_field train_fields[] = {
     TD_ENUM_AS(td_train_opts, lr.rule, "lr_rule", NULL, TD_LR_RULE_PYTORCH, lr_rules,
                "when the learning rate changes and what --lr refers to: pytorch: every epoch; "
                "tf: every step, --lr is for 256 images; ssd320: every step; ssd300: every step, "
-               "--lr is for 32 images"),
+               "--lr is for 32 images; torchvision: every step of the warm-up, then every epoch"),
     TD_REAL_AS(td_train_opts, lr.decay, "lr_decay", "lr-gamma", 0, 0, 1, NULL,
                "exponential: factor of each decay, 0: reach 0.001 of --lr at the end; step: "
                "factor at each of its epochs, 0: 0.1"),
@@ -72,8 +72,8 @@ static const td_field train_fields[] = {
                1000000, NULL,
                "exponential: epochs between decays"),
     TD_INT_AS (td_train_opts, lr.warmup, "warmup", NULL, 0, -1, 100000000, NULL,
-               "epochs of linear warm-up; with --lr-rule ssd320 or ssd300: steps, -1: the "
-               "recipe's number"),
+               "epochs of linear warm-up; with --lr-rule ssd320, ssd300 or torchvision: steps, -1: "
+               "the recipe's number"),
     TD_ENUM_AS(td_train_opts, loss.type, "loss", NULL, TD_LOSS_CROSS_ENTROPY, losses,
                "training loss; ce: cross-entropy of softmax; bce: binary cross-entropy of every "
                "class, mean over classes; the validation loss is ce"),
@@ -296,7 +296,7 @@ static const td_field train_fields[] = {
                "linear: from --warmup-lr to --lr; constant: --warmup-lr until the warm-up ends"),
     TD_REAL_AS(td_train_opts, lr.warmup_start, "warmup_lr", NULL, -1, -1, 1e6, NULL,
                "initial learning rate of the warm-up; -1: --lr divided by --warmup, and with "
-               "--lr-rule ssd320 0.43332 of --lr"),
+               "--lr-rule ssd320 0.43332 of --lr, torchvision 0.001 of it"),
     TD_BOOL_NOT(td_train_opts, lr.decays_after_warmup, "no-warmup-prefix", NULL, false,
                "linear, cosine, polynomial: count epochs from the beginning of the training, as "
                "timm does, not from the end of the warm-up"),
@@ -517,8 +517,11 @@ static td_status check_recipe(const td_train_opts *o)
     if (o->lr.rule == TD_LR_RULE_SSD300 && o->lr.schedule != TD_LR_STEP)
         return td_error(TD_EUSAGE, "--lr-rule ssd300 requires --lr-schedule step, found %s",
                         schedules[o->lr.schedule]);
+    if (o->lr.rule == TD_LR_RULE_TORCHVISION && o->lr.schedule == TD_LR_ONE_CYCLE)
+        return td_error(TD_EUSAGE, "--lr-rule torchvision and --lr-schedule one_cycle exclude each "
+                                   "other: the cycle is by step");
     TD_TRY(check_warmup_form(&o->lr));
-    if (o->lr.rule >= TD_LR_RULE_SSD320 && o->lr.end > 0)
+    if ((o->lr.rule == TD_LR_RULE_SSD320 || o->lr.rule == TD_LR_RULE_SSD300) && o->lr.end > 0)
         return td_error(TD_EUSAGE, "--lr-rule %s and --end-lr exclude each other",
                         lr_rules[o->lr.rule]);
     if (o->allreduce.mode == TD_ALLREDUCE_FAST && o->batch.is_reproducible)
@@ -600,10 +603,10 @@ td_status td_train_check(const td_train_opts *o)
 
 static td_status check_warmup(const td_train_opts *o)
 {
-    if (o->lr.rule == TD_LR_RULE_SSD320 || o->lr.rule == TD_LR_RULE_SSD300)
+    if (o->lr.rule >= TD_LR_RULE_SSD320)
         return TD_OK; /* in steps; the job checks it when the data are open */
     if (o->lr.warmup < 0)
-        return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320 or ssd300");
+        return td_error(TD_EUSAGE, "--warmup -1 requires --lr-rule ssd320, ssd300 or torchvision");
     const bool is_given =
         td_options_given(train_fields, o, "warmup") && td_options_given(train_fields, o, "epochs");
     if (o->lr.warmup > o->length.epochs && (is_given || !*o->launch.name)) /* a preset's may be */

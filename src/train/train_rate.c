@@ -21,7 +21,9 @@ typedef td_train_job job;
 #define SSD320_WARM_SHARE 0.08    /* share of all steps: 8000 of 100000, 2000 of 25000, ... */
 #define SSD320_WARM_BEGIN 0.43332 /* share of the peak learning rate */
 #define SSD300_DROPS      "43,54"
-#define SSD300_BATCH      32 /* batch size for which --lr is given */
+#define SSD300_BATCH      32    /* batch size for which --lr is given */
+#define TORCH_WARM_STEPS  1000  /* at most; less than an epoch */
+#define TORCH_WARM_BEGIN  0.001 /* share of the peak learning rate */
 
 /* Optimizer steps in so many epochs. */
 static int64_t steps_of(const job *j, int64_t epochs)
@@ -55,6 +57,17 @@ static td_status plan_ssd320(job *j, int64_t steps)
     return TD_OK;
 }
 
+/* the warm-up ends within the first epoch */
+static void plan_torchvision(job *j)
+{
+    const td_lr_opts *lr = &j->o.lr;
+    td_lr_steps *p = &j->plan.by_step;
+    const int64_t most = steps_of(j, 1) - 1;
+    if (lr->warmup < 0)
+        p->warmup = most < 0 ? 0 : most < TORCH_WARM_STEPS ? most : TORCH_WARM_STEPS;
+    p->begin = lr->warmup_start >= 0 ? lr->warmup_start : TORCH_WARM_BEGIN * lr->peak;
+}
+
 static td_status plan_rate(job *j, int64_t steps)
 {
     const td_train_opts *o = &j->o;
@@ -64,6 +77,8 @@ static td_status plan_rate(job *j, int64_t steps)
     if (!is_ssd320 && o->lr.rule != TD_LR_RULE_SSD300) {
         if (o->lr.multistep)
             TD_TRY_MSG(td_lr_drops_parse(o->lr.multistep, &p->drops), "--multistep");
+        if (o->lr.rule == TD_LR_RULE_TORCHVISION)
+            plan_torchvision(j);
         return TD_OK;
     }
     if (is_ssd320)
@@ -208,7 +223,7 @@ double td_train_momentum(const td_train_job *j)
 
 static double rate(const job *j)
 {
-    const td_lr_curve lr = by_epoch(j);
+    td_lr_curve lr = by_epoch(j);
     const int64_t batches = td_loader_batches(j->data.train_loader);
     const int64_t step = step_now(j);
     switch (j->o.lr.rule) {
@@ -219,6 +234,9 @@ static double rate(const job *j)
         return td_lr_ssd320(&j->plan.by_step, step);
     case TD_LR_RULE_SSD300:
         return td_lr_ssd300(&j->plan.by_step, step, j->s.epoch);
+    case TD_LR_RULE_TORCHVISION:
+        lr.warmup = 0;
+        return td_lr_torchvision(&j->plan.by_step, &lr, step, (int)j->s.epoch);
     case TD_LR_RULE_PYTORCH:
         break;
     }

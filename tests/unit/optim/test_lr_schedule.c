@@ -77,6 +77,24 @@ static void ssd300_warms_up_from_zero_and_falls_with_the_epoch(void **state)
     assert_true(td_lr_ssd300(&o, 0, 0) == 2.6e-3);
 }
 
+/* PyTorch's LinearLR from a thousandth, then MultiStepLR or CosineAnnealingLR by epoch */
+static void torchvision_warms_up_by_step_and_falls_by_epoch(void **state)
+{
+    (void)state;
+    const td_lr_steps o = { .lr = 0.01, .begin = 1e-5, .warmup = 1000 };
+    td_lr_drops drops;
+    expect_ok(td_lr_drops_parse("16,22", &drops));
+    td_lr_curve curve = { .schedule = TD_LR_STEP, .lr = 0.01, .epochs = 26, .drops = &drops };
+    assert_true(td_lr_torchvision(&o, &curve, 0, 0) == 1e-5);
+    assert_true(fabs(td_lr_torchvision(&o, &curve, 500, 0) - 0.005005) < 1e-15);
+    assert_true(td_lr_torchvision(&o, &curve, 1000, 0) == 0.01);
+    assert_true(td_lr_torchvision(&o, &curve, 99999, 15) == 0.01);
+    assert_true(fabs(td_lr_torchvision(&o, &curve, 99999, 16) - 1e-3) < 1e-15);
+    assert_true(fabs(td_lr_torchvision(&o, &curve, 99999, 22) - 1e-4) < 1e-15);
+    curve.schedule = TD_LR_COSINE;
+    assert_true(fabs(td_lr_torchvision(&o, &curve, 99999, 13) - 0.005) < 1e-15);
+}
+
 static void ssd320_without_warm_up_is_a_cosine(void **state)
 {
     (void)state;
@@ -107,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ssd300_warms_up_from_zero_and_falls_with_the_epoch),
+        cmocka_unit_test(torchvision_warms_up_by_step_and_falls_by_epoch),
         cmocka_unit_test(ssd320_without_warm_up_is_a_cosine),
         cmocka_unit_test(falls_are_rising_epochs),
         cmocka_unit_test(warm_up_begins_at_zero),
