@@ -52,7 +52,8 @@ typedef enum {
     TD_DETECTOR_NONE,
     TD_DETECTOR_SSD320,
     TD_DETECTOR_SSD300,
-    TD_DETECTOR_SSDLITE /* torchvision's */
+    TD_DETECTOR_SSDLITE,  /* torchvision's */
+    TD_DETECTOR_RETINANET /* torchvision's */
 } td_detector;
 
 #ifdef __cplusplus

@@ -31,6 +31,13 @@ static td_status set_number(td_tensors *t, const char *key, int64_t value)
     return td_tensors_set_meta(t, key, text);
 }
 
+static td_status set_epsilon(td_tensors *t, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value);
+    return td_tensors_set_meta(t, TD_EPSILON_META, text);
+}
+
 /* Store the network of a graph file as text. */
 static td_status set_graph(td_tensors *t, const td_model_opts *model)
 {
@@ -101,6 +108,8 @@ td_status td_weight_metadata_store(td_tensors *t, const char *kind, const td_wei
     if (f->model->variant == TD_VARIANT_TENSORFLOW)
         TD_OUT(td_tensors_set_meta(t, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW)));
     TD_OUT(td_weight_norm_store(t, f->model));
+    if (f->model->bn_epsilon >= 0 && !td_model_lacks(f->model, "bn_epsilon"))
+        TD_OUT(set_epsilon(t, f->model->bn_epsilon));
     if (td_model_detector(f->model) && !td_model_lacks(f->model, "backbone"))
         TD_OUT(td_tensors_set_meta(t, "tandem.backbone", f->model->backbone));
     if (f->n_names) {
@@ -368,6 +377,53 @@ static const td_arch *meta_arch(const td_tensors *t)
     return arch ? td_arch_known(arch) : NULL;
 }
 
+/*
+ * Does the file have the names that RetinaNet's layers had before torchvision 0.13?  Those of the
+ * published weights, COCO_V1; their norms were trained with epsilon 0.
+ */
+static bool has_early_names(const td_tensors *t)
+{
+    return td_tensors_get(t, "head.classification_head.conv.6.weight") &&
+           !td_tensors_meta(t, "tandem.kind");
+}
+
+/* The file's epsilon; -1: unknown. */
+static double meta_epsilon(const td_tensors *t)
+{
+    double v;
+    const char *text = td_tensors_meta(t, TD_EPSILON_META);
+    if (text && td_text_to_real(text, &v) && v >= 0 && v <= 1)
+        return v;
+    return has_early_names(t) ? 0 : -1;
+}
+
+td_status td_weight_epsilon_copy(const td_tensors *from, td_tensors *to)
+{
+    const double file = meta_epsilon(from);
+    return file < 0 ? TD_OK : set_epsilon(to, file);
+}
+
+void td_weight_epsilon_apply(const td_tensors *t, td_model_opts *model)
+{
+    const double file = meta_epsilon(t);
+    const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
+    if (file < 0 || model->model || model->model_text || !wanted)
+        return;
+    if (is ? is != wanted : wanted->detector != TD_DETECTOR_RETINANET)
+        return;
+    if (td_options_chosen(td_model_fields(), model, "bn_epsilon")) {
+        if (model->bn_epsilon != file)
+            td_log(TD_LOG_WARN, "weights", "the weights' --bn-epsilon is %g, now it is %g", file,
+                   model->bn_epsilon);
+        return;
+    }
+    model->bn_epsilon = file;
+    if (has_early_names(t))
+        td_log(TD_LOG_INFO, "weights",
+               "--bn-epsilon 0, as for torchvision's COCO_V1 weights, whose names these are; set "
+               "1e-5 if the network was trained from ImageNet's weights");
+}
+
 void td_weight_backbone_apply(const td_tensors *t, td_model_opts *model)
 {
     const td_arch *arch = meta_arch(t);
@@ -517,6 +573,7 @@ void td_weight_metadata_apply(const td_tensors *t, bool take_arch, td_model_opts
         (void)td_weight_arch_apply(t, model);
     td_weight_backbone_apply(t, model);
     td_weight_variant_apply(t, model);
+    td_weight_epsilon_apply(t, model);
     model->multi_label = model->multi_label || meta_number(t, "tandem.multi_label") == 1;
     if (!model->channels)
         model->channels = td_weights_channels(t, model);

@@ -9,6 +9,7 @@
  *                tandem.arch, tandem.num_classes, tandem.image_size, tandem.se_form,
  *                tandem.variant
  *                tandem.channels 1, of a network for gray images
+ *                tandem.bn_epsilon  "0", if --bn-epsilon was given
  *                tandem.image_mean, tandem.image_std  "0.5,0.5,0.5", unless they are ImageNet's
  *                tandem.classes  JSON array of class names
  *                tandem.backbone, tandem.categories  of a detector: backbone; JSON array of
@@ -30,6 +31,7 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
+#define TD_EPSILON_META    "tandem.bn_epsilon"
 #define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */
 
 /* The position inside an optimizer step of several batches. */
@@ -145,5 +147,14 @@ td_status td_weight_channels_check(const td_tensors *t, const char *path,
  * that differs from the file's.
  */
 void td_weight_variant_apply(const td_tensors *t, td_model_opts *model);
+
+/**
+ * Apply the epsilon of the file's batch norms, unless --bn-epsilon was chosen (logged if they
+ * differ): the one that it names, or 0 for RetinaNet's weights of torchvision before 0.13.
+ */
+void td_weight_epsilon_apply(const td_tensors *t, td_model_opts *model);
+
+/** Store the epsilon that a file's weights have, if it is known. */
+td_status td_weight_epsilon_copy(const td_tensors *from, td_tensors *to) TD_CHECKED;
 
 #endif

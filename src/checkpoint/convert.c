@@ -103,6 +103,7 @@ static td_status name_network(const td_tensors *in, td_tensors *out)
 {
     const char *arch = td_weight_file_arch(in);
     TD_TRY(td_tensors_set_meta(out, "format", "pt"));
+    TD_TRY(td_weight_epsilon_copy(in, out)); /* its early names are replaced */
     return arch ? td_tensors_set_meta(out, "tandem.arch", arch) : TD_OK;
 }
 

@@ -199,10 +199,11 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
     td_value *var =
         td_net_vector(m, name, "running_var", n,
                       (td_param_attr){ .role = TD_ROLE_STAT, .init = TD_INIT_ONES, .scale = 1 });
-    snprintf(attrs, sizeof attrs, "eps=%.17g", m->eps);
+    const double eps = m->opts->bn_epsilon >= 0 ? m->opts->bn_epsilon : m->eps;
+    snprintf(attrs, sizeof attrs, "eps=%.17g", eps);
     if (!m->is_training)
         return td_batch_norm_infer(m->b, x, gamma, beta, mean, var, attrs);
-    snprintf(attrs, sizeof attrs, "eps=%.17g, momentum=%.17g", m->eps, m->momentum);
+    snprintf(attrs, sizeof attrs, "eps=%.17g, momentum=%.17g", eps, m->momentum);
     return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
 }
 

@@ -30,7 +30,7 @@ struct td_net {
 
     bool is_same_padded;                /* padding SAME: gives ceil(side / stride) windows */
     const td_op *activation;            /* of td_net_act; NULL: relu */
-    double eps, momentum;               /* constants of the norms */
+    double eps, momentum;               /* of the norms, unless an option sets it */
     const td_param_attr *init;          /* of convolutions; NULL: as `begin_filters` */
     td_net_begin_filters begin_filters; /* NULL: depends on variant and options */
     bool has_zero_ends;                 /* gamma of each branch's last norm is initialized to 0 */

@@ -21,7 +21,7 @@
 #define SSD300_CLASSES   80
 #define SSD320_SIDE_OF   32 /* so that the pyramid's upsampled maps fit */
 #define SSD320_SIDE_MIN  160
-#define SSDLITE_SIDE_OF  32
+#define TORCH_SIDE_OF    32
 #define TF_CLASSES       1001 /* but labels are 0 .. 999; the last class is never a target */
 
 static const char *const se_forms[] = { "const", "ratio", NULL };
@@ -48,7 +48,8 @@ static const td_field fields[] = {
                "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small, "
                "efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3, "
                "efficientnet_b4, efficientnet-widese-b0 and efficientnet-widese-b4 (NVIDIA's); "
-               "detectors: ssd320, ssd300, ssdlite320_mobilenet_v3_large (torchvision's)"),
+               "detectors, which stretch images to a square: ssd320, ssd300, "
+               "ssdlite320_mobilenet_v3_large and retinanet_resnet50_fpn (torchvision's)"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",
                "graph file or ONNX file of your own network, instead of --arch; an ONNX file's "
                "weights are used unless others are given; with the parts of a preset: its "
@@ -103,7 +104,10 @@ static const td_field fields[] = {
                "resnet152"),
     TD_REAL(td_model_opts, bn_decay, 0, 0, 1,
             "detectors: fraction of the running statistics that each step keeps; 0: 0.997 for "
-            "ssd320, 0.9 for ssd300, 0.97 for ssdlite320_mobilenet_v3_large"),
+            "ssd320, 0.9 for ssd300 and retinanet_resnet50_fpn, 0.97 for "
+            "ssdlite320_mobilenet_v3_large"),
+    TD_REAL(td_model_opts, bn_epsilon, -1, -1, 1,
+            "what batch norms add to the variance; -1: the weight file's value, or the network's"),
     TD_END,
 };
 /* clang-format on */
@@ -141,7 +145,8 @@ bool td_model_lacks(const td_model_opts *opts, const char *option)
 {
     const td_arch *arch = td_arch_known(opts->arch);
     if (is_own_graph(opts))
-        return td_text_in_list(TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT, option);
+        return td_text_in_list(TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT ",bn_epsilon",
+                               option);
     return arch && td_text_in_list(arch->family->lacks, option);
 }
 
@@ -377,8 +382,8 @@ static td_status check_detector(const td_model_opts *opts, const td_arch *arch,
                         arch->name, arch->image_size, arch->image_size, side, side);
     if (arch->detector == TD_DETECTOR_SSD320)
         return check_multiple(arch, side, SSD320_SIDE_OF, SSD320_SIDE_MIN);
-    if (arch->detector == TD_DETECTOR_SSDLITE)
-        return check_multiple(arch, side, SSDLITE_SIDE_OF, arch->family->side_min);
+    if (arch->detector == TD_DETECTOR_SSDLITE || arch->detector == TD_DETECTOR_RETINANET)
+        return check_multiple(arch, side, TORCH_SIDE_OF, arch->family->side_min);
     return TD_OK;
 }
 
@@ -397,6 +402,8 @@ static td_status check_options(const td_model_opts *opts, const td_arch *arch)
     if (opts->variant == TD_VARIANT_TENSORFLOW && td_text_in_list(arch->family->lacks, "variant"))
         return td_error(TD_EUSAGE, "'%s' has no variant '%s'", arch->name,
                         td_variant_name(opts->variant));
+    if (!(opts->bn_epsilon == -1 || opts->bn_epsilon >= 0))
+        return td_error(TD_EUSAGE, "--bn-epsilon is %g, wanted 0 to 1, or -1", opts->bn_epsilon);
     TD_TRY(check_probability("dropout", opts->dropout));
     return check_probability("stochastic-depth", opts->stochastic_depth);
 }
@@ -571,8 +578,8 @@ void td_detector_forward(td_builder *b, const td_model_opts *opts, td_value *ima
             : td_arch_row(opts->arch, &arch);
     if (st == TD_OK && !arch->detector)
         st = td_error(TD_EUNSUPPORTED,
-                      "'%s' is not a detector, wanted ssd320, ssd300 "
-                      "or ssdlite320_mobilenet_v3_large",
+                      "'%s' is not a detector, wanted ssd320, ssd300, "
+                      "ssdlite320_mobilenet_v3_large or retinanet_resnet50_fpn",
                       arch->name);
     o.image_size = (int)images->type.dim[2];
     if (st == TD_OK)

@@ -77,18 +77,19 @@ static const td_field fields[] = {
                "detectors: include non-maximum suppression; otherwise output all boxes and "
                "scores"),
     TD_REAL_AS(td_onnx_opts, boxes.min_score, "min_score", NULL, -1, -1, 1, NULL,
-               "minimum score of a detection; -1: 1e-8 for ssd320, 0.05 for ssd300, 0.001 for "
-               "ssdlite320_mobilenet_v3_large"),
+               "minimum score of a detection; -1: 1e-8 for ssd320, 0.05 for ssd300 and "
+               "retinanet_resnet50_fpn, 0.001 for ssdlite320_mobilenet_v3_large"),
     TD_REAL_AS(td_onnx_opts, boxes.nms_iou, "nms_iou", NULL, -1, -1, 1, NULL,
-               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300, "
-               "0.55 for ssdlite320_mobilenet_v3_large"),
+               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300 "
+               "and retinanet_resnet50_fpn, 0.55 for ssdlite320_mobilenet_v3_large"),
     TD_INT_AS (td_onnx_opts, boxes.max_per_class, "max_per_class", NULL, 0, 0, TD_NMS_TOTAL_MAX,
                NULL,
                "maximum number of detections per class and image; 0: 100 for ssd320, 200 for "
-               "ssd300, 300 for ssdlite320_mobilenet_v3_large"),
+               "ssd300, 300 for ssdlite320_mobilenet_v3_large, 1000 for "
+               "retinanet_resnet50_fpn"),
     TD_INT_AS (td_onnx_opts, boxes.max_boxes, "max_boxes", NULL, 0, 0, TD_NMS_TOTAL_MAX, NULL,
                "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300, 300 " \
-               "for ssdlite320_mobilenet_v3_large"),
+               "for ssdlite320_mobilenet_v3_large and retinanet_resnet50_fpn"),
     TD_END,
 };
 /* clang-format on */
@@ -261,6 +262,10 @@ static void add_metadata(job *j)
         td_onnx_set_meta(m, "tandem.backbone", j->o.model.backbone);
     if (j->o.model.variant == TD_VARIANT_TENSORFLOW)
         td_onnx_set_meta(m, "tandem.variant", td_variant_name(TD_VARIANT_TENSORFLOW));
+    if (j->o.model.bn_epsilon >= 0 && !td_model_lacks(&j->o.model, "bn_epsilon")) {
+        snprintf(text, sizeof text, "%.17g", j->o.model.bn_epsilon);
+        td_onnx_set_meta(m, TD_EPSILON_META, text);
+    }
     snprintf(text, sizeof text, "%d", j->o.model.image_size);
     td_onnx_set_meta(m, "tandem.image_size", text);
     if (channels == 1)

@@ -30,10 +30,19 @@ static const struct {
     const char *key;
     value_kind kind;
 } rows[] = {
-    { "arch", A_TEXT },       { "num_classes", A_NUMBER },    { "image_size", A_NUMBER },
-    { "channels", A_NUMBER }, { "multi_label", A_NUMBER },    { "se_form", A_NUMBER },
-    { "variant", A_TEXT },    { "image_mean", A_TEXT },       { "image_std", A_TEXT },
-    { "backbone", A_TEXT },   { "classes", A_LIST_OF_TEXTS }, { "categories", A_LIST_OF_NUMBERS },
+    { "arch", A_TEXT },
+    { "num_classes", A_NUMBER },
+    { "image_size", A_NUMBER },
+    { "channels", A_NUMBER },
+    { "multi_label", A_NUMBER },
+    { "se_form", A_NUMBER },
+    { "variant", A_TEXT },
+    { "image_mean", A_TEXT },
+    { "image_std", A_TEXT },
+    { "backbone", A_TEXT },
+    { "bn_epsilon", A_TEXT },
+    { "classes", A_LIST_OF_TEXTS },
+    { "categories", A_LIST_OF_NUMBERS },
     { "graph", A_TEXT },
 };
 

@@ -263,6 +263,7 @@ static td_status read_weights(job *j, const char *path)
     TD_TRY(td_weight_channels_check(j->start.tensors, path, &o->model));
     TD_TRY(td_weight_norm_apply(j->start.tensors, path, false, &o->model));
     td_weight_backbone_apply(j->start.tensors, &o->model);
+    td_weight_epsilon_apply(j->start.tensors, &o->model);
     if (!td_model_detector(&o->model)) /* only the values of a backbone are used */
         td_weight_variant_apply(j->start.tensors, &o->model);
     j->s.batches_tracked = td_weights_batches(j->start.tensors);
