@@ -20,11 +20,15 @@
 #define SSD300_SIZE 300
 #define SSD300_MAPS 6
 
-#define SSDLITE_SIZE_MIN 64
-#define SSDLITE_SIZE_MAX 4096
-#define SSDLITE_MAPS     6
-#define SSDLITE_SHAPES   6
-#define SSDLITE_STRIDE   16 /* pixels per cell of the first feature map */
+#define TORCH_SIZE_MIN 64
+#define TORCH_SIZE_MAX 4096
+#define SSDLITE_MAPS   6
+#define SSDLITE_SHAPES 6
+#define SSDLITE_STRIDE 16 /* pixels per cell of the first feature map */
+
+#define RETINANET_STRIDE 8 /* pixels per cell of the first feature map */
+#define RETINANET_SHAPES 9
+#define RETINANET_SIZE   32 /* pixels: the side of the first map's smallest square */
 
 /* one feature map of SSD300: its width, stride in pixels, box size, aspect ratios */
 typedef struct {
@@ -42,6 +46,11 @@ static const ssd300_map ssd300_maps[SSD300_MAPS] = {
     {  1, 300, 261, 315, 1 },
 };
 /* clang-format on */
+
+static bool is_torch_size(int image_size)
+{
+    return image_size >= TORCH_SIZE_MIN && image_size <= TORCH_SIZE_MAX && image_size % 32 == 0;
+}
 
 /* cells along a side of a level's feature map */
 static int ssd320_side(int level, int image_size)
@@ -64,8 +73,11 @@ int td_anchors_count(td_detector kind, int image_size)
             const ssd300_map *m = &ssd300_maps[i];
             n += m->side * m->side * (2 + 2 * m->n_ratios);
         }
-    } else if (kind == TD_DETECTOR_SSDLITE && image_size >= SSDLITE_SIZE_MIN &&
-               image_size <= SSDLITE_SIZE_MAX && image_size % 32 == 0) {
+    } else if (kind == TD_DETECTOR_RETINANET && is_torch_size(image_size)) {
+        int side = image_size / RETINANET_STRIDE;
+        for (int i = 0; i < TD_LEVELS_MAX; i++, side = (side + 1) / 2)
+            n += side * side * RETINANET_SHAPES;
+    } else if (kind == TD_DETECTOR_SSDLITE && is_torch_size(image_size)) {
         int side = image_size / SSDLITE_STRIDE;
         for (int i = 0; i < SSDLITE_MAPS; i++, side = (side + 1) / 2)
             n += side * side * SSDLITE_SHAPES;
@@ -209,6 +221,49 @@ static void ssdlite_fill(td_anchors *a)
     }
 }
 
+/* --- RetinaNet ------------------------------------------------------------------------------- */
+
+/* half the width and height of each shape of map k, rounded */
+static void retinanet_shapes(int k, float shape[RETINANET_SHAPES][2])
+{
+    static const float ratios[3] = { 0.5F, 1, 2 }; /* height over width */
+    const int size = RETINANET_SIZE << k;
+    const int sizes[3] = { size, (int)(size * pow(2, 1.0 / 3)), (int)(size * pow(2, 2.0 / 3)) };
+    for (int i = 0; i < RETINANET_SHAPES; i++) {
+        const float root = sqrtf(ratios[i / 3]), scale = (float)sizes[i % 3];
+        shape[i][0] = rintf((1 / root) * scale / 2);
+        shape[i][1] = rintf(root * scale / 2);
+    }
+}
+
+static void retinanet_put(td_anchors *a, int i, int y, int x, const float shape[2])
+{
+    const td_rect r = { (float)y - shape[1], (float)x - shape[0], (float)y + shape[1],
+                        (float)x + shape[0] };
+    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
+    c.y = r.ymin + 0.5F * c.h;
+    c.x = r.xmin + 0.5F * c.w;
+    a->corner[i] = r;
+    a->centre[i] = c;
+}
+
+/* torchvision's cells are where the image divided by their number, rounded down, places them */
+static void retinanet_fill(td_anchors *a)
+{
+    int i = 0, side = a->image_size / RETINANET_STRIDE;
+    float shape[RETINANET_SHAPES][2];
+    a->n_levels = TD_LEVELS_MAX;
+    for (int k = 0; k < TD_LEVELS_MAX; k++, side = (side + 1) / 2) {
+        const int stride = a->image_size / side;
+        retinanet_shapes(k, shape);
+        for (int row = 0; row < side; row++)
+            for (int col = 0; col < side; col++)
+                for (int s = 0; s < RETINANET_SHAPES; s++)
+                    retinanet_put(a, i++, row * stride, col * stride, shape[s]);
+        a->level_end[k] = i;
+    }
+}
+
 /* --- all ------------------------------------------------------------------------------------- */
 
 float td_anchors_unit(const td_anchors *a)
@@ -255,9 +310,10 @@ td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
     if (n == 0 && kind == TD_DETECTOR_SSD320)
         return td_error(TD_EARG, "ssd320: image size %d, wanted a multiple of 32 from 32 to %d",
                         image_size, SSD320_SIZE_MAX);
-    if (n == 0 && kind == TD_DETECTOR_SSDLITE)
-        return td_error(TD_EARG, "ssdlite: image size %d, wanted a multiple of 32 from %d to %d",
-                        image_size, SSDLITE_SIZE_MIN, SSDLITE_SIZE_MAX);
+    if (n == 0 && (kind == TD_DETECTOR_SSDLITE || kind == TD_DETECTOR_RETINANET))
+        return td_error(TD_EARG, "%s: image size %d, wanted a multiple of 32 from %d to %d",
+                        td_detector_rules_of(kind)->name, image_size, TORCH_SIZE_MIN,
+                        TORCH_SIZE_MAX);
     if (n == 0)
         return td_error(TD_EARG, "anchors requested for an unknown detector");
 
@@ -272,8 +328,10 @@ td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out)
         ssd320_fill(a);
     else if (kind == TD_DETECTOR_SSD300)
         ssd300_fill(a);
-    else
+    else if (kind == TD_DETECTOR_SSDLITE)
         ssdlite_fill(a);
+    else
+        retinanet_fill(a);
     split(a);
     *out = a;
     a = NULL;

@@ -13,7 +13,12 @@
  *            boxes for each cell (two squares; ratios 2 and 3 and their inverses), cells row by
  *            row, the boxes of a cell together; sizes are clamped to the image
  *
- * SSDLite's are in pixels, since torchvision compares overlaps in pixels, where ties are common.
+ *   RetinaNet five maps, 1/8 of the image wide and each half of the one before, rounded up; nine
+ *            boxes for each cell (three ratios, three scales), with whole pixels as corners, cells
+ *            row by row, the boxes of a cell together; boxes may leave the image
+ *
+ * SSDLite's and RetinaNet's are in pixels, since torchvision compares overlaps in pixels, where
+ * ties are common.
  *
  * A td_anchors is immutable: any number of threads may read it.
  * Source: Liu et al. 2016 (SSD), section 2.2; Lin et al. 2017 (focal loss), section 4; Howard et
@@ -26,12 +31,16 @@
 #include "boxes/box.h"
 #include "tandem/types.h"
 
+#define TD_LEVELS_MAX 5
+
 typedef struct {
     td_detector kind;
-    int image_size;    /* side of the square image, px */
-    int n;             /* anchors */
-    td_rect *corner;   /* in fractions of the image, or in pixels: td_anchors_unit */
-    td_centre *centre; /* deltas are relative to these */
+    int image_size;               /* side of the square image, px */
+    int n;                        /* anchors */
+    int n_levels;                 /* RetinaNet: maps; 0: not needed */
+    int level_end[TD_LEVELS_MAX]; /* the first anchor of the next map */
+    td_rect *corner;              /* in fractions of the image, or in pixels: td_anchors_unit */
+    td_centre *centre;            /* deltas are relative to these */
 
     /* the corners as separate arrays, and the areas: for matching */
     float *ymin, *xmin, *ymax, *xmax, *area;
@@ -44,8 +53,8 @@ int td_anchors_count(td_detector kind, int image_size);
 float td_anchors_unit(const td_anchors *a);
 
 /**
- * SSD320 supports multiples of 32 from 32 to 4096, SSDLite from 64 to 4096, SSD300 only 300;
- * TD_EARG for other sizes.  TD_ENOMEM.
+ * SSD320 supports multiples of 32 from 32 to 4096, SSDLite and RetinaNet from 64 to 4096, SSD300
+ * only 300; TD_EARG for other sizes.  TD_ENOMEM.
  */
 TD_CHECKED td_status td_anchors_new(td_detector kind, int image_size, td_anchors **out);
 void td_anchors_free(td_anchors *a);

@@ -6,6 +6,7 @@
  *   SSD300   tx, ty, tw, th   (x - xa) / wa / 0.1, ..., ln(w / wa) / 0.2, ...
  *   SSDLite  tx, ty, tw, th   10 (x - xa) / wa, ..., 5 ln(w / wa), ...; decoded boxes are at most
  *                             62.5 times as wide and high as the anchor
+ *   RetinaNet                 the same with factors of 1
  *
  * The order of the four deltas follows each reference, so that its weights fit.
  * Decoded boxes are not clipped.  NaN or huge deltas only give NaN or infinite corners.

@@ -4,6 +4,7 @@
  *   SSD320    TensorFlow 1's object detection: ssd_resnet50_v1_fpn at 320 pixels
  *   SSD300    NVIDIA's DeepLearningExamples, PyTorch/Detection/SSD
  *   SSDLite   torchvision's ssdlite320_mobilenet_v3_large
+ *   RetinaNet torchvision's retinanet_resnet50_fpn
  */
 #include "boxes/detector_rules.h"
 
@@ -45,10 +46,28 @@ static const td_detector_rules rows[] = {
         .equal_is_enough = true,
         .has_areas = true,
         .skips_empty = true,
+        .drops_crowds = true,
         .is_softmax = true,
         .limits_candidates = true,
         .clip = TD_CLIP_BEFORE,
         .nms = { .score_min = 0.001, .iou = 0.55, .per_class = 300, .total = 300 },
+    },
+    [TD_DETECTOR_RETINANET] = {
+        .name = "retinanet_resnet50_fpn",
+        .image_size = 800,
+        .in_pixels = true,
+        .coder = TD_CODER_TORCH,
+        .centre = 1,
+        .scale = 1,
+        .equal_is_enough = true,
+        .ignored_from = 0.4F,
+        .claims_ties = true,
+        .has_areas = true,
+        .skips_empty = true,
+        .drops_crowds = true,
+        .level_candidates = 1000,
+        .clip = TD_CLIP_BEFORE,
+        .nms = { .score_min = 0.05, .iou = 0.5, .per_class = 1000, .total = 300 },
     },
 };
 /* clang-format on */

@@ -43,13 +43,18 @@ typedef struct {
     /* matching */
     bool equal_is_enough; /* IoU of exactly the limit */
     bool first_claims;    /* the lower of two ground truths gets their anchor, or the later */
+    float ignored_from;   /* IoU from which an anchor without an object is no background; 0: none */
+    bool claims_ties;     /* a ground truth claims all anchors with the largest overlap, and each
+                              of them gets its own best one */
     bool has_areas;       /* ground truths without height or width are skipped */
     int ground_truths;    /* used, of an image; 0: all */
     bool skips_empty;     /* training leaves out images without objects */
+    bool drops_crowds;    /* training leaves out boxes of crowds, which are objects otherwise */
 
     /* scores and suppression */
     bool is_softmax;        /* scores by softmax, otherwise by sigmoid */
     bool equal_suppresses;  /* IoU of exactly the limit */
+    int level_candidates;   /* the best of each level, of all classes; 0: all */
     bool limits_candidates; /* per_class counts candidates, not detections */
     td_box_clip clip;
     td_nms_opts nms; /* in evaluation */

@@ -43,6 +43,8 @@ struct td_nms {
     td_picks picks;
     uint64_t *heap; /* largest first: the score's bits, then the position from the end */
     size_t n_heap, heap_cap;
+    uint64_t *chosen; /* of all levels */
+    size_t n_chosen, chosen_cap;
     keeper *kept;
     size_t n_kept, kept_cap;
     class_state *classes; /* [n_columns] */
@@ -85,6 +87,7 @@ void td_nms_free(td_nms *m)
         return;
     td_picks_release(&m->picks);
     td_free(m->heap);
+    td_free(m->chosen);
     td_free(m->kept);
     td_free(m->classes);
     td_free(m);
@@ -276,24 +279,72 @@ static float score_of(float value, bool is_logit)
     return is_logit ? sigmoid(value) : value;
 }
 
+/* adds picked values of anchors from `first` on to the heap */
+static td_status add_picked(td_nms *m, int first, bool is_logit)
+{
+    const float score_min = (float)m->opts->score_min;
+    const uint32_t columns = (uint32_t)m->n_columns;
+    m->n_heap = 0;
+    for (size_t i = 0; i < m->picks.n; i++) {
+        const int anchor = first + (int)(m->picks.at[i].index / columns);
+        const int column = (int)(m->picks.at[i].index % columns);
+        const float score = score_of(m->picks.at[i].value, is_logit);
+        if (column > 0 && score > score_min)
+            TD_TRY(heap_add(m, score, anchor, column));
+    }
+    return TD_OK;
+}
+
+/* adds the best candidates of the anchors from `first` to `end` - 1 to the chosen ones */
+static td_status choose_of_level(td_nms *m, const float *values, bool is_logit, float floor,
+                                 int first, int end)
+{
+    const size_t columns = (size_t)m->n_columns, count = (size_t)(end - first) * columns;
+    const size_t limit = (size_t)m->rules->level_candidates, before = m->n_chosen;
+    for (size_t wanted = 2 * limit;; wanted *= WANTED_MORE) {
+        const td_picks *p = &m->picks;
+        TD_TRY(td_picks_take(&m->picks, values + (size_t)first * columns, count, floor, wanted));
+        TD_TRY(add_picked(m, first, is_logit));
+        const float bound = p->is_all ? -INFINITY : score_of(p->least, is_logit);
+        TD_TRY(td_reserve(&m->chosen, &m->chosen_cap, before + limit, sizeof *m->chosen));
+        m->n_chosen = before;
+        heap_build(m);
+        while (m->n_heap > 0 && m->n_chosen < before + limit && key_score(m->heap[0]) > bound)
+            m->chosen[m->n_chosen++] = heap_pop(m);
+        if (p->is_all || m->n_chosen == before + limit)
+            return TD_OK;
+    }
+}
+
+/* as run_sigmoid, from the best candidates of each level */
+static td_status run_levels(td_nms *m, const float *values, bool is_logit, float floor,
+                            td_detection *found, int *n)
+{
+    const td_anchors *a = m->anchors;
+    m->n_chosen = 0;
+    for (int i = 0; i < a->n_levels; i++)
+        TD_TRY(choose_of_level(m, values, is_logit, floor, i ? a->level_end[i - 1] : 0,
+                               a->level_end[i]));
+    TD_TRY(td_reserve(&m->heap, &m->heap_cap, m->n_chosen + 1, sizeof *m->heap));
+    if (m->n_chosen)
+        memcpy(m->heap, m->chosen, m->n_chosen * sizeof *m->heap);
+    m->n_heap = m->n_chosen;
+    return process_candidates(m, -INFINITY, found, n);
+}
+
 static td_status run_sigmoid(td_nms *m, const float *values, bool is_logit, td_detection *found,
                              int *n)
 {
     const float score_min = (float)m->opts->score_min;
     const float floor = is_logit ? logit_floor(m->opts->score_min) : score_min;
-    const size_t columns = (size_t)m->n_columns, count = (size_t)m->anchors->n * columns;
+    const size_t count = (size_t)m->anchors->n * (size_t)m->n_columns;
 
+    if (m->rules->level_candidates)
+        return run_levels(m, values, is_logit, floor, found, n);
     for (size_t wanted = WANTED_FIRST;; wanted *= WANTED_MORE) {
         const td_picks *p = &m->picks;
         TD_TRY(td_picks_take(&m->picks, values, count, floor, wanted));
-        m->n_heap = 0;
-        for (size_t i = 0; i < p->n; i++) {
-            const int anchor = (int)(p->at[i].index / columns);
-            const int column = (int)(p->at[i].index % columns);
-            const float score = score_of(p->at[i].value, is_logit);
-            if (column > 0 && score > score_min)
-                TD_TRY(heap_add(m, score, anchor, column));
-        }
+        TD_TRY(add_picked(m, 0, is_logit));
         const float bound = p->is_all ? -INFINITY : score_of(p->least, is_logit);
         TD_TRY(process_candidates(m, bound, found, n));
         if (p->is_all || *n == m->opts->total)

@@ -17,8 +17,11 @@
  *                    dropped, the best `total`
  *   order            score falling; equal scores: lower class, then lower anchor (all)
  *
- * Suppression compares boxes before they are clipped; SSDLite's are clipped first.  SSD300's
- * reference returns its list in reverse, worst first; worst_first does that here.
+ * RetinaNet is as SSD320, but only the best 1000 candidates of each level count, and boxes are
+ * clipped first and not dropped.
+ *
+ * Suppression compares boxes before they are clipped; SSDLite's and RetinaNet's are clipped first.
+ * SSD300's reference returns its list in reverse, worst first; worst_first does that here.
  * A NaN in the deltas or in a logit drops that box, or that row.
  */
 #ifndef TD_BOXES_NMS_H

@@ -109,6 +109,23 @@ static void assign_matches(const matcher *m, int n, bool equal_is_enough, int32_
     }
 }
 
+/* claims every anchor whose overlap is that of the best one */
+static void claim_ties(const float *iou, int n, int row, int32_t *claim)
+{
+    const float most = iou[best_of(iou, n)];
+    for (int i = 0; i < n && most > 0; i++)
+        if (iou[i] == most)
+            claim[i] = row;
+}
+
+/* claimed anchors keep their best ground truth, others if it overlaps enough */
+static void assign_or_ignore(const matcher *m, int n, float ignored_from, int32_t *match)
+{
+    for (int i = 0; i < n; i++)
+        if (m->claim[i] < 0 && m->best[i] < ENOUGH)
+            match[i] = m->best[i] < ignored_from ? -1 : -2;
+}
+
 static bool is_usable(const td_detector_rules *rules, td_rect r)
 {
     if (!isfinite(r.ymin) || !isfinite(r.xmin) || !isfinite(r.ymax) || !isfinite(r.xmax))
@@ -136,13 +153,17 @@ void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths,
             continue;
         overlaps(a, in_units(ground_truths[row].box, unit), m.iou);
         update_best(m.iou, a->n, row, m.best, match);
-        int32_t *claim = &m.claim[best_of(m.iou, a->n)];
-        if (rules->first_claims)
-            claim_first(claim, row);
+        if (rules->claims_ties)
+            claim_ties(m.iou, a->n, row, m.claim);
+        else if (rules->first_claims)
+            claim_first(&m.claim[best_of(m.iou, a->n)], row);
         else
-            *claim = row;
+            m.claim[best_of(m.iou, a->n)] = row;
     }
-    assign_matches(&m, a->n, rules->equal_is_enough, match);
+    if (rules->claims_ties)
+        assign_or_ignore(&m, a->n, rules->ignored_from, match);
+    else
+        assign_matches(&m, a->n, rules->equal_is_enough, match);
 }
 
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
@@ -154,7 +175,7 @@ int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths,
     td_targets_match(a, ground_truths, n, scratch, match);
     memset(deltas, 0, 4 * (size_t)a->n * sizeof *deltas);
     for (int i = 0; i < a->n; i++) {
-        labels[i] = 0;
+        labels[i] = match[i] == -2 ? -1 : 0;
         if (match[i] < 0)
             continue;
         labels[i] = ground_truths[match[i]].label;

@@ -14,9 +14,13 @@
  *   two claim one anchor        the lower ground truth    the later ground truth    the later
  *   ground truths used          the first 100             all                       all
  *
- * A ground truth that overlaps no anchor claims anchor 0, as in the references.  Ground truths with
- * a non-finite coordinate are skipped, and, except for SSD320, those without height or width (they
- * would make the loss infinite).
+ * RetinaNet: IoU >= 0.5 is sufficient; every ground truth claims all anchors that share its largest
+ * overlap, and these get the ground truth that they overlap most, whichever claimed them; an anchor
+ * without one whose largest overlap is 0.4 or more is neither object nor background.
+ *
+ * A ground truth that overlaps no anchor claims anchor 0, as in the references; RetinaNet's none.
+ * Ground truths with a non-finite coordinate are skipped, and, except for SSD320, those without
+ * height or width (they would make the loss infinite).
  */
 #ifndef TD_BOXES_TARGETS_H
 #define TD_BOXES_TARGETS_H
@@ -28,14 +32,14 @@
 
 size_t td_targets_scratch_bytes(const td_anchors *a);
 
-/** match [a->n]: the ground truth of each anchor, 0 .. n - 1, or -1. */
+/** match [a->n]: the ground truth of each anchor, 0 .. n - 1, or -1: background, -2: neither. */
 void td_targets_match(const td_anchors *a, const td_ground_truth *ground_truths, int n,
                       void *scratch, int32_t *match);
 
 /**
- * labels [a->n]: class of the anchor's ground truth, or 0; deltas [a->n, 4]: the box relative to
- * the anchor, or zeros.  Boxes are normalised.  Returns the number of anchors that have a ground
- * truth.
+ * labels [a->n]: class of the anchor's ground truth, or 0, or -1: neither; deltas [a->n, 4]: the
+ * box relative to the anchor, or zeros.  Boxes are normalised.  Returns the number of anchors that
+ * have a ground truth.
  */
 int td_targets_assign(const td_anchors *a, const td_ground_truth *ground_truths, int n,
                       void *scratch, int64_t *labels, float *deltas);

@@ -60,6 +60,25 @@ static bool is_of_step(const char *name)
     return td_text_starts(name, TD_SUM_PREFIX) || td_text_starts(name, TD_PENDING_PREFIX);
 }
 
+/*
+ * RetinaNet's towers before torchvision 0.13: a Sequential of convolutions and relus,
+ * "head.regression_head.conv.2.weight"; now of modules with both, "...conv.1.0.weight".
+ */
+static void rename_tower(char *name, size_t n_prefix)
+{
+    char from[16], to[16];
+    const char *head = name + n_prefix, *at = strstr(head, "_head.conv.");
+    if (!at || !td_text_starts(head, "head."))
+        return;
+    at += strlen("_head.conv.");
+    if (*at < '0' || *at > '6' || (*at - '0') % 2 ||
+        (strcmp(at + 1, ".weight") != 0 && strcmp(at + 1, ".bias") != 0))
+        return;
+    snprintf(from, sizeof from, ".conv.%c.", *at);
+    snprintf(to, sizeof to, ".conv.%d.0.", (*at - '0') / 2);
+    replace(name, from, to);
+}
+
 void td_weight_name(const char *name, char out[256])
 {
     const int n_prefix = (int)td_weight_prefix(name);
@@ -77,6 +96,7 @@ void td_weight_name(const char *name, char out[256])
         snprintf(to, sizeof to, "layer%c.", stage[7] + 1);
         replace(out, from, to);
     }
+    rename_tower(out, (size_t)n_prefix);
     replace(out, ".squeeze.squeeze.", ".se.fc1.");
     replace(out, ".squeeze.expand.", ".se.fc2.");
     if (strstr(out, ".denselayer")) { /* torchvision's published files */
@@ -412,12 +432,16 @@ static void ssdlite_name(const char *rest, char out[256])
 /* The classifier's name of a backbone's parameter; false: it is not a backbone's. */
 static bool classifier_name(const char *name, char out[256])
 {
-    static const char ssdlite[] = "backbone.features.", extra[] = "backbone.extra.";
+    static const char ssdlite[] = "backbone.features.", retinanet[] = "backbone.body.";
     if (td_text_starts(name, ssdlite)) {
         ssdlite_name(name + strlen(ssdlite), out);
         return true;
     }
-    if (td_text_starts(name, extra))
+    if (td_text_starts(name, retinanet)) {
+        snprintf(out, 256, "%s", name + strlen(retinanet));
+        return true;
+    }
+    if (td_text_starts(name, "backbone.extra.") || td_text_starts(name, "backbone.fpn."))
         return false;
     static const char ssd320[] = "backbone.", ssd300[] = "feature_extractor.feature_extractor.";
     if (td_text_starts(name, ssd320)) {

@@ -527,6 +527,7 @@ static inline int64_t td_gpu_anchors_bytes(int64_t images, int64_t anchors)
 typedef struct {
     td_gpu_anchors a;
     float alpha, rest, gamma; /* rest: 1 - alpha */
+    bool per_image;
 } td_gpu_focal_loss;
 
 typedef struct {

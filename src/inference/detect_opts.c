@@ -21,16 +21,18 @@
 #define LIMIT_ROWS \
     TD_REAL   (td_boxes_opts, min_score, -1, -1, 1, \
                "minimum score of a detection; -1: 0.3 for detect and serve, otherwise 1e-8 " \
-               "for ssd320, 0.05 for ssd300, 0.001 for ssdlite320_mobilenet_v3_large"), \
+               "for ssd320, 0.05 for ssd300 and retinanet_resnet50_fpn, 0.001 for " \
+               "ssdlite320_mobilenet_v3_large"), \
     TD_REAL   (td_boxes_opts, nms_iou, -1, -1, 1, \
-               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300, " \
-               "0.55 for ssdlite320_mobilenet_v3_large"), \
+               "IoU threshold of non-maximum suppression; -1: 0.6 for ssd320, 0.5 for ssd300 " \
+               "and retinanet_resnet50_fpn, 0.55 for ssdlite320_mobilenet_v3_large"), \
     TD_INT    (td_boxes_opts, max_per_class, 0, 0, TD_NMS_TOTAL_MAX, \
                "maximum number of detections per class and image; 0: 100 for ssd320, 200 for " \
-               "ssd300, 300 for ssdlite320_mobilenet_v3_large"), \
+               "ssd300, 300 for ssdlite320_mobilenet_v3_large, 1000 for " \
+               "retinanet_resnet50_fpn"), \
     TD_INT    (td_boxes_opts, max_boxes, 0, 0, TD_NMS_TOTAL_MAX, \
                "maximum number of detections per image; 0: 100 for ssd320, 200 for ssd300, 300 " \
-               "for ssdlite320_mobilenet_v3_large")
+               "for ssdlite320_mobilenet_v3_large and retinanet_resnet50_fpn")
 
 static const td_field limits_fields[] = {
     LIMIT_ROWS,

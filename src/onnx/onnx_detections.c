@@ -231,6 +231,50 @@ static const char *best_of_classes(detections_builder *t, const char *x, const c
     return y;
 }
 
+/* of rows first to end - 1 of scores [N, A, C], the best; others 0 */
+static const char *best_of_level(detections_builder *t, const char *scores, int level, int first,
+                                 int end)
+{
+    char at[8][24];
+    static const char *const parts[8] = { "from",  "end",  "rows",  "flat",
+                                          "zeros", "best", "index", "taken" };
+    const int64_t n = end - first, count = n * t->n_classes, limit = t->rules->level_candidates;
+    const td_onnx_value rows = TYPE(TD_DT_F32, BATCH, n, t->n_classes);
+    const td_onnx_value flat = TYPE(TD_DT_F32, BATCH, count), few = TYPE(TD_DT_F32, BATCH, limit);
+    const td_onnx_value shape = TYPE(TD_DT_I64, 2);
+    char label[48];
+    for (int i = 0; i < 8; i++)
+        snprintf(at[i], sizeof at[i], "/level%d_%s", level, parts[i]);
+    const char *x = PUT("Slice", at[2], &rows, scores, ints(t, at[0], 1, INTS(first)),
+                        ints(t, at[1], 1, INTS(end)), column(t, 1));
+    if (count <= limit)
+        return x;
+    snprintf(label, sizeof label, "/level%d_flat_shape", level);
+    x = PUT("Reshape", at[3], &flat, x, ints(t, label, 2, INTS(0, count)));
+    snprintf(label, sizeof label, "/level%d_shape", level);
+    const char *none = PUT("ConstantOfShape", at[4], &flat, PUT("Shape", label, &shape, x));
+    const char *best = top(t, at[5], at[6], x, &few, limit);
+    snprintf(label, sizeof label, "detections%s:0", at[6]);
+    x = PUT("ScatterElements", at[7], &flat, none, td_onnx_text(t->m, label), best);
+    td_onnx_attr_int(t->m, "axis", 1);
+    snprintf(label, sizeof label, "/level%d_rows_shape", level);
+    const char *back = ints(t, label, 3, INTS(0, n, t->n_classes));
+    snprintf(label, sizeof label, "/level%d", level);
+    return PUT("Reshape", label, &rows, x, back);
+}
+
+/* the best scores of each level, others 0 */
+static const char *best_of_levels(detections_builder *t, const char *scores)
+{
+    const td_onnx_value all = TYPE(TD_DT_F32, BATCH, t->n_anchors, t->n_classes);
+    const char *level[TD_LEVELS_MAX];
+    for (int i = 0; i < t->a->n_levels; i++)
+        level[i] = best_of_level(t, scores, i, i ? t->a->level_end[i - 1] : 0, t->a->level_end[i]);
+    const char *y = put(t, "Concat", "/of_levels", &all, t->a->n_levels, level);
+    td_onnx_attr_int(t->m, "axis", 1);
+    return y;
+}
+
 /* SSD300 also suppresses boxes whose overlap equals the limit */
 static float overlap(const detections_builder *t)
 {
@@ -243,6 +287,8 @@ static const char *put_survivors(detections_builder *t, const char *boxes, const
 {
     const td_onnx_value all = TYPE(TD_DT_F32, BATCH, t->n_classes, t->n_anchors);
     const td_onnx_value found = TYPE(TD_DT_I64, OPEN, 3), of_found = TYPE(TD_DT_F32, OPEN);
+    if (t->rules->level_candidates)
+        scores = best_of_levels(t, scores);
     const char *x = PUT("Transpose", "/by_class", &all, scores);
     td_onnx_attr_ints(t->m, "perm", 3, INTS(0, 2, 1));
     const char *none = zeros(t, x, &all);

@@ -1,11 +1,14 @@
 /*
- * sigmoid_focal_loss(scores, labels) {alpha, gamma} -> loss
+ * sigmoid_focal_loss(scores, labels) {alpha, gamma, per_image} -> loss
  *     sum over all anchors and columns of  a (1 - pt)^gamma ce,  divided by max(positives, 1)
  *     ce = -ln pt, pt = sigmoid(x) and a = alpha in the column of the anchor's label, otherwise
- *     pt = 1 - sigmoid(x) and a = 1 - alpha; an anchor with label 0 has no such column
+ *     pt = 1 - sigmoid(x) and a = 1 - alpha; an anchor with label 0 has no such column.
+ *     per_image: each image's sum is divided by max(its positives, 1), and the mean over images
+ *     taken; anchors with a negative label do not count
  * huber_box_loss(deltas, target, labels) {delta, per_image} -> loss
  *     sum over positives and four deltas of  q^2 / 2 + delta (|e| - q)  where e = deltas - target,
- *     q = min(|e|, delta), over 4 max(positives, 1); a NaN in the target counts as e = 0
+ *     q = min(|e|, delta), over 4 max(positives, 1); with delta 0 of |e|; a NaN in the target
+ *     counts as e = 0
  * multibox_class_loss(scores, labels) {ratio, whole_batch} -> loss
  *     mean over images of  sum of cross-entropies of softmax  over  positives; the sum is over
  *     positives and `ratio` times as many negatives: those with the largest loss, on ties the
@@ -25,7 +28,8 @@
  * Positives are counted over the batch; huber_box_loss with per_image divides each image's sum by
  * its own number of positives, without the 4, and takes the mean over images, as
  * multibox_class_loss does.  The loss of SSD320 is the first plus the second; of SSD300 the second,
- * per image, plus the third.
+ * per image, plus the third; of SSDLite four times the second plus the third with whole_batch; of
+ * RetinaNet the first plus the second with delta 0, both per image.
  *
  * NAME_grad(dloss, operands) -> gradient for scores or deltas.  The selection of negatives has no
  * gradient.
@@ -39,10 +43,11 @@
 static const td_field focal_fields[] = {
     TD_REAL(td_focal_attr, alpha, 0.25, 0, 1,   "weight of the right column; 1 - alpha of others"),
     TD_REAL(td_focal_attr, gamma, 2,    0, 100, "power that makes easy columns count less"),
+    TD_BOOL(td_focal_attr, per_image, 0,        "divide by each image's own positives"),
     TD_END,
 };
 static const td_field huber_fields[] = {
-    TD_REAL(td_huber_attr, delta,       1, 1e-6, 1e6, "error from which the loss grows linearly"),
+    TD_REAL(td_huber_attr, delta,       1, 0, 1e6, "error from which the loss grows linearly"),
     TD_BOOL(td_huber_attr, per_image, 0,            "divide by each image's own positives"),
     TD_END,
 };

@@ -382,6 +382,7 @@ td_rng td_dropout_stream(const td_dropout_attr *a, const int64_t *random, int64_
 /* losses of detectors: ops/detection.c */
 typedef struct {
     double alpha, gamma;
+    bool per_image;
 } td_focal_attr;
 
 typedef struct {

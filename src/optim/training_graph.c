@@ -132,6 +132,9 @@ td_value *td_detector_loss(td_builder *b, td_detector detector, td_value *deltas
         of_class = td_multibox_class_loss(b, scores, labels, "whole_batch=true");
         of_box = td_emit(b, &td_op_scale, &deltas_of_box,
                          td_huber_box_loss(b, deltas, targets, labels, NULL));
+    } else if (detector == TD_DETECTOR_RETINANET) {
+        of_class = td_sigmoid_focal_loss(b, scores, labels, "per_image=true");
+        of_box = td_huber_box_loss(b, deltas, targets, labels, "per_image=true, delta=0");
     } else {
         of_class = td_sigmoid_focal_loss(b, scores, labels, NULL);
         of_box = td_huber_box_loss(b, deltas, targets, labels, NULL);
@@ -155,7 +158,7 @@ static td_status plain_detector_graph(const td_model_opts *model, int batch,
         td_value *boxes = td_input(b, "targets", td_type_of(deltas->type.dtype, 3, rows));
         const td_detector kind = td_model_detector(model);
         td_value *loss = td_detector_loss(b, kind, deltas, scores, boxes, labels);
-        if (kind != TD_DETECTOR_SSDLITE) /* torchvision decays all weights */
+        if (kind == TD_DETECTOR_SSD320 || kind == TD_DETECTOR_SSD300) /* torchvision: all */
             kernels.decay_rule = TD_DECAY_KERNELS;
         if (td_build_ok(b))
             td_optimizer_emit(b, loss, lr, &kernels);

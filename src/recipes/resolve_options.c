@@ -24,9 +24,17 @@
 #include "transport/rank_env.h"
 #include "transport/restart.h"
 
-#define SSD320_LR      0.02 /* for SSD320_BATCH images per step */
-#define SSD320_BATCH   32
-#define SSDLITE_IMAGES 1280 /* images per step at a rate of 1: 0.15 for 192 */
+#define SSD320_LR    0.02 /* for SSD320_BATCH images per step */
+#define SSD320_BATCH 32
+
+/* images per step at a rate of 1: 0.15 for 192, and 0.01 for 16 */
+#define SSDLITE_IMAGES   1280
+#define RETINANET_IMAGES 1600
+
+/* what torchvision freezes if the backbone has weights: the first stages, and all norms */
+#define RETINANET_FROZEN                                                                           \
+    "backbone.body.conv1.*,backbone.body.layer1.*,backbone.body.*bn?.*,"                           \
+    "backbone.body.*.downsample.1.*"
 
 static bool is_mode(const td_train_opts *o, const char *mode)
 {
@@ -87,13 +95,36 @@ static void resolve_sizes(td_train_opts *o)
         o->model.val_resize = 0;
 }
 
+/* The learning rate for a step of so many images. */
+static double detector_rate(td_detector detector, double batch)
+{
+    if (detector == TD_DETECTOR_SSDLITE)
+        return batch / SSDLITE_IMAGES;
+    if (detector == TD_DETECTOR_RETINANET)
+        return batch / RETINANET_IMAGES;
+    return SSD320_LR * batch / SSD320_BATCH;
+}
+
+/* torchvision's RetinaNet has constant norms and first stages if training begins with weights. */
+static void freeze_backbone(td_train_opts *o)
+{
+    const td_field *fields = td_train_fields();
+    if (td_model_detector(&o->model) != TD_DETECTOR_RETINANET || !o->start.pretrained_weights ||
+        o->start.resume || td_options_chosen(fields, o, "freeze") ||
+        td_options_given(fields, o, "freeze_bn"))
+        return;
+    o->optimizer.freeze = RETINANET_FROZEN;
+    o->optimizer.freezes_bn = true;
+    td_options_mark(fields, o, "freeze");
+    td_options_mark(fields, o, "freeze_bn");
+}
+
 /* Set the options that a detector's preset left open. */
 static void resolve_detector(td_train_opts *o, double batch)
 {
+    freeze_backbone(o);
     if (o->lr.peak == TD_PRESET_OPEN)
-        o->lr.peak = td_model_detector(&o->model) == TD_DETECTOR_SSDLITE
-                         ? batch / SSDLITE_IMAGES
-                         : SSD320_LR * batch / SSD320_BATCH;
+        o->lr.peak = detector_rate(td_model_detector(&o->model), batch);
     if (o->length.epochs == TD_PRESET_OPEN)
         o->length.epochs = 1; /* num_steps determines the number of epochs */
     else if (o->launch.counts_steps)

@@ -75,8 +75,8 @@ TD_CHECKED td_status td_transform_read(td_transformer *w, const char *path);
 
 /**
  * Are the values of a row bytes until they are normalised?  Not with TensorFlow's crop rules and
- * for SSD320 and SSDLite, which resize to floats; nor with random erasing, whose 0 is the mean, no
- * byte.
+ * for SSD320, SSDLite and RetinaNet, which resize to floats; nor with random erasing, whose 0 is
+ * the mean, no byte.
  */
 bool td_transform_gives_bytes(const td_transform *t);
 

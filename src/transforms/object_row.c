@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "boxes/detector_rules.h"
 #include "transforms/object_crop.h"
 
 bool td_scene_is_stored(const td_scene *s, const td_image_info *info)
@@ -43,6 +44,16 @@ static td_status probe_row(row *r)
         memcpy(r->w->ground_truths, s->ground_truths, (size_t)s->n * sizeof(td_ground_truth));
     r->n = s->n;
     return TD_OK;
+}
+
+static void drop_crowds(row *r)
+{
+    td_ground_truth *all = r->w->ground_truths;
+    int n = 0;
+    for (int i = 0; i < r->n; i++)
+        if (!all[i].is_crowd)
+            all[n++] = all[i];
+    r->n = n;
 }
 
 /* decodes `window` of the image into w->cut, mirrored if `flip` */
@@ -167,14 +178,17 @@ static td_status train_ssd300(row *r, void *dst)
     return size_smooth(r, &colours, dst);
 }
 
-/* --- SSDLite ---------------------------------------------------------------------------------- */
+/* --- SSDLite, RetinaNet ----------------------------------------------------------------------- */
 
 static td_status train_torch(row *r, float *dst)
 {
     td_ground_truth *ground_truths = r->w->ground_truths;
-    const td_box window = td_torch_crop(&r->place, r->width, r->height, ground_truths, r->n);
-    r->n = td_ground_truths_crop_centres(ground_truths, r->n,
-                                         td_box_fraction(window, r->width, r->height));
+    td_box window = { .width = r->width, .height = r->height };
+    if (r->t->detector == TD_DETECTOR_SSDLITE) {
+        window = td_torch_crop(&r->place, r->width, r->height, ground_truths, r->n);
+        r->n = td_ground_truths_crop_centres(ground_truths, r->n,
+                                             td_box_fraction(window, r->width, r->height));
+    }
     const bool flip = td_rng_uniform(&r->place) < 0.5;
     if (flip)
         td_ground_truths_flip(ground_truths, r->n);
@@ -210,6 +224,8 @@ td_status td_object_row(td_transformer *w, const td_transform *t, const td_objec
               .colour = td_rng_make(t->seed, TD_RNG_AUGMENT, e, s) };
     TD_TRY(probe_row(&r));
     if (t->is_training) {
+        if (td_detector_rules_of(t->detector)->drops_crowds)
+            drop_crowds(&r);
         TD_TRY(train(&r, dst));
     } else {
         TD_TRY(cut_out(&r, (td_box){ .width = r.width, .height = r.height }, false));

@@ -11,6 +11,9 @@
  *   training   window, flip, bilinear to S x S as PyTorch's interpolate, mean, deviation
  *   evaluation bilinear, mean, deviation
  *
+ * RetinaNet is as SSDLite, but training has no window.  Training leaves out the boxes of crowds for
+ * both; TensorFlow's and NVIDIA's programs train on them.
+ *
  * The aspect ratio is not kept.  Windows and boxes: object_crop.h.
  *
  * An annotation file gives each image's size.  If that equals the stored size of the file, and not

@@ -179,12 +179,51 @@ prints '^network +ssdlite320_mobilenet_v3_large, inference, fp32$'
 expect 1 train set --arch ssdlite320_mobilenet_v3_large --image-size 300 --workspace no
 error_names 32 64 300
 expect 0 train DIR --arch ssdlite320_mobilenet_v3_large --print-config
-for line in 'lr: 0.01875' 'batch_size: 24' 'lr_rule: ssd320' 'weight_decay: 4e-05' 'epochs: 660' 'warmup: -1'; do
+for line in 'lr: 0.01875' 'batch_size: 24' 'lr_rule: torchvision' 'weight_decay: 4e-05' 'epochs: 660' 'warmup: -1'; do
     grep -qx "  $line" out || complain "no '$line'"
 done
 expect 0 train DIR --preset ssdlite320_mobilenet_v3_large/8gpus --print-config
 prints '^  lr: 0.15$'
-prints '^  warmup: 609$'
+prints '^  warmup: -1$'
+
+# --- torchvision's RetinaNet ----------------------------------------------------------------------
+retina="--arch retinanet-resnet50-fpn --image-size 64 --threads 1"
+expect 0 train set $retina -b 4 --epochs 2 --seed 1 --workers 1 --workspace retina --print-freq 1 --multistep 1
+log_names train: retinanet_resnet50_fpn 2 '64 x 64'
+says 'epoch 0, iteration 1/3: loss [0-9.]+, lr 2.5e-06,' # a thousandth of 0.0025, for 4 of 16 images
+says 'epoch 0, iteration 3/3: loss [0-9.]+, lr 0.0025,'  # after the warm-up, which is shorter than an epoch
+says 'epoch 1, iteration 1/3: loss [0-9.]+, lr 0.00025,'
+if grep -q 'frozen:' err; then complain "frozen without weights"; fi
+expect 0 evaluate set --weights retina/model_best.safetensors --threads 1 --json
+prints '"arch": "retinanet_resnet50_fpn", .*"AP": '
+expect 0 detect --weights retina/model_best.safetensors --threads 1 --min-score 0 --max-boxes 3 "$one"
+[ "$(grep -c ' at ' out)" = 3 ] || complain "not three boxes of RetinaNet"
+expect 0 inspect model --weights retina/model_best.safetensors
+prints '^retinanet_resnet50_fpn, 2 classes: [a-z]+, [a-z]+$'
+expect 0 benchmark --mode inference $retina -b 1 --iters 2 --warmup 1
+prints '^network +retinanet_resnet50_fpn, inference, fp32$'
+expect 1 train set --arch retinanet_resnet50_fpn --image-size 300 --workspace no
+error_names 32 64 300
+expect 1 detect --weights retina/model_best.safetensors --image-size 50 "$one"
+error_names 32 64 50
+# a backbone with weights: its first stages and all of its norms are constant, unless --freeze or --freeze-bn says otherwise
+expect 0 init --arch resnet50 --num-classes 4 --seed 1 -o r50.safetensors
+start="train set $retina -b 4 --run-iters 1 --seed 1 --workers 1 --no-checkpoints --pretrained-weights r50.safetensors"
+expect 0 $start --workspace frozen
+log_names frozen: 53 norms
+says "frozen: 117 of 195 weights"
+expect 0 $start --no-freeze-bn --workspace free
+if grep -q 'frozen:' err; then complain "frozen with --no-freeze-bn"; fi
+expect 0 $start --freeze 'backbone.body.conv1.*' --workspace one
+says "frozen: 1 of 195 weights"
+rm -rf r50.safetensors retina frozen free one
+expect 0 train DIR --arch retinanet_resnet50_fpn --print-config
+for line in 'lr: 0.00125' 'batch_size: 2' 'lr_rule: torchvision' 'weight_decay: 0.0001' 'epochs: 26' 'multistep: "16,22"' \
+    'bn_weight_decay: true'; do
+    grep -qx "  $line" out || complain "no '$line'"
+done
+expect 0 train DIR --preset retinanet_resnet50_fpn/8gpus --print-config
+prints '^  lr: 0.01$'
 
 # --- recipes -----------------------------------------------------------------------------------
 expect 0 train DIR --arch ssd320 --print-config

@@ -100,7 +100,10 @@ expect 0 init --arch ssdlite320_mobilenet_v3_large --image-size 96 --num-classes
 expect 0 convert lite.safetensors lite.onnx --max-boxes 20 --export-preprocessing bytes
 holds lite.onnx NonMaxSuppression
 expect 0 convert lite.safetensors lite_raw.onnx --no-nms
-rm -f lite.safetensors
+expect 0 init --arch retinanet_resnet50_fpn --image-size 64 --num-classes 2 --seed 2 -o retina.safetensors
+expect 0 convert retina.safetensors retina.onnx --max-boxes 20 --min-score 0.001
+holds retina.onnx NonMaxSuppression
+rm -f lite.safetensors retina.safetensors retina.onnx
 tidy .
 expect 2 convert det.safetensors few.onnx --probabilities
 error_names --probabilities classifier "'det.safetensors'" detector

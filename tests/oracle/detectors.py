@@ -36,13 +36,34 @@ from command import Judge, Tandem, l2, off, worst
 LIMITS = {"heads": 1e-4, "loss": 1e-5, "gradients": 5e-2, "all gradients": 1e-4, "statistics": 1e-5, "weights": 1e-5, "targets": 1e-5,
           "boxes": 1e-4, "scores": 1e-5}
 STEPS, LR, MOMENTUM, DECAY = 3, 0.01, 0.9, 4e-5
-CASES = {"ssdlite320_mobilenet_v3_large": [(320, 2), (192, 3)]}  # side and batch
+CASES = {"ssdlite320_mobilenet_v3_large": [(320, 2), (192, 3)], "retinanet_resnet50_fpn": [(128, 2)]}  # side and batch
+IMAGE_SIDE = 320  # of image files
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "golden", "torch-detectors")
 
 
 def build(arch, classes):
     torch.manual_seed(1)
-    return getattr(torchvision.models.detection, arch)(weights=None, weights_backbone=None, num_classes=classes + 1)
+    # images are stretched here, as torchvision does for SSDLite
+    size = {} if arch.startswith("ssdlite") else {"fixed_size": (IMAGE_SIDE, IMAGE_SIDE)}
+    return getattr(torchvision.models.detection, arch)(weights=None, weights_backbone=None, num_classes=classes + 1, **size)
+
+
+def early(state):
+    """RetinaNet's weights as torchvision's COCO_V1 are: the names of version 0.12, norms with epsilon 0, here with some small
+    variances, so that it matters."""
+    names = {}
+    for name, x in state.items():
+        parts = name.split(".")
+        if "_head.conv." in name:
+            parts[3:5] = [str(2 * int(parts[3]))]
+        x = x.clone()
+        if name.endswith("running_var"):
+            x[::3] *= 1e-4
+        elif f"{name.rsplit('.', 1)[0]}.running_var" in state and name.endswith(".weight"):
+            x[::3] *= 1e-2
+        if "num_batches" not in name:
+            names[".".join(parts)] = x
+    return names
 
 
 # --------------------------------------------------------------------------------- weights and batches
@@ -62,13 +83,15 @@ def start(arch, classes):
         elif name.endswith("running_var"):
             x.copy_(0.5 + rand)
         elif f"{root}.running_mean" in state and name.endswith("weight"):
-            x.copy_(0.3 + 0.2 * rand)
+            x.copy_(0.3 + 0.2 * rand if arch.startswith("ssdlite") else 0.15 + 0.3 * rand)
         elif f"{root}.running_mean" in state and name.endswith("bias"):
             x.copy_(2.6 + 0.4 * rand)
         elif x.dim() == 4:
             x.mul_((1 / x[0].numel()) ** 0.5 / x.std().clamp(min=1e-9) * (0.3 if name.startswith("head.") else 1))
         elif name.endswith("bias"):
             x.copy_(0.2 * rand - 0.1)
+    if arch.startswith("retinanet"):  # torchvision's RetinaNet would find objects of the background's column
+        state["head.classification_head.cls_logits.bias"].view(9, -1)[:, 0] = -12
     norms = [m for m in net.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     for m in norms:
         m.momentum = 1.0
@@ -138,7 +161,11 @@ def matches(net, images, batch):
 def losses_of(net, images, batch, matched):
     features, heads = forward(net, images)
     rows = anchors_of(net, images, features)
-    losses = net.compute_loss(truths(batch, images.shape[-1], images.dtype), heads, rows, matched)
+    targets = truths(batch, images.shape[-1], images.dtype)
+    if hasattr(net.head, "compute_loss"):  # RetinaNet
+        losses = net.head.compute_loss(targets, heads, rows, matched)
+    else:
+        losses = net.compute_loss(targets, heads, rows, matched)
     return heads, losses["classification"], losses["bbox_regression"]
 
 
@@ -329,14 +356,20 @@ def draw_folder(folder, rng, n=4):
 def check_images(judge, tandem, arch, classes):
     """torchvision's .pth on image files: resize, network and boxes of both programs."""
     case, state, rng = f"{arch[:12]} images", start(arch, classes), np.random.default_rng(5)
+    net = build(arch, classes)
+    if arch.startswith("retinanet"):
+        state = early(state)
+        for m in net.modules():
+            m.eps = 0.0
     torch.save(state, tandem.file("theirs.pth"))
+    net.load_state_dict(state, strict=not arch.startswith("retinanet"))  # without the norms' counters
+    net.eval()
     folder = tandem.file("set")
     doc = draw_folder(folder, rng)
-    tandem.run("evaluate", folder, "--arch", arch, "--num-classes", str(classes), "--weights", tandem.file("theirs.pth"),
-               "--detections", tandem.file("found.json"))
+    tandem.run("evaluate", folder, "--arch", arch, "--num-classes", str(classes), "--image-size", str(IMAGE_SIDE), "--weights",
+               tandem.file("theirs.pth"), "--detections", tandem.file("found.json"))
     with open(tandem.file("found.json"), encoding="utf8") as f:
         rows = json.load(f)
-    net = network(arch, classes, state, torch.float32).eval()
     worst_box = worst_score = 0.0
     missing = total = 0
     for one in doc["images"]:
@@ -362,8 +395,8 @@ def check_onnx(judge, tandem, arch, classes, net, folder, doc):
     """The ONNX file of torchvision's .pth in ONNX Runtime, on images as torchvision's transform makes them."""
     import onnxruntime
 
-    tandem.run("convert", "--overwrite", "--arch", arch, "--num-classes", str(classes), tandem.file("theirs.pth"),
-               tandem.file("net.onnx"))
+    tandem.run("convert", "--overwrite", "--arch", arch, "--num-classes", str(classes), "--image-size", str(IMAGE_SIDE),
+               tandem.file("theirs.pth"), tandem.file("net.onnx"))
     session = onnxruntime.InferenceSession(tandem.file("net.onnx"), providers=["CPUExecutionProvider"])
     side, case = session.get_inputs()[0].shape[-1], f"{arch[:12]} onnx"
     names = ["detection_boxes", "detection_scores", "detection_classes", "num_detections"]
@@ -392,8 +425,9 @@ def check_onnx(judge, tandem, arch, classes, net, folder, doc):
 # --------------------------------------------------------------------------------- golden files
 
 # name -> file, side of the suppression's anchors, side and batch of the pass
-FILES = {"ssdlite320_mobilenet_v3_large": ("ssdlite.safetensors", 64, 128, 4)}
-ANCHOR_OF, HEADS_OF, SAMPLES, CLASSES = 7, 13, 8, 5
+FILES = {"ssdlite320_mobilenet_v3_large": ("ssdlite.safetensors", 64, 128, 4),
+         "retinanet_resnet50_fpn": ("retinanet.safetensors", 64, 64, 4)}
+HEADS_OF, SAMPLES, CLASSES = 13, 8, 5
 
 
 def filled(arch, side):
@@ -425,7 +459,7 @@ def samples_of(v):
 
 
 def rows_of(arch, net, batch, side):
-    """Positives as (image, anchor, label) and their box deltas; every ANCHOR_OF-th anchor, ymin first."""
+    """Positives as (image, anchor, label) and their box deltas; some anchors, ymin first."""
     x = torch.zeros(len(batch["boxes"]), 3, side, side)
     with torch.no_grad():
         anchors = anchors_of(net, x, forward(net, x)[0])
@@ -436,7 +470,7 @@ def rows_of(arch, net, batch, side):
         for k in np.flatnonzero(m.numpy() != -1):
             rows.append((i, k, int(t["labels"][m[k]]) if m[k] >= 0 else int(m[k]) + 1))
             deltas.append(codes[k])
-    return np.array(rows, np.int64), np.array(deltas, np.float32), anchors[0].numpy()[::ANCHOR_OF, [1, 0, 3, 2]], matched
+    return np.array(rows, np.int64), np.array(deltas, np.float32), anchors[0].numpy()[::7 if arch.startswith("ssdlite") else 97, [1, 0, 3, 2]], matched
 
 
 def write(arch):
@@ -456,6 +490,8 @@ def write(arch):
     codes = rng.normal(0, 1, (1, count, 4)).astype(np.float32)
     columns = CLASSES + 1
     scores = rng.normal(0, 2, (1, count, columns)).astype(np.float32)
+    if arch.startswith("retinanet"):
+        scores[..., 0] = -9  # torchvision's RetinaNet would find objects of the background's column
     w = found(net, x, codes, scores)[0]
     out.update({"nms.codes": codes[0], "nms.scores": scores[0], "nms.found.scores": w["scores"].numpy(),
                 "nms.found.boxes": w["boxes"].numpy()[:, [1, 0, 3, 2]] / np.float32(nms_side),

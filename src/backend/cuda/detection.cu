@@ -59,12 +59,14 @@ void count_positives(const td_gpu_anchors &a, int64_t *positives)
     TD_LAUNCH(count_kernel, blocks_for(a.images * THREADS), THREADS, 0, queue(), a, positives);
 }
 
-/* the factors of the images' sums: 1 / (images * own positives), or `by` / all positives */
+/* the factors of the images' sums: 1 / (images * own positives), or `by` / all positives; an image
+   without positives has the factor 0, or as with one positive */
 struct shares {
     const int64_t *positives;
     int64_t images;
     bool is_per_image;
     double by;
+    bool counts_one;
 };
 
 /* the second factor; all threads of a block of THREADS call it */
@@ -81,7 +83,8 @@ __device__ inline double share_of(const shares &s, int64_t image, double of_batc
 {
     if (!s.is_per_image)
         return of_batch;
-    const double n = static_cast<double>(s.positives[image]);
+    const int64_t own = s.positives[image];
+    const double n = static_cast<double>(own > 0 || !s.counts_one ? own : 1);
     return n > 0 ? 1 / (static_cast<double>(s.images) * n) : 0;
 }
 
@@ -132,6 +135,12 @@ __device__ inline float focal_slope(float x, float gamma)
     return -power(miss, gamma) * (miss + gamma * sigmoid(x) * log_loss(x));
 }
 
+/* per image, rows with a negative label do not count */
+__device__ inline bool is_ignored(const td_gpu_focal_loss &f, int64_t row)
+{
+    return f.per_image && f.a.labels[row] < 0;
+}
+
 /* a warp for each anchor */
 __global__ void focal_kernel(td_gpu_focal_loss f, double *part)
 {
@@ -140,6 +149,8 @@ __global__ void focal_kernel(td_gpu_focal_loss f, double *part)
         double sum = 0;
         for (int64_t k = row_index<WARP>(); k < a.anchors; k += row_count<WARP>()) {
             const int64_t row = image * a.anchors + k, hit = column(a, row);
+            if (is_ignored(f, row))
+                continue;
             for (int64_t c = threadIdx.x % WARP; c < a.columns; c += WARP) {
                 const float x = load(a.x, a.dtype, row * a.columns + c);
                 const bool is_hit = c > 0 && c == hit;
@@ -155,18 +166,21 @@ __global__ void focal_kernel(td_gpu_focal_loss f, double *part)
 __global__ void focal_grad_kernel(td_gpu_focal_loss f, shares s)
 {
     const td_gpu_anchors &a = f.a;
-    const float by = static_cast<float>(load(a.dloss, a.dtype, 0) * batch_share(s));
-    for (int64_t image = blockIdx.y; image < a.images; image += gridDim.y)
+    const double dloss = load(a.dloss, a.dtype, 0), of_batch = batch_share(s);
+    for (int64_t image = blockIdx.y; image < a.images; image += gridDim.y) {
+        const float by = static_cast<float>(dloss * share_of(s, image, of_batch));
         for (int64_t k = row_index<WARP>(); k < a.anchors; k += row_count<WARP>()) {
             const int64_t row = image * a.anchors + k, hit = column(a, row);
             for (int64_t c = threadIdx.x % WARP; c < a.columns; c += WARP) {
                 const float x = load(a.x, a.dtype, row * a.columns + c);
                 const bool is_hit = c > 0 && c == hit;
-                const float slope = is_hit ? f.alpha * focal_slope(x, f.gamma)
-                                           : -f.rest * focal_slope(-x, f.gamma);
+                const float slope = is_ignored(f, row) ? 0
+                                    : is_hit           ? f.alpha * focal_slope(x, f.gamma)
+                                                       : -f.rest * focal_slope(-x, f.gamma);
                 store(a.y, a.dtype, row * a.columns + c, by * slope);
             }
         }
+    }
 }
 
 /* --- huber_box_loss --------------------------------------------------------------------------- */
@@ -189,7 +203,7 @@ __global__ void huber_kernel(td_gpu_huber_loss h, double *part)
         for (int64_t k = thread_index(); k < count; k += thread_count()) {
             const float e = fabsf(error_at(h, image * count + k));
             const float q = e > h.delta ? h.delta : e;
-            sum += q * q / 2 + h.delta * (e - q);
+            sum += h.delta > 0 ? q * q / 2 + h.delta * (e - q) : e;
         }
         sum = row_sum<THREADS>(sum);
         if (threadIdx.x == 0)
@@ -205,7 +219,8 @@ __global__ void huber_grad_kernel(td_gpu_huber_loss h, shares s)
         const float by = static_cast<float>(dloss * share_of(s, image, of_batch));
         for (int64_t k = thread_index(); k < count; k += thread_count()) {
             const float e = error_at(h, image * count + k);
-            const float slope = e > h.delta ? h.delta : e < -h.delta ? -h.delta : e;
+            const float most = h.delta > 0 ? h.delta : 1; /* delta 0: the sign */
+            const float slope = e > h.delta ? most : e < -h.delta ? -most : e;
             const bool is_box = h.a.labels[image * h.a.anchors + k / 4] > 0;
             store(h.a.y, h.a.dtype, image * count + k, is_box ? by * slope : 0);
         }
@@ -371,7 +386,7 @@ __global__ void multibox_grad_kernel(td_gpu_anchors a, selection s, shares by_im
 const char *focal_loss(const td_gpu_focal_loss *f)
 {
     const partial_sums p = partial_sums_of(f->a);
-    const shares s = { p.positives, f->a.images, false, 1 };
+    const shares s = { p.positives, f->a.images, f->per_image, 1, true };
     const dim3 grid = image_grid(f->a, f->a.anchors * WARP, f->a.dloss ? ANY : PARTS);
     count_positives(f->a, p.positives);
     if (f->a.dloss) {
@@ -386,7 +401,7 @@ const char *focal_loss(const td_gpu_focal_loss *f)
 const char *huber_loss(const td_gpu_huber_loss *h)
 {
     const partial_sums p = partial_sums_of(h->a);
-    const shares s = { p.positives, h->a.images, h->per_image, 0.25 };
+    const shares s = { p.positives, h->a.images, h->per_image, 0.25, false };
     const dim3 grid = image_grid(h->a, h->a.anchors * 4, h->a.dloss ? ANY : PARTS);
     count_positives(h->a, p.positives);
     if (h->a.dloss) {
@@ -402,7 +417,7 @@ const char *multibox_loss(const td_gpu_multibox_loss *m)
 {
     const td_gpu_anchors &a = m->a;
     const selection s = selection_of(a);
-    const shares by_images = { s.positives, a.images, !m->whole_batch, 1 };
+    const shares by_images = { s.positives, a.images, !m->whole_batch, 1, false };
     const unsigned rows = blocks_for(a.images * a.anchors * WARP);
     const unsigned images = blocks_for(a.images * THREADS);
     TD_LAUNCH(multibox_rows_kernel, rows, THREADS, 0, queue(), a, s.loss);

@@ -46,7 +46,8 @@ static td_status run_focal(const td_prepared *p, void *const *args)
     return td_gpu_status(td_gpu()->focal_loss(&(td_gpu_focal_loss){ .a = anchors_of(p, args),
                                                                     .alpha = (float)at->alpha,
                                                                     .rest = (float)(1 - at->alpha),
-                                                                    .gamma = (float)at->gamma }));
+                                                                    .gamma = (float)at->gamma,
+                                                                    .per_image = at->per_image }));
 }
 
 static td_status run_huber(const td_prepared *p, void *const *args)

@@ -2,7 +2,8 @@
  * native_detection.c -- the losses of detectors and their gradients
  *
  *   sigmoid_focal_loss   rows of logits in blocks divided among the threads; in a block the loops
- *                        run over the negatives between the few positives
+ *                        run over the negatives between the few positives.  Not per image, the
+ *                        batch counts as one image
  *   huber_box_loss       reads only positives
  *   multibox_class_loss  all rows' losses; per image the selection of the k-th largest; then only
  *                        the selected ones
@@ -98,15 +99,25 @@ static void focal_span_grad(const td_native_detection_simd *f, int64_t n, const 
         memcpy(dx + whole, rest, (size_t)(n - whole) * sizeof *dx);
 }
 
+/* Is the row left out? */
+static bool is_ignored(const td_focal_attr *a, const anchors *s, int64_t row)
+{
+    return a->per_image && s->labels[row] < 0;
+}
+
 /* The loss of a positive column is that of a negative column with logit -x. */
-static double focal_block(const anchors *s, double alpha, int64_t from, const float *x)
+static double focal_block(const td_focal_attr *a, const anchors *s, int64_t from, int64_t end,
+                          const float *x)
 {
     const td_native_detection_simd *f = td_native_detection_simd_at(0);
-    const int64_t end = smaller(from + BLOCK, s->N * s->A);
     int64_t at = from * s->width;
     double hits = 0, rest = 0;
     for (int64_t i = from; i < end; i++) {
         const int64_t c = column(s->labels[i], s->width), k = i * s->width + c;
+        if (is_ignored(a, s, i)) {
+            rest += focal_span(f, k - at, x + at);
+            at = k + s->width;
+        }
         if (c == 0)
             continue;
         const float turned = -x[k];
@@ -115,18 +126,22 @@ static double focal_block(const anchors *s, double alpha, int64_t from, const fl
         at = k + 1;
     }
     rest += focal_span(f, end * s->width - at, x + at);
-    return alpha * hits + (1 - alpha) * rest;
+    return a->alpha * hits + (1 - a->alpha) * rest;
 }
 
-static void focal_block_grad(const anchors *s, double alpha, double by, int64_t from,
-                             const float *x, float *dx)
+static void focal_block_grad(const td_focal_attr *a, const anchors *s, double by, int64_t from,
+                             int64_t end, const float *x, float *dx)
 {
     const td_native_detection_simd *f = td_native_detection_simd_at(0);
-    const int64_t end = smaller(from + BLOCK, s->N * s->A);
-    const float by_hit = (float)(-by * alpha), by_rest = (float)(by * (1 - alpha));
+    const float by_hit = (float)(-by * a->alpha), by_rest = (float)(by * (1 - a->alpha));
     int64_t at = from * s->width;
     for (int64_t i = from; i < end; i++) {
         const int64_t c = column(s->labels[i], s->width), k = i * s->width + c;
+        if (is_ignored(a, s, i)) {
+            focal_span_grad(f, k - at, x + at, by_rest, dx + at);
+            memset(dx + k, 0, (size_t)s->width * sizeof *dx);
+            at = k + s->width;
+        }
         if (c == 0)
             continue;
         const float turned = -x[k];
@@ -152,9 +167,30 @@ static td_status accepts_focal(const td_node *n)
 
 static td_status prepare_focal(const td_node *n, td_prepared *out)
 {
-    const td_type *t = td_in_type(n, 0);
-    out->scratch_bytes = (size_t)n_blocks(t->dim[0] * t->dim[1]) * sizeof(double);
+    const td_type *t = td_in_type(n, n->n_in - 2);
+    out->scratch_bytes = (size_t)(t->dim[0] * (n_blocks(t->dim[1]) + 1)) * sizeof(double);
     return TD_OK;
+}
+
+/* the images that are summed by themselves: those of the batch, or the batch as one */
+static anchors images_of(const td_focal_attr *at, anchors s)
+{
+    if (!at->per_image) {
+        s.A *= s.N;
+        s.N = 1;
+    }
+    return s;
+}
+
+/* the factors of the images' sums */
+static void focal_shares(const anchors *s, double *share)
+{
+#pragma omp parallel for if (s->N * s->A > TD_NATIVE_PIECE && s->N > 1)
+    for (int64_t i = 0; i < s->N; i++) {
+        const anchors one = { 1, s->A, s->width, s->labels + i * s->A };
+        const int64_t n = s->N > 1 ? count_positives(one.labels, one.A) : count_all_positives(&one);
+        share[i] = 1 / ((double)s->N * at_least_one(n));
+    }
 }
 
 static td_work_share share_rows(const td_node *n, int threads)
@@ -169,31 +205,42 @@ static td_work_share share_rows(const td_node *n, int threads)
 static td_status run_focal(const td_prepared *p, void *const *args)
 {
     const td_focal_attr *at = p->node->attr;
-    const anchors s = anchors_of(p->node, 0, args[1]);
-    const int64_t n = n_blocks(s.N * s.A);
+    const anchors s = images_of(at, anchors_of(p->node, 0, args[1]));
+    const int64_t blocks = n_blocks(s.A), n = s.N * blocks;
     const float *x = args[0];
-    double *part = args[3], sum = 0;
+    double *share = args[3], *part = share + s.N, loss = 0;
+    focal_shares(&s, share);
 #pragma omp parallel for if (n > 1)
-    for (int64_t i = 0; i < n; i++)
-        part[i] = focal_block(&s, at->alpha, i * BLOCK, x);
-    for (int64_t i = 0; i < n; i++)
-        sum += part[i];
-    *(float *)args[2] = (float)(sum / at_least_one(count_all_positives(&s)));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t end = (i / blocks + 1) * s.A, from = i / blocks * s.A + i % blocks * BLOCK;
+        part[i] = focal_block(at, &s, from, smaller(from + BLOCK, end), x);
+    }
+    for (int64_t k = 0; k < s.N; k++) {
+        double sum = 0;
+        for (int64_t i = k * blocks; i < (k + 1) * blocks; i++)
+            sum += part[i];
+        loss += sum * share[k];
+    }
+    *(float *)args[2] = (float)loss;
     return TD_OK;
 }
 
 static td_status run_focal_grad(const td_prepared *p, void *const *args)
 {
     const td_focal_attr *at = p->node->attr;
-    const anchors s = anchors_of(p->node, 1, args[2]);
-    const int64_t n = n_blocks(s.N * s.A);
+    const anchors s = images_of(at, anchors_of(p->node, 1, args[2]));
+    const int64_t blocks = n_blocks(s.A), n = s.N * blocks;
     const double dloss = (double)*(const float *)args[0];
-    const double by = dloss / at_least_one(count_all_positives(&s));
     const float *x = args[1];
     float *dx = args[3];
+    double *share = args[4];
+    focal_shares(&s, share);
 #pragma omp parallel for if (n > 1)
-    for (int64_t i = 0; i < n; i++)
-        focal_block_grad(&s, at->alpha, by, i * BLOCK, x, dx);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t end = (i / blocks + 1) * s.A, from = i / blocks * s.A + i % blocks * BLOCK;
+        focal_block_grad(at, &s, dloss * share[i / blocks], from, smaller(from + BLOCK, end), x,
+                         dx);
+    }
     return TD_OK;
 }
 
@@ -265,7 +312,7 @@ static double huber_image(const anchors *s, const huber *h, double delta, int64_
             for (int64_t c = 4 * k; s->labels[k] > 0 && c < 4 * k + 4; c++) {
                 const double e = fabs((double)error_of(predicted[c], target[c])),
                              q = e > delta ? delta : e;
-                sum += q * q / 2 + delta * (e - q);
+                sum += delta > 0 ? q * q / 2 + delta * (e - q) : e;
             }
     }
     return sum;
@@ -274,10 +321,11 @@ static double huber_image(const anchors *s, const huber *h, double delta, int64_
 static void huber_block_grad(const anchors *s, float delta, double by, int64_t from, int64_t n,
                              const float *predicted, const float *target, float *dx)
 {
+    const float most = delta > 0 ? delta : 1; /* delta 0: the sign */
     for (int64_t k = from; k < from + n; k++)
         for (int64_t c = 4 * k; c < 4 * k + 4; c++) {
             const float e = error_of(predicted[c], target[c]);
-            const float slope = e > delta ? delta : e < -delta ? -delta : e;
+            const float slope = e > delta ? most : e < -delta ? -most : e;
             dx[c] = s->labels[k] > 0 ? (float)(by * (double)slope) : 0;
         }
 }
@@ -520,7 +568,7 @@ static td_status run_multibox_grad(const td_prepared *p, void *const *args)
 /* --- the kernels ------------------------------------------------------------------------------ */
 
 TD_NATIVE_KERNEL(sigmoid_focal_loss, accepts_focal, prepare_focal, run_focal, share_rows);
-TD_NATIVE_KERNEL(sigmoid_focal_loss_grad, accepts_focal, NULL, run_focal_grad, share_rows);
+TD_NATIVE_KERNEL(sigmoid_focal_loss_grad, accepts_focal, prepare_focal, run_focal_grad, share_rows);
 TD_NATIVE_KERNEL(huber_box_loss, accepts_f32, prepare_huber, run_huber, share_huber);
 TD_NATIVE_KERNEL(huber_box_loss_grad, accepts_f32, prepare_huber, run_huber_grad, share_huber);
 TD_NATIVE_KERNEL(multibox_class_loss, accepts_f32, prepare_multibox, run_multibox, share_rows);

@@ -62,39 +62,55 @@ static double focal_slope(double x, double gamma)
     return -pow(miss, gamma) * (miss + gamma * sigmoid(x) * log_loss(x));
 }
 
+/* what the sum over image i is divided by */
+static double focal_divisor(const td_focal_attr *at, const anchors *s, int64_t i)
+{
+    if (!at->per_image)
+        return at_least_one(count_positives(s->labels, s->N * s->A));
+    return (double)s->N * at_least_one(count_positives(s->labels + i * s->A, s->A));
+}
+
 static void sigmoid_focal_loss(const td_node *n, void *const *a)
 {
     const td_focal_attr *at = n->attr;
     const anchors s = anchors_of(n, 0, a[1]);
     const double *x = a[0];
-    double *loss = a[2], hits = 0, rest = 0;
-    for (int64_t i = 0; i < s.N * s.A; i++)
-        for (int64_t c = 0; c < s.width; c++) {
-            if (c == column(s.labels[i], s.width) && c > 0)
-                hits += focal(x[i * s.width + c], at->gamma);
+    double *loss = a[2];
+    *loss = 0;
+    for (int64_t i = 0; i < s.N; i++) {
+        double hits = 0, rest = 0;
+        for (int64_t k = i * s.A * s.width; k < (i + 1) * s.A * s.width; k++) {
+            const int64_t label = s.labels[k / s.width], c = k % s.width;
+            if (at->per_image && label < 0)
+                continue;
+            if (c == column(label, s.width) && c > 0)
+                hits += focal(x[k], at->gamma);
             else
-                rest += focal(-x[i * s.width + c], at->gamma);
+                rest += focal(-x[k], at->gamma);
         }
-    *loss = (at->alpha * hits + (1 - at->alpha) * rest) /
-            at_least_one(count_positives(s.labels, s.N * s.A));
+        *loss += (at->alpha * hits + (1 - at->alpha) * rest) / focal_divisor(at, &s, i);
+    }
 }
 
 static void sigmoid_focal_loss_grad(const td_node *n, void *const *a)
 {
     const td_focal_attr *at = n->attr;
     const anchors s = anchors_of(n, 1, a[2]);
-    const double by = *(double *)a[0] / at_least_one(count_positives(s.labels, s.N * s.A));
     const double *x = a[1];
     double *dx = a[3];
-#pragma omp parallel for if (s.N * s.A * s.width > 65536)
-    for (int64_t i = 0; i < s.N * s.A; i++)
-        for (int64_t c = 0; c < s.width; c++) {
-            const int64_t k = i * s.width + c;
-            if (c == column(s.labels[i], s.width) && c > 0)
+    for (int64_t i = 0; i < s.N; i++) {
+        const double by = *(double *)a[0] / focal_divisor(at, &s, i);
+#pragma omp parallel for if (s.A * s.width > 65536)
+        for (int64_t k = i * s.A * s.width; k < (i + 1) * s.A * s.width; k++) {
+            const int64_t label = s.labels[k / s.width], c = k % s.width;
+            if (at->per_image && label < 0)
+                dx[k] = 0;
+            else if (c == column(label, s.width) && c > 0)
                 dx[k] = by * at->alpha * focal_slope(x[k], at->gamma);
             else
                 dx[k] = -by * (1 - at->alpha) * focal_slope(-x[k], at->gamma);
         }
+    }
 }
 
 /* --- huber_box_loss --------------------------------------------------------------------------- */
@@ -126,7 +142,7 @@ static void huber_box_loss(const td_node *n, void *const *a)
             const double e = fabs(error_of(predicted[k], target[k]));
             const double q = e > at->delta ? at->delta : e;
             if (s.labels[k / 4] > 0)
-                sum += q * q / 2 + at->delta * (e - q);
+                sum += at->delta > 0 ? q * q / 2 + at->delta * (e - q) : e;
         }
         *loss += sum == 0 ? 0 : sum * share(at, &s, i);
     }
@@ -142,7 +158,8 @@ static void huber_box_loss_grad(const td_node *n, void *const *a)
         const double by = *(double *)a[0] * share(at, &s, i);
         for (int64_t k = i * s.A * 4; k < (i + 1) * s.A * 4; k++) {
             const double e = error_of(predicted[k], target[k]);
-            const double slope = e > at->delta ? at->delta : e < -at->delta ? -at->delta : e;
+            const double end = at->delta > 0 ? at->delta : 1; /* delta 0: the sign */
+            const double slope = e > at->delta ? end : e < -at->delta ? -end : e;
             dx[k] = s.labels[k / 4] > 0 ? by * slope : 0;
         }
     }

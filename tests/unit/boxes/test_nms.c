@@ -61,6 +61,8 @@ static void sizes_are_checked(void **state)
     assert_null(a);
     expect_error(td_anchors_new(TD_DETECTOR_SSD320, 8192, &a), TD_EARG, "8192");
     expect_error(td_anchors_new(TD_DETECTOR_SSD300, 320, &a), TD_EARG, "wanted 300");
+    expect_error(td_anchors_new(TD_DETECTOR_RETINANET, 32, &a), TD_EARG, "from 64 to 4096");
+    assert_int_equal(td_anchors_count(TD_DETECTOR_RETINANET, 100), 0);
     expect_error(td_anchors_new(TD_DETECTOR_NONE, 320, &a), TD_EARG, "an unknown detector");
     td_anchors_free(NULL);
 }
@@ -97,7 +99,7 @@ static void odd_ground_truths_do_no_harm(void **state)
 {
     (void)state;
     static const td_detector kinds[] = { TD_DETECTOR_SSD320, TD_DETECTOR_SSD300,
-                                         TD_DETECTOR_SSDLITE };
+                                         TD_DETECTOR_SSDLITE, TD_DETECTOR_RETINANET };
     static const td_ground_truth odd[] = {
         { .box = { NAN, 0, 1, 1 }, .label = 1 },
         { .box = { 0, 0, INFINITY, 1 }, .label = 2 },
@@ -106,7 +108,7 @@ static void odd_ground_truths_do_no_harm(void **state)
         { .box = { 0.8F, 0.8F, 0.2F, 0.2F }, .label = 5 }, /* turned over */
         { .box = { -1e30F, -1e30F, 1e30F, 1e30F }, .label = 6 },
     };
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         td_anchors *a;
         expect_ok(td_anchors_new(kinds[k], k == 1 ? 300 : 64, &a));
         void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
@@ -114,14 +116,53 @@ static void odd_ground_truths_do_no_harm(void **state)
         float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);
         assert_true(scratch && labels && deltas);
         assert_int_equal(td_targets_assign(a, odd, 2, scratch, labels, deltas), 0);
-        assert_int_equal(td_targets_assign(a, odd, 6, scratch, labels, deltas), 1);
-        assert_int_equal(labels[0], k ? 6 : 3); /* all claim anchor 0: the first, the last */
+        assert_int_equal(td_targets_assign(a, odd, 6, scratch, labels, deltas), k < 3);
+        if (k < 3) /* all claim anchor 0: the first, the last; RetinaNet's none */
+            assert_int_equal(labels[0], k ? 6 : 3);
         assert_int_equal(td_targets_assign(a, NULL, 0, scratch, labels, deltas), 0);
         td_free(scratch);
         td_free(labels);
         td_free(deltas);
         td_anchors_free(a);
     }
+}
+
+/* an object of the shape of one anchor, and a small one inside several anchors, far from it */
+static void retinanet_claims_ties_and_ignores_between(void **state)
+{
+    (void)state;
+    td_anchors *a;
+    int n_ignored = 0, n_positive = 0, n_claimed = 0;
+    expect_ok(td_anchors_new(TD_DETECTOR_RETINANET, 64, &a));
+    const td_rect same = a->corner[9 * (8 + 1) + 3]; /* pixels; the second row and column */
+    const td_ground_truth objects[] = {
+        { .box = { same.ymin / 64, same.xmin / 64, same.ymax / 64, same.xmax / 64 }, .label = 1 },
+        { .box = { 58 / 64.0F, 58 / 64.0F, 62 / 64.0F, 62 / 64.0F }, .label = 2 },
+    };
+    void *scratch = td_alloc(1, td_targets_scratch_bytes(a));
+    int64_t *labels = td_alloc((size_t)a->n, sizeof *labels);
+    float *deltas = td_alloc((size_t)a->n, 4 * sizeof *deltas);
+    assert_true(scratch && labels && deltas);
+    const int n = td_targets_assign(a, objects, 2, scratch, labels, deltas);
+    for (int i = 0; i < a->n; i++) {
+        const td_rect c = a->corner[i];
+        const float h = fminf(c.ymax, same.ymax) - fmaxf(c.ymin, same.ymin);
+        const float w = fminf(c.xmax, same.xmax) - fmaxf(c.xmin, same.xmin);
+        const float both = h > 0 && w > 0 ? h * w : 0;
+        const float iou = both / (a->area[i] + td_rect_area(same) - both);
+        n_positive += labels[i] == 1;
+        n_ignored += labels[i] == -1;
+        n_claimed += labels[i] == 2;
+        if (labels[i] != 2)
+            assert_int_equal(labels[i], iou >= 0.5F ? 1 : iou >= 0.4F ? -1 : 0);
+    }
+    assert_true(n_positive > 1 && n_ignored > 1);
+    assert_true(n_claimed > 1); /* far below 0.5, but as good as any, several times */
+    assert_int_equal(n, n_positive + n_claimed);
+    td_free(scratch);
+    td_free(labels);
+    td_free(deltas);
+    td_anchors_free(a);
 }
 
 /* --- suppression ------------------------------------------------------------------------------ */
@@ -348,6 +389,7 @@ int main(void)
         cmocka_unit_test(anchors_are_where_they_should),
         cmocka_unit_test(a_box_of_ten_five),
         cmocka_unit_test(odd_ground_truths_do_no_harm),
+        cmocka_unit_test(retinanet_claims_ties_and_ignores_between),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(nothing_is_found_in_nothing),
         cmocka_unit_test(not_a_number_is_no_detection),

@@ -330,6 +330,61 @@ static void image_sizes_of_files_are_limited(void **state)
     }
 }
 
+/* the epsilon of the norms after a file was read for an architecture, -1: the network's own */
+static double epsilon_for(const char *arch, double chosen, td_tensors *t, char warning[400])
+{
+    td_model_opts m;
+    td_model_defaults(&m);
+    m.arch = arch;
+    m.num_classes = 3;
+    m.image_size = 64;
+    m.bn_epsilon = chosen;
+    *warning = '\0';
+    td_log_set_sink(quiet, warning);
+    td_weight_metadata_apply(t, false, &m);
+    td_log_set_sink(NULL, NULL);
+    return m.bn_epsilon;
+}
+
+static void a_file_names_the_epsilon_of_its_norms(void **state)
+{
+    (void)state;
+    static const float zero[1];
+    static const char retinanet[] = "retinanet_resnet50_fpn";
+    const int64_t one[1] = { 1 };
+    char warning[400];
+    td_tensors *own = SET("tandem.arch", "resnet18", "tandem.bn_epsilon", "0.001");
+    assert_true(epsilon_for("resnet18", -1, own, warning) == 0.001);
+    assert_true(epsilon_for("resnet18", 0.01, own, warning) == 0.01);
+    assert_non_null(strstr(warning, "0.001"));
+    assert_true(epsilon_for("ssd300", -1, own, warning) == -1); /* a backbone's */
+    td_tensors_free(own);
+    static const char *const bad[] = { "", "x", "-1", "2", "nan", "0.1 " };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        td_tensors *t = SET("tandem.arch", "resnet18", "tandem.bn_epsilon", bad[i]);
+        assert_true(epsilon_for("resnet18", -1, t, warning) == -1);
+        td_tensors_free(t);
+    }
+
+    /* torchvision's COCO_V1 has names of its version 0.12, and epsilon 0 */
+    td_tensors *early = SET("format", "pt"), *copy = SET("format", "pt");
+    expect_ok(
+        td_tensors_add(early, "head.classification_head.conv.6.weight", TD_DT_F32, 1, one, zero));
+    assert_true(epsilon_for(retinanet, -1, early, warning) == 0);
+    assert_true(epsilon_for(retinanet, 1e-5, early, warning) == 1e-5);
+    assert_true(epsilon_for("ssd320", -1, early, warning) == -1);
+    expect_ok(td_weight_epsilon_copy(early, copy));
+    assert_string_equal(td_tensors_meta(copy, "tandem.bn_epsilon"), "0");
+    assert_true(epsilon_for(retinanet, -1, copy, warning) == 0);
+    td_tensors_free(early);
+    td_tensors_free(copy);
+    early = SET("format", "pt");
+    expect_ok(
+        td_tensors_add(early, "head.classification_head.conv.3.0.weight", TD_DT_F32, 1, one, zero));
+    assert_true(epsilon_for(retinanet, -1, early, warning) == -1);
+    td_tensors_free(early);
+}
+
 static void detectors_take_their_own_weights(void **state)
 {
     (void)state;
@@ -389,6 +444,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_finite_are_not_saved),
         leak_checked_test(metadata_fills_what_is_open),
         leak_checked_test(image_sizes_of_files_are_limited),
+        leak_checked_test(a_file_names_the_epsilon_of_its_norms),
         leak_checked_test(detectors_take_their_own_weights),
         leak_checked_test(memory_may_run_out),
     };

@@ -23,6 +23,12 @@ static void names_lose_what_wrappers_put_before_them(void **state)
         { "ema.module.1.fc.bias", "ema.fc.bias" },
         { "ema.1.fc.bias", "ema.1.fc.bias" },
         { "layers.0.0.conv1.weight", "layer1.0.conv1.weight" },
+        /* RetinaNet's towers before torchvision 0.13, and now */
+        { "head.classification_head.conv.0.weight", "head.classification_head.conv.0.0.weight" },
+        { "module.head.regression_head.conv.6.bias", "head.regression_head.conv.3.0.bias" },
+        { "head.regression_head.conv.2.0.bias", "head.regression_head.conv.2.0.bias" },
+        { "head.regression_head.conv.3.weight", "head.regression_head.conv.3.weight" },
+        { "my_head.conv.2.weight", "my_head.conv.2.weight" },
         { "module.layers.3.1.squeeze.expand.weight", "layer4.1.se.fc2.weight" },
     };
     (void)state;

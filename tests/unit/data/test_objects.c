@@ -511,6 +511,56 @@ static void boxes_lie_on_their_pixels(void **state)
     td_image_release(&img);
 }
 
+/* torchvision's recipes leave them out of training, the others do not; evaluation counts them */
+static void crowds_are_trained_where_the_recipe_says(void **state)
+{
+    (void)state;
+    enum { W = 96, H = 64 };
+    static const struct {
+        td_detector kind;
+        int n;
+    } cases[] = { { TD_DETECTOR_SSD320, 3 },
+                  { TD_DETECTOR_SSD300, 3 },
+                  { TD_DETECTOR_SSDLITE, 2 },
+                  { TD_DETECTOR_RETINANET, 2 } };
+    static const td_ground_truth all[] = {
+        { .box = { 0.45F, 0.45F, 0.5F, 0.5F }, .label = 1 },
+        { .box = { 0.4F, 0.4F, 0.6F, 0.6F }, .label = 2, .is_crowd = true },
+        { .box = { 0.5F, 0.5F, 0.55F, 0.55F }, .label = 3 },
+    };
+    static float row[3 * S * S];
+    td_image img = { 0 };
+    td_text png = { 0 };
+    td_transformer w = { 0 };
+    expect_ok(td_image_resize_buffer(&img, W, H));
+    memset(img.px, 100, 3 * W * H);
+    expect_ok(td_image_encode_png(&img, &png));
+    for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
+        const bool is_training = k % 2;
+        const td_transform t = {
+            .is_training = is_training, .size = S, .detector = cases[k / 2].kind, .seed = 1
+        };
+        int n, most = 0, n_crowds = 0;
+        for (int64_t i = 0; i < 40; i++) { /* a window may cut off boxes */
+            const td_object_source from = {
+                .bytes = png.data,
+                .n_bytes = png.len,
+                .scene = { .ground_truths = all, .n = 3, .width = W, .height = H },
+                .sample = i
+            };
+            expect_ok(td_object_row(&w, &t, &from, row, &n));
+            most = n > most ? n : most;
+            for (int b = 0; b < n; b++)
+                n_crowds += w.ground_truths[b].label == 2;
+        }
+        assert_int_equal(most, is_training ? cases[k / 2].n : 3);
+        assert_int_equal(n_crowds > 0, !is_training || cases[k / 2].n == 3);
+    }
+    td_transformer_release(&w);
+    td_text_release(&png);
+    td_image_release(&img);
+}
+
 static void row_of(const td_test_file *f, int width, int height, bool ignore_orientation,
                    float *row)
 {
@@ -897,6 +947,7 @@ int main(void)
         cmocka_unit_test(targets_are_those_of_the_row),
         cmocka_unit_test(jitter_moves_no_box),
         cmocka_unit_test(boxes_lie_on_their_pixels),
+        cmocka_unit_test(crowds_are_trained_where_the_recipe_says),
         cmocka_unit_test(annotations_say_which_way_is_up),
         cmocka_unit_test(evaluation_keeps_everything),
         cmocka_unit_test(packs_hold_the_same),

@@ -22,7 +22,8 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-#define SSDLITE "ssdlite320_mobilenet_v3_large"
+#define SSDLITE   "ssdlite320_mobilenet_v3_large"
+#define RETINANET "retinanet_resnet50_fpn"
 
 static td_model_opts opts_of(const char *arch, const char *backbone, int classes, int side)
 {
@@ -85,38 +86,53 @@ static void tables_have_a_row_for_each_anchor(void **state)
     expect_ok(td_arch_find(SSDLITE, &a));
     assert_int_equal(a.detector, TD_DETECTOR_SSDLITE);
     assert_int_equal(a.n_anchors, td_anchors_count(TD_DETECTOR_SSDLITE, a.image_size));
+    expect_ok(td_arch_find(RETINANET, &a));
+    assert_int_equal(a.detector, TD_DETECTOR_RETINANET);
+    assert_int_equal(a.n_anchors, td_anchors_count(TD_DETECTOR_RETINANET, a.image_size));
     expect_ok(td_arch_find("resnet50", &a));
     assert_int_equal(a.detector, TD_DETECTOR_NONE);
     assert_int_equal(a.n_anchors, 0);
 }
 
 /* torchvision's number of parameters, tensors of its state_dict and boxes at several sizes */
+static void check_torch(const char *arch, int side, int n_boxes, int64_t n_weights, int n_tensors)
+{
+    const td_model_opts o = opts_of(arch, "resnet50", 90, side);
+    int64_t weights = 0;
+    int n = 0;
+    td_graph *g;
+    expect_ok(td_model_graph(&o, 2, side % 64 > 0, &g));
+    assert_int_equal(output_dim(g, "codes", 1), n_boxes);
+    assert_int_equal(output_dim(g, "scores", 1), n_boxes);
+    assert_int_equal(output_dim(g, "scores", 2), 91);
+    for (int k = 0; k < g->n_nodes; k++) {
+        const td_node *p = g->nodes[k];
+        if (p->op != &td_op_param)
+            continue;
+        const bool is_weight = ((const td_param_attr *)p->attr)->role == TD_ROLE_WEIGHT;
+        weights += is_weight ? td_type_count(&p->out[0]->type) : 0;
+        n += 1 + td_text_ends(p->out[0]->name, ".running_var"); /* with the norms' counters */
+    }
+    assert_int_equal(weights, n_weights);
+    assert_int_equal(n, n_tensors);
+    td_graph_free(g);
+}
+
 static void ssdlite_is_torchvision_s(void **state)
 {
     (void)state;
     static const int sides[][2] = { { 64, 144 }, { 160, 840 }, { 320, 3234 }, { 640, 12828 } };
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
-        const td_model_opts o = opts_of(SSDLITE, "resnet50", 90, sides[i][0]);
-        int64_t weights = 0;
-        int n_tensors = 0, n_norms = 0;
-        td_graph *g;
-        expect_ok(td_model_graph(&o, 2, i % 2, &g));
-        assert_int_equal(output_dim(g, "codes", 1), sides[i][1]);
-        assert_int_equal(output_dim(g, "scores", 1), sides[i][1]);
-        assert_int_equal(output_dim(g, "scores", 2), 91);
-        for (int k = 0; k < g->n_nodes; k++) {
-            const td_node *n = g->nodes[k];
-            if (n->op != &td_op_param)
-                continue;
-            const bool is_weight = ((const td_param_attr *)n->attr)->role == TD_ROLE_WEIGHT;
-            weights += is_weight ? td_type_count(&n->out[0]->type) : 0;
-            n_norms += td_text_ends(n->out[0]->name, ".running_var");
-            n_tensors++;
-        }
-        assert_int_equal(weights, 3440060);
-        assert_int_equal(n_tensors + n_norms, 476); /* with the norms' counters */
-        td_graph_free(g);
-    }
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        check_torch(SSDLITE, sides[i][0], sides[i][1], 3440060, 476);
+}
+
+/* its own count, 34,014,999, is that of constant norms */
+static void retinanet_is_torchvision_s(void **state)
+{
+    (void)state;
+    static const int sides[][2] = { { 64, 774 }, { 160, 4842 }, { 320, 19206 }, { 800, 120087 } };
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        check_torch(RETINANET, sides[i][0], sides[i][1], 34014999 + 53120, 354);
 }
 
 static void classes_are_the_reference_s_unless_named(void **state)
@@ -152,6 +168,11 @@ static void what_cannot_be_built_is_refused(void **state)
     refuse(opts_of(SSDLITE, "resnet50", 1, 300), TD_EUNSUPPORTED, "32 and at least 64, found 300");
     refuse(opts_of(SSDLITE, "resnet50", 1, 32), TD_EUNSUPPORTED, "found 32");
     refuse(opts_of("ssd300", SSDLITE, 1, 0), TD_EUSAGE, "is not a");
+    refuse(opts_of(RETINANET, "resnet50", 1, 300), TD_EUNSUPPORTED,
+           "32 and at least 64, found 300");
+    td_model_opts odd = opts_of(RETINANET, "resnet50", 1, 64);
+    odd.bn_epsilon = -0.5;
+    refuse(odd, TD_EUSAGE, "bn-epsilon is -0.5");
     td_model_opts tf = opts_of("ssd320", "resnet50", 1, 0);
     tf.variant = TD_VARIANT_TENSORFLOW;
     refuse(tf, TD_EUSAGE, "'ssd320' has no variant 'tensorflow'");
@@ -255,7 +276,8 @@ typedef struct {
 
 static void open_step(step *s, const char *arch, td_step_opts sgd, td_compile_opts c)
 {
-    *s = (step){ .sgd = sgd, .lr = 1e-3f, .scale = 8, .update = 1, .keep = 0.9f, .share = 0.1f };
+    const float lr = strcmp(arch, RETINANET) == 0 ? 0.1f : 1e-3f; /* small heads: small gradients */
+    *s = (step){ .sgd = sgd, .lr = lr, .scale = 8, .update = 1, .keep = 0.9f, .share = 0.1f };
     td_graph *g;
     s->inverse = sgd.is_scaled ? 1.0f / 8 : 1;
     s->model = opts_of(arch, "resnet18", 3, strcmp(arch, "ssd300") == 0 ? 300 : 160);
@@ -337,6 +359,7 @@ static void steps_learn_in_every_precision(void **state)
     td_step_opts averaged = plain;
     averaged.averages = true;
     check_learns("ssd320", averaged, NULL, loss, 1e-6);
+    check_learns(RETINANET, plain, NULL, 0, 0);
     const double of_lite = first_loss(SSDLITE);
     check_learns(SSDLITE, plain, NULL, of_lite, 1e-6);
     check_learns(SSDLITE, plain, &bf16, of_lite, 2e-2);
@@ -369,18 +392,45 @@ static void filters_alone_are_decayed(void **state)
 }
 
 /* torchvision's optimizer decays norms and biases, too */
-static void all_weights_of_ssdlite_are_decayed(void **state)
+static void all_weights_of_torchvision_s_are_decayed(void **state)
 {
     (void)state;
-    td_decay_groups groups = { 0 };
-    const td_model_opts o = opts_of(SSDLITE, "resnet50", 0, 0);
-    const td_step_opts sgd = { .momentum = 0.9, .decay = 4e-5, .groups = &groups };
-    td_graph *g;
-    expect_ok(td_detector_training_graph(&o, 1, &sgd, &g));
-    assert_int_equal(groups.n_undecayed, 0);
-    assert_true(groups.decayed.n > 200);
-    td_map_release(&groups.decayed);
-    td_graph_free(g);
+    for (int i = 0; i < 2; i++) {
+        td_decay_groups groups = { 0 };
+        const td_model_opts o = opts_of(i ? RETINANET : SSDLITE, "resnet50", 0, 64);
+        const td_step_opts sgd = {
+            .momentum = 0.9, .decay = 4e-5, .decays_norms = true, .groups = &groups
+        };
+        td_graph *g;
+        expect_ok(td_detector_training_graph(&o, 1, &sgd, &g));
+        assert_int_equal(groups.n_undecayed, 0);
+        assert_int_equal(groups.decayed.n, i ? 354 - 3 * 53 : 476 - 3 * 70);
+        td_map_release(&groups.decayed);
+        td_graph_free(g);
+    }
+}
+
+/* --bn-epsilon is every batch norm's, the heads' included */
+static void one_epsilon_serves_all_norms(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        static const char *const archs[] = { "ssd320", SSDLITE, RETINANET, "ssd300" };
+        td_model_opts o = opts_of(archs[k], "resnet18", 0, k == 3 ? 300 : 160);
+        td_graph *g;
+        int n = 0;
+        o.bn_epsilon = 0;
+        expect_ok(td_model_graph(&o, 1, k % 2, &g));
+        for (int i = 0; i < g->n_nodes; i++) {
+            const td_node *p = g->nodes[i];
+            if (p->op != &td_op_batch_norm && p->op != &td_op_batch_norm_infer)
+                continue;
+            assert_true(((const td_norm_attr *)p->attr)->eps == 0);
+            n++;
+        }
+        assert_true(n > 14);
+        td_graph_free(g);
+    }
 }
 
 static void a_frozen_backbone_keeps_its_statistics(void **state)
@@ -509,6 +559,16 @@ static void a_classifier_s_weights_begin_a_backbone(void **state)
     td_program_free(p);
     td_program_free(classifier);
     td_tensors_free(t);
+
+    t = weights_of("resnet50", 1000, &classifier);
+    p = initial(RETINANET);
+    expect_ok(td_weights_load_matching(t, "w", p));
+    assert_int_equal(count_same(p, t, "backbone.body.", ""), 53 * 5);
+    assert_true(fabs(moments_of(p, "head.classification_head.cls_logits.bias").mean + 4.59512) <
+                1e-5);
+    td_program_free(p);
+    td_program_free(classifier);
+    td_tensors_free(t);
 }
 
 static void another_head_begins_anew(void **state)
@@ -594,12 +654,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_backbone_gives_a_table_of_its_anchors),
         cmocka_unit_test(tables_have_a_row_for_each_anchor),
         cmocka_unit_test(ssdlite_is_torchvision_s),
+        cmocka_unit_test(retinanet_is_torchvision_s),
         cmocka_unit_test(classes_are_the_reference_s_unless_named),
         cmocka_unit_test(what_cannot_be_built_is_refused),
         cmocka_unit_test(layers_begin_as_the_references_do),
         cmocka_unit_test(steps_learn_in_every_precision),
         cmocka_unit_test(filters_alone_are_decayed),
-        cmocka_unit_test(all_weights_of_ssdlite_are_decayed),
+        cmocka_unit_test(all_weights_of_torchvision_s_are_decayed),
+        cmocka_unit_test(one_epsilon_serves_all_norms),
         cmocka_unit_test(a_frozen_backbone_keeps_its_statistics),
         cmocka_unit_test(less_memory_gives_the_same_bits),
         cmocka_unit_test(a_classifier_s_weights_begin_a_backbone),
