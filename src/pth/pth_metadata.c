@@ -26,6 +26,7 @@ enum {
 
 typedef enum { A_TEXT, A_NUMBER, A_LIST_OF_TEXTS, A_LIST_OF_NUMBERS } value_kind;
 
+/* clang-format off */
 static const struct {
     const char *key;
     value_kind kind;
@@ -45,6 +46,7 @@ static const struct {
     { "categories", A_LIST_OF_NUMBERS },
     { "graph", A_TEXT },
 };
+/* clang-format on */
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
