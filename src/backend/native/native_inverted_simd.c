@@ -73,6 +73,7 @@ typedef struct {
 INLINE void expand_tile(int T, int V, const expansion *s, int64_t i)
 {
     const td_inverted *v = s->v;
+    const td_block_limits limits = td_block_limits_of(v->act);
     __m256 sum[SUMS];
 #pragma GCC unroll 12
     for (int k = 0; k < T * V; k++)
@@ -80,8 +81,10 @@ INLINE void expand_tile(int T, int V, const expansion *s, int64_t i)
     multiply(T, V, v->C, s->x + i * v->C, v->C, s->w, v->C * LANES, sum);
 #pragma GCC unroll 12
     for (int k = 0; k < T * V; k++)
-        _mm256_storeu_ps(s->e + s->at[i + k / V] + k % V * LANES,
-                         td_block_activate(sum[k], v->act));
+        _mm256_storeu_ps(s->e + s->at[i + k / V] + k % V * LANES, td_block_clip(&limits, sum[k]));
+    if (td_block_has_curve(v->act))
+        for (int k = 0; k < T * V; k++)
+            td_block_curve(v->act, s->e + s->at[i + k / V] + k % V * LANES);
 }
 
 /* the last tile overlaps the one before it */
@@ -140,6 +143,7 @@ INLINE void filter_tile(int T, int side, int stride, const filtering *f, int64_t
     const int64_t row = f->v->columns * BLOCK;
     const float *e = f->e + p * stride * row + q * stride * BLOCK;
     float *d = f->d + (p * f->v->Q + q) * f->next;
+    const td_block_limits limits = td_block_limits_of(f->v->act);
     __m256 sum[WINDOWS];
 #pragma GCC unroll 4
     for (int i = 0; i < T; i++)
@@ -160,19 +164,24 @@ INLINE void filter_tile(int T, int side, int stride, const filtering *f, int64_t
     }
 #pragma GCC unroll 4
     for (int i = 0; i < T; i++)
-        _mm256_storeu_ps(d + i * f->next, td_block_activate(sum[i], f->v->act));
+        _mm256_storeu_ps(d + i * f->next, td_block_clip(&limits, sum[i]));
 }
 
+/* the last tile of a row overlaps the one before it */
 INLINE void filter_rows(int side, int stride, const filtering *f)
 {
     const int64_t Q = f->v->Q;
-    for (int64_t p = 0; p < f->rows; p++)
+    for (int64_t p = 0; p < f->rows; p++) {
         if (Q >= WINDOWS)
             for (int64_t q = 0; q < Q; q += WINDOWS)
                 filter_tile(WINDOWS, side, stride, f, p, q + WINDOWS <= Q ? q : Q - WINDOWS);
         else
             for (int64_t q = 0; q < Q; q++)
                 filter_tile(1, side, stride, f, p, q);
+        if (td_block_has_curve(f->v->act))
+            for (int64_t q = 0; q < Q; q++)
+                td_block_curve(f->v->act, f->d + (p * Q + q) * f->next);
+    }
 }
 
 static TARGET void filter(const filtering *f)

@@ -28,6 +28,7 @@ INLINE void tile(int T, int V, const row *r, int64_t q, int64_t kb)
     const td_stem *v = r->v;
     const int64_t taps = v->C * SIDE * SIDE, block = taps * LANES;
     const float *x = r->rows + q * STRIDE, *w = r->w + kb * block;
+    const td_block_limits limits = td_block_limits_of(v->act);
     __m256 sum[TILE * VECTORS];
 #pragma GCC unroll 12
     for (int i = 0; i < T * V; i++)
@@ -46,7 +47,7 @@ INLINE void tile(int T, int V, const row *r, int64_t q, int64_t kb)
     float *y = r->y + q * v->K + kb * LANES;
 #pragma GCC unroll 12
     for (int i = 0; i < T * V; i++)
-        _mm256_storeu_ps(y + i / V * v->K + i % V * LANES, td_block_activate(sum[i], v->act));
+        _mm256_storeu_ps(y + i / V * v->K + i % V * LANES, td_block_clip(&limits, sum[i]));
 }
 
 /* the last tile overlaps the one before it */
@@ -69,6 +70,9 @@ static TARGET void all_blocks(const row *r)
             blocks(VECTORS, r, kb);
         else
             blocks(1, r, kb);
+    if (td_block_has_curve(r->v->act))
+        for (int64_t i = 0; i < r->v->Q * r->v->K; i += LANES)
+            td_block_curve(r->v->act, r->y + i);
 }
 
 static void copy_rows(const td_stem *v, int64_t n, int64_t p, const float *x, float *to)
