@@ -98,10 +98,11 @@ def restore(state, net, sgd):
     return saved["curve"]
 
 
-def train(o, seed, data, val):
+def train(o, seed, data, val, make=network):
+    """The validation top-1 after each epoch, and the network that `make(classes)` began."""
     torch.manual_seed(seed)
     state = f"{o.state}.{seed}" if o.state else None
-    net = network(data.classes)
+    net = make(data.classes)
     named = list(net.named_parameters())
     sgd = torch.optim.SGD([{"params": [p for n, p in named if "bn" in n], "weight_decay": 0.0},
                            {"params": [p for n, p in named if "bn" not in n], "weight_decay": o.wd}],
@@ -130,11 +131,11 @@ def train(o, seed, data, val):
             torch.save({"net": net.state_dict(), "sgd": sgd.state_dict(), "curve": curve,
                         "random": torch.get_rng_state()}, state + ".tmp")
             os.replace(state + ".tmp", state)
-    return curve
+    return curve, net
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(description):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tar", default=os.path.join(SHARED, "data", "cifar10.tar"))
     p.add_argument("--seed", type=int, action="append", help="may be repeated; default 1, 2 and 3")
     p.add_argument("--epochs", type=int, default=5)
@@ -149,13 +150,23 @@ def main():
     p.add_argument("--workers", type=int, default=2)
     p.add_argument("--state", help="FILE: keep FILE.SEED after every epoch, and go on from it")
     p.add_argument("--limit", type=int, default=0, help="train on this many images only, to try the script")
-    o = p.parse_args()
-    torch.set_num_threads(o.threads)
+    return p
+
+
+def datasets(o):
+    """What is trained on and what is validated on."""
     size = o.image_size
-    data = Images(o.tar, "train", T.Compose([T.RandomResizedCrop(size), T.RandomHorizontalFlip(), NORMALISE]), o.limit)
-    val = Images(o.tar, "val", T.Compose([T.Resize(size + 32), T.CenterCrop(size), NORMALISE]), o.limit)
+    crop = T.Compose([T.RandomResizedCrop(size), T.RandomHorizontalFlip(), NORMALISE])
+    centre = T.Compose([T.Resize(size + 32), T.CenterCrop(size), NORMALISE])
+    return Images(o.tar, "train", crop, o.limit), Images(o.tar, "val", centre, o.limit)
+
+
+def main():
+    o = parser(__doc__).parse_args()
+    torch.set_num_threads(o.threads)
+    data, val = datasets(o)
     print(f"{len(data)} images to train on, {len(val)} to validate, {data.classes} classes", file=sys.stderr)
-    curves = {seed: train(o, seed, data, val) for seed in o.seed or [1, 2, 3]}
+    curves = {seed: train(o, seed, data, val)[0] for seed in o.seed or [1, 2, 3]}
     last = [c[-1] for c in curves.values()]
     print(json.dumps({"torch": torch.__version__, "options": vars(o), "val_top1": curves,
                       "mean": float(np.mean(last)), "min": min(last), "max": max(last)}))
