@@ -300,13 +300,11 @@ static td_status gather_as(td_importer *im, td_value *x, int64_t axis, const td_
     return TD_OK;
 }
 
-static td_status get_indices(const td_importer *im, const td_tensor **out)
+static bool has_indices(const td_importer *im, const td_tensor **out)
 {
     const td_tensor *t = im->node->n_in == 2 ? td_map_get(&im->tensors, im->node->in[1]) : NULL;
     *out = t;
-    return t && t->dtype == TD_DT_I64 && t->n_bytes >= 8 && t->n_bytes <= INT32_MAX
-               ? TD_OK
-               : td_import_refuse(im, "indices that are not constants");
+    return t && t->dtype == TD_DT_I64 && t->n_bytes >= 8 && t->n_bytes <= INT32_MAX;
 }
 
 td_status td_import_gather(td_importer *im, td_value **y)
@@ -317,7 +315,8 @@ td_status td_import_gather(td_importer *im, td_value **y)
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
     TD_TRY(check_axis(im, &axis, td_value_type(x).rank));
-    TD_TRY(get_indices(im, &t));
+    if (!has_indices(im, &t))
+        return td_import_refuse(im, "indices that are not constants");
     return gather_as(im, x, axis, t, t->rank, y);
 }
 
@@ -328,7 +327,8 @@ td_status td_import_gather_nd(td_importer *im, td_value **y)
     const td_tensor *t;
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_must(im, "batch_dims", 0));
-    TD_TRY(get_indices(im, &t));
+    if (!has_indices(im, &t))
+        return td_import_refuse(im, "indices that are not constants");
     if (t->rank < 1 || t->dim[t->rank - 1] != 1 || td_value_type(x).rank < 1)
         return td_import_refuse(im, "indices of more than one dimension of the tensor");
     return gather_as(im, x, 0, t, t->rank - 1, y);
