@@ -87,6 +87,15 @@ int td_anchors_count(td_detector kind, int image_size)
 
 /* --- SSD320 ---------------------------------------------------------------------------------- */
 
+static void put_corners(td_anchors *a, int i, td_rect r)
+{
+    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
+    c.y = r.ymin + c.h / 2;
+    c.x = r.xmin + c.w / 2;
+    a->corner[i] = r;
+    a->centre[i] = c;
+}
+
 static void ssd320_put(td_anchors *a, int i, float y, float x, float h, float w)
 {
     const float unit = 1.0F / (float)a->image_size;
@@ -94,11 +103,7 @@ static void ssd320_put(td_anchors *a, int i, float y, float x, float h, float w)
                   .xmin = unit * (x - 0.5F * w),
                   .ymax = unit * (y + 0.5F * h),
                   .xmax = unit * (x + 0.5F * w) };
-    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
-    c.y = r.ymin + c.h / 2;
-    c.x = r.xmin + c.w / 2;
-    a->corner[i] = r;
-    a->centre[i] = c;
+    put_corners(a, i, r);
 }
 
 /* writes the boxes of one cell; returns the next free row */
@@ -200,11 +205,7 @@ static void ssdlite_put(td_anchors *a, int i, float y, float x, const float shap
 {
     const float side = (float)a->image_size, w = 0.5F * shape[0], h = 0.5F * shape[1];
     const td_rect r = { (y - h) * side, (x - w) * side, (y + h) * side, (x + w) * side };
-    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
-    c.y = r.ymin + 0.5F * c.h;
-    c.x = r.xmin + 0.5F * c.w;
-    a->corner[i] = r;
-    a->centre[i] = c;
+    put_corners(a, i, r);
 }
 
 static void ssdlite_fill(td_anchors *a)
@@ -240,11 +241,7 @@ static void retinanet_put(td_anchors *a, int i, int y, int x, const float shape[
 {
     const td_rect r = { (float)y - shape[1], (float)x - shape[0], (float)y + shape[1],
                         (float)x + shape[0] };
-    td_centre c = { .h = r.ymax - r.ymin, .w = r.xmax - r.xmin };
-    c.y = r.ymin + 0.5F * c.h;
-    c.x = r.xmin + 0.5F * c.w;
-    a->corner[i] = r;
-    a->centre[i] = c;
+    put_corners(a, i, r);
 }
 
 /* torchvision's cells are where the image divided by their number, rounded down, places them */
