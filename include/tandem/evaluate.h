@@ -87,10 +87,10 @@ typedef struct {
     bool has_ema;
     double ema_top1, ema_topk, ema_loss;
 
-    /* multi-label; n_top1, n_topk, top1 and topk are then 0, ema_top1 and ema_topk mAP and micro
-       F1; fractions */
+    /* multi-label; n_top1, n_topk, top1, topk, ema_top1 and ema_topk are then 0; fractions */
     bool is_multi_label;
     double map, micro_f1, macro_f1, threshold;
+    double ema_map, ema_micro_f1;
 
     /* detectors; n_top1, n_topk and loss are then 0 */
     bool detects;

@@ -213,8 +213,8 @@ static void add_multi_json(const td_evaluate_result *r, td_text *out)
     td_json_add(out, "threshold", r->threshold);
     td_json_add(out, "loss", r->loss);
     if (r->has_ema) {
-        td_json_add(out, "ema_mAP", r->ema_top1);
-        td_json_add(out, "ema_micro_f1", r->ema_topk);
+        td_json_add(out, "ema_mAP", r->ema_map);
+        td_json_add(out, "ema_micro_f1", r->ema_micro_f1);
         td_json_add(out, "ema_loss", r->ema_loss);
     }
     td_json_add(out, "images_per_s", r->images_per_s);
@@ -232,8 +232,8 @@ static void add_multi_text(const td_evaluate_result *r, td_text *out)
     td_text_add(out, "macro F1      %.4f\n", r->macro_f1);
     td_text_add(out, "loss          %.5f\n", r->loss);
     if (r->has_ema)
-        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %.5f\n", r->ema_top1,
-                    r->ema_topk, r->ema_loss);
+        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %.5f\n", r->ema_map,
+                    r->ema_micro_f1, r->ema_loss);
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
 }

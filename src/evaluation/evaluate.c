@@ -189,8 +189,10 @@ static void note(const evaluation *e, const td_eval_result *v, const td_eval_res
     if (!ema)
         return;
     const td_counts *c = &ema->counts;
-    r->ema_top1 = ema->is_multi_label ? ema->multi.map : td_percent(c->n_top1, c->n);
-    r->ema_topk = ema->is_multi_label ? ema->multi.micro_f1 : td_percent(c->n_topk, c->n);
+    r->ema_top1 = td_percent(c->n_top1, c->n);
+    r->ema_topk = td_percent(c->n_topk, c->n);
+    r->ema_map = ema->multi.map;
+    r->ema_micro_f1 = ema->multi.micro_f1;
     r->ema_loss = td_mean_loss(c);
 }
 
