@@ -18,7 +18,7 @@ typedef struct {
     const char *dump_tensors; /* a .safetensors to write: images f32 [N,C,S,S], preprocessed for
                                  evaluation (with boxes: SSD320's), labels i64 [N] (boxes,
                                  labels, n_boxes); bad images are skipped. NULL: none */
-    int channels;             /* of dump_tensors: 3, or 1, gray; 0 means 3 */
+    int channels;             /* C: 3 (RGB) or 1 (gray); 0 means 3 */
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
     td_interpolation interpolation;

@@ -58,9 +58,9 @@ typedef struct {
                                layer gets as many rows */
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
-    double bn_epsilon;      /* of all batch norms; negative: the weight file's, or the network's */
-    int channels;     /* of the images: 3, or 1, gray; 0: of the weight file or the graph, or 3 */
-    int image_size;   /* side of the input; 0: the default of the architecture, 224 */
+    double bn_epsilon;      /* epsilon of all batch norms; negative: the default */
+    int channels;           /* image channels: 3 (RGB) or 1 (gray); 0: the default */
+    int image_size;         /* side of the input; 0: the default of the architecture, 224 */
     int val_resize;   /* classifiers: short side to which images are resized in evaluation before
                          their center is cut; 0: the weight file's, or 32 more than image_size */
     bool multi_label; /* an image has any number of classes: sigmoid, not softmax; also set by

@@ -127,6 +127,9 @@ typedef struct {
 /** The inner loops for this machine; `lanes` is 16 or 8, `dtype` one of f32, bf16, f16. */
 const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes);
 
+/** Is the best instruction set of this machine AVX2, with FMA? */
+bool td_native_is_avx2(void);
+
 /** Number i of the loops that this machine can run, the best instruction set first; NULL past the
     end. */
 const td_native_simd *td_native_simd_at(int i);

@@ -1,5 +1,5 @@
 /*
- * native_conv.c -- operands of grouped and depthwise convolutions; sums of filter gradients
+ * native_conv.c -- operands of convolutions; sums of filter gradients
  */
 #include "backend/native/native_conv.h"
 
@@ -57,6 +57,16 @@ td_status td_native_conv_check_layouts(const td_node *n, const char *image, cons
         return td_error(TD_ENOKERNEL, "the images do not have layout '%s'", image);
     if (strcmp(t.w->layout, filter) != 0)
         return td_error(TD_ENOKERNEL, "the filter does not have layout '%s'", filter);
+    return TD_OK;
+}
+
+td_status td_native_check_layouts(const td_node *n, const td_node_layouts *l)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (strcmp(td_in_type(n, i)->layout, l->in[i]) != 0)
+            return td_error(TD_ENOKERNEL, "operand %d does not have layout '%s'", i, l->in[i]);
+    if (strcmp(n->out[0]->type.layout, l->out) != 0)
+        return td_error(TD_ENOKERNEL, "the result does not have layout '%s'", l->out);
     return TD_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * backend/native/native_conv.h -- what the kernels of grouped and of depthwise convolutions share
+ * backend/native/native_conv.h -- what the kernels of convolutions share
  *
  * A filter's gradient is a sum over images.  These are divided into parts, and a job is one unit of
  * channels of one part; no job waits for another, and the parts' sums are added in order.  The
@@ -31,6 +31,9 @@ void td_native_conv_layouts(const td_node *n, const char *image, const char *fil
 /** TD_ENOKERNEL unless x and y have layout `image`, and w has `filter`. */
 td_status td_native_conv_check_layouts(const td_node *n, const char *image,
                                        const char *filter) TD_CHECKED;
+
+/** TD_ENOKERNEL unless the operands and result 0 have these layouts. */
+td_status td_native_check_layouts(const td_node *n, const td_node_layouts *l) TD_CHECKED;
 
 typedef struct {
     int64_t N, units;  /* images; units of channels, each with an equal share of dw */

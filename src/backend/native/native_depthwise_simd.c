@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/half.h"
+#include "backend/native/native.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -39,7 +39,7 @@
 /* with AVX-512 oneDNN computes them, in blocks of 16 */
 const td_depthwise_loops *td_depthwise_loops_for(td_dtype dtype)
 {
-    if (strcmp(td_half_simd_at(0)->name, "avx2") != 0 || !__builtin_cpu_supports("fma"))
+    if (!td_native_is_avx2())
         return NULL;
     return dtype == TD_DT_F32 ? &loops_f32 : dtype == TD_DT_BF16 ? &loops_bf16 : NULL;
 }

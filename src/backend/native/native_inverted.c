@@ -16,9 +16,8 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "backend/native/native.h"
+#include "backend/native/native_conv.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
@@ -80,13 +79,7 @@ static td_status accepts(const td_node *n)
 {
     td_inverted v;
     TD_TRY(shape_of(n, &v));
-    for (int i = 0; i < n->n_in; i++)
-        if (strcmp(td_in_type(n, i)->layout, channels_last.in[i]) != 0)
-            return td_error(TD_ENOKERNEL, "operand %d does not have layout '%s'", i,
-                            channels_last.in[i]);
-    if (strcmp(n->out[0]->type.layout, channels_last.out) != 0)
-        return td_error(TD_ENOKERNEL, "the result does not have layout '%s'", channels_last.out);
-    return TD_OK;
+    return td_native_check_layouts(n, &channels_last);
 }
 
 bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out)
@@ -103,7 +96,7 @@ bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out)
 typedef struct {
     int threads;
     int64_t parts, bands, jobs;
-    int64_t rows;  /* of a band, at most */
+    int64_t rows;  /* rows of the largest band */
     bool is_split; /* parts are jobs */
 } division;
 

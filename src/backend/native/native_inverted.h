@@ -27,7 +27,7 @@ enum {
 
 typedef struct {
     int64_t N, C, H, W, M, K, P, Q;
-    int64_t columns; /* of e: W and the padding that is read */
+    int64_t columns; /* width of e: W plus the padding */
     int side, stride, pad;
     int act; /* td_block_act */
     bool has_expansion, has_projection, has_residual;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
+#include "backend/native/native.h"
 #include "backend/native/native_block_act.h"
-#include "base/half.h"
 
 #define LANES TD_INVERTED_LANES
 #define BLOCK TD_INVERTED_BLOCK
@@ -65,7 +65,7 @@ typedef struct {
     const td_inverted *v;
     int64_t n;          /* pixels */
     const float *x;     /* [n, C] */
-    const float *w, *b; /* of V vectors of channels */
+    const float *w, *b; /* filter and bias of the channels computed */
     const int32_t *at;  /* [n] places in e */
     float *e;
 } expansion;
@@ -130,9 +130,9 @@ static TARGET void expand(expansion *s, const td_inverted_in *in, int64_t m, int
 
 typedef struct {
     const td_inverted *v;
-    int64_t rows;       /* of results */
+    int64_t rows;       /* rows of d */
     const float *e;     /* one vector of each pixel */
-    const float *w, *b; /* of these channels */
+    const float *w, *b; /* filter and bias of the channels computed */
     float *d;
     int64_t next; /* floats from a result to the next */
 } filtering;
@@ -202,7 +202,7 @@ typedef struct {
     const td_inverted *v;
     int64_t n, depth;      /* pixels; channels of d */
     const float *d;        /* [n, DEPTH] */
-    const float *w;        /* of these channels */
+    const float *w;        /* projection filter of the channels of d */
     const float *b, *rest; /* added to the sums, or NULL; rest [n, K] */
     bool is_first;         /* y has no sums yet */
     float *y;              /* [n, K] */
@@ -333,7 +333,7 @@ static TARGET void run(const td_inverted *v, const td_inverted_in *in, const td_
 /* with AVX-512 oneDNN's convolutions use twice as wide vectors */
 td_inverted_loops *td_inverted_loops_here(void)
 {
-    if (strcmp(td_half_simd_at(0)->name, "avx2") != 0 || !__builtin_cpu_supports("fma"))
+    if (!td_native_is_avx2())
         return NULL;
     return run;
 }

@@ -42,6 +42,15 @@ const td_native_simd *td_native_simd_at(int i)
     return first + i < N_ALL ? simd_at(first + i) : NULL;
 }
 
+bool td_native_is_avx2(void)
+{
+#if HAVE_X86
+    return strcmp(td_half_simd_at(0)->name, "avx2") == 0 && __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
 const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes)
 {
     const td_native_simd *f;

@@ -8,9 +8,7 @@
  */
 #include "backend/native/native_stem.h"
 
-#include <string.h>
-
-#include "backend/native/native.h"
+#include "backend/native/native_conv.h"
 #include "tandem/program.h"
 
 enum { ROWS = 8 /* taken at a time */ };
@@ -52,12 +50,7 @@ static td_status accepts(const td_node *n)
 {
     td_stem v;
     TD_TRY(shape_of(n, &v));
-    for (int i = 0; i < n->n_in; i++)
-        if (strcmp(td_in_type(n, i)->layout, layouts.in[i]) != 0)
-            return td_error(TD_ENOKERNEL, "operand %d does not have layout '%s'", i, layouts.in[i]);
-    if (strcmp(n->out[0]->type.layout, layouts.out) != 0)
-        return td_error(TD_ENOKERNEL, "the result does not have layout '%s'", layouts.out);
-    return TD_OK;
+    return td_native_check_layouts(n, &layouts);
 }
 
 bool td_native_stem_preferred_layout(const td_node *n, td_node_layouts *out)

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
+#include "backend/native/native.h"
 #include "backend/native/native_block_act.h"
-#include "base/half.h"
 
 #if defined(__x86_64__)
 
@@ -98,7 +98,7 @@ static void run(const td_stem *v, int64_t n, int64_t p, const float *x, const fl
 /* with AVX-512 oneDNN's convolution uses twice as wide vectors */
 td_stem_loops *td_stem_loops_here(void)
 {
-    if (strcmp(td_half_simd_at(0)->name, "avx2") != 0 || !__builtin_cpu_supports("fma"))
+    if (!td_native_is_avx2())
         return NULL;
     return run;
 }
