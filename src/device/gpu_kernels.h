@@ -17,7 +17,7 @@
 #define TD_GPU_KERNELS(K)                                                                          \
     K(map) K(reduce)                                                                               \
     K(conv_plan) K(conv_run) K(conv_free)                                                          \
-    K(linear_plan) K(linear_run) K(linear_free) K(products)                                        \
+    K(gemm_plan) K(gemm_run) K(gemm_free) K(products)                                              \
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
     K(norm_rows) K(norm_rows_grad)                                                                 \
     K(pool)                                                                                        \
@@ -120,22 +120,25 @@ typedef struct {
     void *plan;
 } td_gpu_conv_free;
 
-/* --- linear layers ---------------------------------------------------------------------------- */
+/* --- products of matrices --------------------------------------------------------------------- */
 
 /**
- * Choose an algorithm for a linear layer or its gradient.  x [n,c], w [k,c] and y [n,k] have one
- * dtype; a bias [k] is added, forward only.  Nothing is chosen for a GPU that is not here.
+ * Choose an algorithm of the library for y = a b + bias, of `batch` products of matrices in row
+ * order without gaps: a [m,k], b [k,n], y [m,n]; transposed: a [k,m], b [n,k].  Steps lead from a
+ * matrix to the next, in elements; 0: all products read this one.  Sums are float32.  Nothing is
+ * chosen for a GPU that is not here.
  */
 typedef struct {
-    td_gpu_direction direction;
-    td_dtype dtype;  /* f32, f16 or bf16 */
-    bool wide;       /* filter gradient only: w is float32 */
-    bool has_bias;   /* of the dtype */
+    td_dtype dtype;  /* of a and b: f32, f16 or bf16 */
+    bool wide;       /* y is float32 */
+    bool has_bias;   /* [n] of y's dtype, for each row */
     bool allow_tf32; /* float32 only: products of TF32 */
-    int choice;      /* algorithms to pass over, of those that the library's heuristics prefer */
-    int64_t n, c, k;
+    bool transpose_a, transpose_b;
+    int choice; /* algorithms to pass over, of those that the library's heuristics prefer */
+    int64_t m, n, k;
+    int64_t batch, a_step, b_step, y_step;
     td_gpu_planned *made;
-} td_gpu_linear_plan;
+} td_gpu_gemm_plan;
 
 enum { TD_GPU_WORKSPACE_ALIGN = 256 };
 
@@ -145,18 +148,18 @@ enum { TD_GPU_WORKSPACE_ALIGN = 256 };
  */
 typedef struct {
     void *plan;
-    void *x, *w, *y, *bias, *scratch;
-} td_gpu_linear_run;
+    const void *a, *b, *bias;
+    void *y, *scratch;
+} td_gpu_gemm_run;
 
 typedef struct {
     void *plan;
-} td_gpu_linear_free;
-
-/* --- products of matrices --------------------------------------------------------------------- */
+} td_gpu_gemm_free;
 
 /**
- * y = a b + bias of the last two dimensions, for each of y's first three; there a and b have y's
- * dimensions, with strides of 0 where they are repeated.  Sums are float32.
+ * The same by a kernel of our own, for any strides: y = a b + bias of the last two dimensions, for
+ * each of y's first three; there a and b have y's dimensions, with strides of 0 where they are
+ * repeated.
  */
 typedef struct {
     td_gpu_tensor a, b, y; /* f32, f16 or bf16 */

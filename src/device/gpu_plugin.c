@@ -115,13 +115,13 @@ static const char *free_no_conv(const td_gpu_conv_free *a)
     return NULL;
 }
 
-static const char *plan_no_linear(const td_gpu_linear_plan *a)
+static const char *plan_no_gemm(const td_gpu_gemm_plan *a)
 {
     (void)a;
     return NULL;
 }
 
-static const char *free_no_linear(const td_gpu_linear_free *a)
+static const char *free_no_gemm(const td_gpu_gemm_free *a)
 {
     (void)a;
     return NULL;
@@ -129,8 +129,8 @@ static const char *free_no_linear(const td_gpu_linear_free *a)
 
 static const td_gpu_plugin no_plugin = { .conv_plan = plan_no_conv,
                                          .conv_free = free_no_conv,
-                                         .linear_plan = plan_no_linear,
-                                         .linear_free = free_no_linear };
+                                         .gemm_plan = plan_no_gemm,
+                                         .gemm_free = free_no_gemm };
 
 static td_status load_and_describe(const char *json)
 {

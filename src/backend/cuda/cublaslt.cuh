@@ -15,6 +15,7 @@
     F(MatmulDescSetAttribute)                                                                      \
     F(MatrixLayoutCreate)                                                                          \
     F(MatrixLayoutDestroy)                                                                         \
+    F(MatrixLayoutSetAttribute)                                                                    \
     F(MatmulPreferenceCreate)                                                                      \
     F(MatmulPreferenceDestroy)                                                                     \
     F(MatmulPreferenceSetAttribute)                                                                \

@@ -88,9 +88,9 @@ void td_gpu_multi_release(void *state);
     K(conv2d_statistics) K(conv2d_statistics_2) K(conv2d_statistics_3)                             \
     K(conv2d_scale_relu_grad_w) K(conv2d_scale_relu_grad_w_2) K(conv2d_scale_relu_grad_w_3)        \
     K(linear) K(linear_2) K(linear_3) K(linear_grad_x) K(linear_grad_x_2) K(linear_grad_x_3)       \
-    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3) K(matmul) K(layer_norm)                 \
-    K(layer_norm_grad) K(batch_norm) K(batch_norm_grad) K(batch_norm_relu)                         \
-    K(batch_norm_relu_grad)                                                                        \
+    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3)                                         \
+    K(matmul) K(matmul_2) K(matmul_3) K(matmul_strided) K(layer_norm) K(layer_norm_grad)           \
+    K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \

@@ -1,5 +1,6 @@
 /*
- * gpu_matmul.c -- products of batches of matrices
+ * gpu_matmul.c -- products of batches of matrices whose batches are repeated in any way, by a
+ * kernel of our own; gpu_gemm.c has the others
  */
 #include "backend/gpu/gpu.h"
 
@@ -45,6 +46,6 @@ static td_status run(const td_prepared *p, void *const *args)
     return td_gpu_status(td_gpu()->products(&m));
 }
 
-const td_kernel td_gpu_matmul = {
+const td_kernel td_gpu_matmul_strided = {
     .name = "cuda_matmul", .op = &td_op_matmul, .accepts = accepts, .run = run
 };

@@ -36,6 +36,8 @@ struct stand_in_operation {
 struct stand_in_layout {
     cudaDataType_t type;
     int64_t rows, columns, step;
+    int32_t batch;
+    int64_t matrix_step; /* from a matrix of the batch to the next */
 };
 
 struct stand_in_preference {
@@ -131,6 +133,13 @@ bool has_types(const problem &p)
     return p.op.compute == CUBLAS_COMPUTE_32F && (p.d.type == p.a.type || p.d.type == CUDA_R_32F);
 }
 
+/* one number of products, whose results do not overlap */
+bool is_one_batch(const problem &p)
+{
+    const int64_t count = p.d.batch, results = (p.d.columns - 1) * p.d.step + p.d.rows;
+    return p.a.batch == count && p.b.batch == count && (count == 1 || p.d.matrix_step >= results);
+}
+
 cublasStatus_t read_problem(cublasLtMatmulDesc_t op, const cublasLtMatrixLayout_t l[4],
                             problem *out)
 {
@@ -144,6 +153,7 @@ cublasStatus_t read_problem(cublasLtMatmulDesc_t op, const cublasLtMatrixLayout_
                 columns_of(p.a, op->of_a) != rows_of(p.b, op->of_b),
             CUBLAS_STATUS_INVALID_VALUE);
     FAIL_IF(!has_types(p), CUBLAS_STATUS_NOT_SUPPORTED);
+    FAIL_IF(!is_one_batch(p), CUBLAS_STATUS_INVALID_VALUE);
     FAIL_IF((op->epilogue == CUBLASLT_EPILOGUE_BIAS) != (op->bias != nullptr),
             CUBLAS_STATUS_INVALID_VALUE);
     return CUBLAS_STATUS_SUCCESS;
@@ -158,7 +168,8 @@ uint64_t hash_of(const problem &p)
          { int64_t(p.op.compute), int64_t(p.op.of_a), int64_t(p.op.of_b), int64_t(p.op.epilogue) })
         add(v);
     for (const stand_in_layout *l : { &p.a, &p.b, &p.d })
-        for (int64_t v : { int64_t(l->type), l->rows, l->columns, l->step })
+        for (int64_t v : { int64_t(l->type), l->rows, l->columns, l->step, int64_t(l->batch),
+                           l->matrix_step })
             add(v);
     return h;
 }
@@ -221,18 +232,21 @@ element element_of(cudaDataType_t t)
 
 size_t extent_of(const stand_in_layout &l)
 {
-    return static_cast<size_t>((l.columns - 1) * l.step + l.rows) * bytes_of(element_of(l.type));
+    const int64_t last = (l.batch - 1) * l.matrix_step + (l.columns - 1) * l.step + l.rows;
+    return static_cast<size_t>(last) * bytes_of(element_of(l.type));
 }
 
-/* row i of A, or column i of B, one after another: the numbers that are multiplied */
-std::vector<float> load(const void *p, const stand_in_layout &l, bool by_rows, bool is_tf32)
+/* of matrix `m` of the batch row i of A, or column i of B, one after another: the numbers that are
+   multiplied */
+std::vector<float> load(const void *p, const stand_in_layout &l, int64_t m, bool by_rows,
+                        bool is_tf32)
 {
     const int64_t outer = by_rows ? l.rows : l.columns, inner = by_rows ? l.columns : l.rows;
     std::vector<float> v(static_cast<size_t>(l.rows * l.columns));
     for (int64_t i = 0; i < outer; i++)
         for (int64_t j = 0; j < inner; j++) {
             const int64_t at = by_rows ? j * l.step + i : i * l.step + j;
-            const float x = read(p, element_of(l.type), at);
+            const float x = read(p, element_of(l.type), m * l.matrix_step + at);
             v[static_cast<size_t>(i * inner + j)] = is_tf32 ? to_tf32(x) : x;
         }
     return v;
@@ -252,14 +266,15 @@ struct product {
     void *d;
 };
 
-void run_product(const product &q)
+/* product m of the batch */
+void run_product(const product &q, int64_t m)
 {
     const problem &p = q.p;
     const bool is_tf32 = p.op.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     const element type = element_of(p.d.type);
     const int64_t n = columns_of(p.a, p.op.of_a);
-    const auto a = load(q.a, p.a, p.op.of_a == CUBLAS_OP_N, is_tf32);
-    const auto b = load(q.b, p.b, p.op.of_b == CUBLAS_OP_T, is_tf32);
+    const auto a = load(q.a, p.a, m, p.op.of_a == CUBLAS_OP_N, is_tf32);
+    const auto b = load(q.b, p.b, m, p.op.of_b == CUBLAS_OP_T, is_tf32);
     std::vector<float> column(static_cast<size_t>(p.d.rows));
     for (int64_t j = 0; j < p.d.columns; j++) {
         multiply(a.data(), b.data() + j * n, column.data(), p.d.rows, n);
@@ -267,7 +282,7 @@ void run_product(const product &q)
             float v = q.alpha * column[static_cast<size_t>(i)];
             if (p.op.bias)
                 v += read(p.op.bias, type, i);
-            write(q.d, type, j * p.d.step + i, v);
+            write(q.d, type, m * p.d.matrix_step + j * p.d.step + i, v);
         }
     }
 }
@@ -399,13 +414,33 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cu
             CUBLAS_STATUS_INVALID_VALUE);
     FAIL_IF(step < static_cast<int64_t>(rows), CUBLAS_STATUS_INVALID_VALUE);
     const stand_in_layout l = { type, static_cast<int64_t>(rows), static_cast<int64_t>(columns),
-                                step };
+                                step, 1,    0 };
     return make(l, out, &layouts, is_due());
 }
 
 EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 {
     return destroy(l, &layouts);
+}
+
+EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                       cublasLtMatrixLayoutAttribute_t name,
+                                                       const void *value, size_t n)
+{
+    FAIL_IF(!layouts.count(l), CUBLAS_STATUS_INVALID_VALUE);
+    FAIL_IF(is_due(), CUBLAS_STATUS_INTERNAL_ERROR);
+    switch (name) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        TRY(set(&l->batch, value, n));
+        break;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        TRY(set(&l->matrix_step, value, n));
+        break;
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    FAIL_IF(l->batch < 1 || l->matrix_step < 0, CUBLAS_STATUS_INVALID_VALUE);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
@@ -509,7 +544,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     do_work(stream, [=] {
         const opening is_open;
         spoil(workspace, n);
-        run_product(q);
+        for (int64_t m = 0; m < q.p.d.batch; m++)
+            run_product(q, m);
         return true;
     });
     return CUBLAS_STATUS_SUCCESS;

@@ -1,13 +1,15 @@
 /*
- * linear.cu -- linear layers by cuBLASLt: plans, and running them on the plug-in's queue
+ * gemm.cu -- products of matrices by cuBLASLt: plans, and running them on the plug-in's queue
  *
  * cuBLASLt's matrices are stored by columns, and D = op(A) op(B).  A tensor [rows, columns] in row
- * order is the matrix [columns, rows] without gaps, so
+ * order is the matrix [columns, rows] without gaps, so y = a b is its y^T = b^T a^T:
  *
- *                             A        B        D
- *     y  [n,k]  forward       w^T      x        [k,n], and the bias is a number for each row of D
- *     dx [n,c]  data          w        dy       [c,n]
- *     dw [k,c]  filter        x        dy^T     [c,k]
+ *     A = b      [n,k], or [k,n] and op(A) = A^T if b is transposed
+ *     B = a      [k,m], or [m,k] and op(B) = B^T if a is transposed
+ *     D = y      [n,m], and the bias is a number for each row of D
+ *
+ * A batch of products is one call: each layout has a step from a matrix to the next, 0 where all
+ * products read the same.
  *
  * The heuristics rank algorithms by estimated time; the plan keeps one, so that a run only starts
  * it.  Partial sums are kept in float32: schemes that store them in the result's type are excluded.
@@ -20,7 +22,7 @@
  *     cublasLtMatmul()                       C may be D; a workspace is aligned to 256 bytes
  *     cublasLtMatmulDescAttributes_t         types of the attributes; what a bias pointer's value
  *                                            means to the heuristics: its alignment
- *     cublasLtMatrixLayoutAttribute_t        order and leading dimension
+ *     cublasLtMatrixLayoutAttribute_t        order, leading dimension, batch; types
  *     cublasLtMatmulPreferenceAttributes_t   types, and the default alignment, 256 bytes
  *     cublasLtReductionScheme_t, cublasLtEpilogue_t, cublasLtMatmulAlgoGetHeuristic()
  *     cublasLtMatmulAlgoConfigAttributes_t, cublasLtMatmulAlgoCapAttributes_t
@@ -58,7 +60,7 @@ cublasLtHandle_t handle;
 /* stored by columns, without gaps */
 struct matrix {
     cudaDataType_t type;
-    int64_t rows, columns;
+    int64_t rows, columns, step; /* step: from a matrix of the batch to the next */
 };
 
 struct product {
@@ -71,32 +73,33 @@ cudaDataType_t type_of(td_dtype d)
     return d == TD_DT_F16 ? CUDA_R_16F : d == TD_DT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-product product_of(const td_gpu_linear_plan &p)
+/* a tensor [rows, columns], or its transpose */
+matrix matrix_of(cudaDataType_t type, int64_t rows, int64_t columns, bool is_transposed,
+                 int64_t step)
+{
+    return is_transposed ? matrix{ type, rows, columns, step }
+                         : matrix{ type, columns, rows, step };
+}
+
+product product_of(const td_gpu_gemm_plan &p)
 {
     const cudaDataType_t t = type_of(p.dtype);
-    const matrix x = { t, p.c, p.n }, y = { t, p.k, p.n };
-    const matrix w = { p.wide ? CUDA_R_32F : t, p.c, p.k };
-    switch (p.direction) {
-    case TD_GPU_FORWARD:
-        return { w, x, y, CUBLAS_OP_T, CUBLAS_OP_N };
-    case TD_GPU_DATA_GRADIENT:
-        return { w, y, x, CUBLAS_OP_N, CUBLAS_OP_N };
-    default:
-        return { x, y, w, CUBLAS_OP_N, CUBLAS_OP_T };
-    }
+    return { matrix_of(t, p.k, p.n, p.transpose_b, p.b_step),
+             matrix_of(t, p.m, p.k, p.transpose_a, p.a_step),
+             matrix_of(p.wide ? CUDA_R_32F : t, p.m, p.n, false, p.y_step),
+             p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N };
 }
 
 /* --- descriptors ------------------------------------------------------------------------------ */
 
-struct linear {
-    td_gpu_direction direction;
+struct gemm {
     bool has_bias;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
 
-    ~linear()
+    ~gemm()
     {
         if (operation)
             (void)cublaslt.MatmulDescDestroy(operation);
@@ -121,11 +124,22 @@ const char *set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes
                    cublaslt.MatmulPreferenceSetAttribute(p, attribute, &value, sizeof value));
 }
 
-const char *make_layout(const matrix &m, cublasLtMatrixLayout_t *out)
+template <typename T>
+const char *set(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attribute, T value)
 {
-    return explain("cublasLtMatrixLayoutCreate",
-                   cublaslt.MatrixLayoutCreate(out, m.type, static_cast<uint64_t>(m.rows),
-                                               static_cast<uint64_t>(m.columns), m.rows));
+    return explain("cublasLtMatrixLayoutSetAttribute",
+                   cublaslt.MatrixLayoutSetAttribute(l, attribute, &value, sizeof value));
+}
+
+const char *make_layout(const matrix &m, int64_t batch, cublasLtMatrixLayout_t *out)
+{
+    TRY(explain("cublasLtMatrixLayoutCreate",
+                cublaslt.MatrixLayoutCreate(out, m.type, static_cast<uint64_t>(m.rows),
+                                            static_cast<uint64_t>(m.columns), m.rows)));
+    if (batch == 1)
+        return nullptr;
+    TRY(set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch)));
+    return set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.step);
 }
 
 /* the heuristics read a pointer's alignment only; the run sets the true one */
@@ -137,7 +151,7 @@ const char *set_bias(cublasLtMatmulDesc_t operation)
     return set<const void *>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, promised + ALIGNMENT);
 }
 
-const char *make_descriptors(const td_gpu_linear_plan &p, linear *out)
+const char *make_descriptors(const td_gpu_gemm_plan &p, gemm *out)
 {
     const product q = product_of(p);
     TRY(explain("cublasLtMatmulDescCreate",
@@ -148,9 +162,9 @@ const char *make_descriptors(const td_gpu_linear_plan &p, linear *out)
     TRY(set(out->operation, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(q.of_b)));
     if (p.has_bias)
         TRY(set_bias(out->operation));
-    TRY(make_layout(q.a, &out->a));
-    TRY(make_layout(q.b, &out->b));
-    return make_layout(q.d, &out->d);
+    TRY(make_layout(q.a, p.batch, &out->a));
+    TRY(make_layout(q.b, p.batch, &out->b));
+    return make_layout(q.d, p.batch, &out->d);
 }
 
 /* --- the algorithm ---------------------------------------------------------------------------- */
@@ -176,7 +190,7 @@ const char *open_handle()
 }
 
 /* the choice-th result that can run */
-const char *ask(const linear &l, cublasLtMatmulPreference_t preference, int choice,
+const char *ask(const gemm &g, cublasLtMatmulPreference_t preference, int choice,
                 cublasLtMatmulHeuristicResult_t *out)
 {
     cublasLtMatmulHeuristicResult_t results[CHOICES];
@@ -184,7 +198,7 @@ const char *ask(const linear &l, cublasLtMatmulPreference_t preference, int choi
     TRY(set_preference(preference));
     TRY(open_handle()); /* last: it alone needs a driver */
     TRY(explain("cublasLtMatmulAlgoGetHeuristic",
-                cublaslt.MatmulAlgoGetHeuristic(handle, l.operation, l.a, l.b, l.d, l.d, preference,
+                cublaslt.MatmulAlgoGetHeuristic(handle, g.operation, g.a, g.b, g.d, g.d, preference,
                                                 CHOICES, results, &n)));
     for (int i = 0; i < n; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS && choice-- == 0) {
@@ -194,15 +208,15 @@ const char *ask(const linear &l, cublasLtMatmulPreference_t preference, int choi
     return explain("cublasLtMatmulAlgoGetHeuristic, no algorithm", CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-const char *choose_algorithm(linear *l, int choice)
+const char *choose_algorithm(gemm *g, int choice)
 {
     cublasLtMatmulHeuristicResult_t result = {};
     cublasLtMatmulPreference_t preference = nullptr;
     TRY(explain("cublasLtMatmulPreferenceCreate", cublaslt.MatmulPreferenceCreate(&preference)));
-    const char *m = ask(*l, preference, choice, &result);
+    const char *m = ask(*g, preference, choice, &result);
     (void)cublaslt.MatmulPreferenceDestroy(preference);
-    l->algorithm = result.algo;
-    l->workspace_bytes = result.workspaceSize;
+    g->algorithm = result.algo;
+    g->workspace_bytes = result.workspaceSize;
     return m;
 }
 
@@ -221,9 +235,8 @@ void describe_algorithm(const cublasLtMatmulAlgo_t &a, char *text, size_t n)
                                                                              : "");
 }
 
-const char *make(const td_gpu_linear_plan &p, linear *out)
+const char *make(const td_gpu_gemm_plan &p, gemm *out)
 {
-    out->direction = p.direction;
     out->has_bias = p.has_bias;
     (void)queue();
     TRY(open_cublaslt());
@@ -234,43 +247,38 @@ const char *make(const td_gpu_linear_plan &p, linear *out)
 } // namespace
 
 /* the heuristics ask the GPU that is here, so nothing is planned for one that is described */
-const char *linear_plan(const td_gpu_linear_plan *a)
+const char *gemm_plan(const td_gpu_gemm_plan *a)
 {
     if (described())
         return nullptr;
-    auto *l = new (std::nothrow) linear();
-    if (!l)
+    auto *g = new (std::nothrow) gemm();
+    if (!g)
         return "out of memory";
-    if (const char *m = make(*a, l)) {
-        delete l;
+    if (const char *m = make(*a, g)) {
+        delete g;
         return m;
     }
-    a->made->plan = l;
-    a->made->scratch_bytes = l->workspace_bytes;
-    describe_algorithm(l->algorithm, a->made->impl, sizeof a->made->impl);
+    a->made->plan = g;
+    a->made->scratch_bytes = g->workspace_bytes;
+    describe_algorithm(g->algorithm, a->made->impl, sizeof a->made->impl);
     return nullptr;
 }
 
-const char *linear_run(const td_gpu_linear_run *a)
+const char *gemm_run(const td_gpu_gemm_run *a)
 {
     static const float one = 1, zero = 0;
-    const auto *l = static_cast<const linear *>(a->plan);
-    const void *left = l->direction == TD_GPU_FILTER_GRADIENT ? a->x : a->w;
-    const void *right = l->direction == TD_GPU_FORWARD ? a->x : a->y;
-    void *result = l->direction == TD_GPU_FORWARD         ? a->y
-                   : l->direction == TD_GPU_DATA_GRADIENT ? a->x
-                                                          : a->w;
-    if (l->has_bias)
-        TRY(set<const void *>(l->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias));
+    const auto *g = static_cast<const gemm *>(a->plan);
+    if (g->has_bias)
+        TRY(set<const void *>(g->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, a->bias));
     return explain("cublasLtMatmul",
-                   cublaslt.Matmul(handle, l->operation, &one, left, l->a, right, l->b, &zero,
-                                   result, l->d, result, l->d, &l->algorithm, a->scratch,
-                                   l->workspace_bytes, queue()));
+                   cublaslt.Matmul(handle, g->operation, &one, a->b, g->a, a->a, g->b, &zero, a->y,
+                                   g->d, a->y, g->d, &g->algorithm, a->scratch, g->workspace_bytes,
+                                   queue()));
 }
 
-const char *linear_free(const td_gpu_linear_free *a)
+const char *gemm_free(const td_gpu_gemm_free *a)
 {
-    delete static_cast<linear *>(a->plan);
+    delete static_cast<gemm *>(a->plan);
     return nullptr;
 }
 
