@@ -169,7 +169,10 @@ typedef struct {
 
 /* --- normalisation of rows -------------------------------------------------------------------- */
 
-/** y = gamma (x - mean) scale + beta with each row's mean, and scale = 1 / sqrt(var + eps). */
+/**
+ * y = gamma (x - mean) scale + beta with each row's mean, and scale = 1 / sqrt(var + eps).  Tensors
+ * are aligned to 16 bytes.
+ */
 typedef struct {
     td_dtype dtype; /* of x and y: f32, f16 or bf16 */
     int64_t rows, width;
@@ -180,7 +183,7 @@ typedef struct {
     float *mean, *scale; /* [rows] */
 } td_gpu_norm_rows;
 
-/** Its gradients. */
+/** Its gradients.  Those of gamma and beta are sums over rows, which are divided in parts. */
 typedef struct {
     td_dtype dtype; /* of dy, x and dx */
     int64_t rows, width;
@@ -188,7 +191,19 @@ typedef struct {
     const float *gamma, *mean, *scale;
     void *dx;
     float *dgamma, *dbeta;
+    int64_t n_parts; /* td_gpu_norm_rows_parts */
+    float *sums;     /* [n_parts][2][width] memory to work in, aligned to 16 bytes */
 } td_gpu_norm_rows_grad;
+
+/**
+ * Eight rows of each part at a time, enough parts for the processors of large GPUs, and little
+ * memory for them.
+ */
+static inline int64_t td_gpu_norm_rows_parts(int64_t rows, int64_t width)
+{
+    const int64_t parts = (rows + 7) / 8, most = width < 4096 ? 264 : (1 << 20) / width;
+    return parts < most ? parts : most > 0 ? most : 1;
+}
 
 /* --- batch normalisation ---------------------------------------------------------------------- */
 

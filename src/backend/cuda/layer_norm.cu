@@ -1,17 +1,185 @@
 /*
  * layer_norm.cu -- rows normalised by their own statistics
  *
- * A row has a warp, or a block if it is long.  The gradients of gamma and beta have a thread for
- * each column, which adds the rows in order.
+ * A row of whole vectors of eight stays in the registers of a warp, or of a block if it is long;
+ * other rows are read again for each sum.  The gradients of gamma and beta are sums over rows: each
+ * of n_parts blocks adds its own rows, and a second kernel adds the parts, in an order that depends
+ * on the shape only.
  */
 #include "backend/cuda/plugin.cuh"
 #include "backend/cuda/row.cuh"
-#include "backend/cuda/tensor.cuh"
+#include "backend/cuda/vector.cuh"
 
 namespace tandem
 {
 namespace
 {
+
+/* --- rows of whole vectors -------------------------------------------------------------------- */
+
+/* LANES threads have a row, and each up to VECTORS of its vectors */
+template <unsigned LANES_, int VECTORS_> struct row_shape {
+    static constexpr unsigned LANES = LANES_;
+    static constexpr int VECTORS = VECTORS_;
+};
+
+constexpr int64_t MOST_COLUMNS = 2 * WIDE * THREADS;
+
+bool has_vectors(int64_t width)
+{
+    return width % WIDE == 0 && width <= MOST_COLUMNS;
+}
+
+/* f(T(), row_shape()) for rows that have_vectors */
+template <typename F> void with_rows(td_dtype d, int64_t width, F f)
+{
+    constexpr int64_t of_warp = WIDE * WARP;
+    with_type(d, [&](auto type) {
+        if (width <= of_warp)
+            f(type, row_shape<WARP, 1>());
+        else if (width <= 2 * of_warp)
+            f(type, row_shape<WARP, 2>());
+        else if (width <= 3 * of_warp)
+            f(type, row_shape<WARP, 3>());
+        else if (width <= 4 * of_warp)
+            f(type, row_shape<WARP, 4>());
+        else if (width <= WIDE * THREADS)
+            f(type, row_shape<THREADS, 1>());
+        else
+            f(type, row_shape<THREADS, 2>());
+    });
+}
+
+/* the first column of this thread's vector k */
+template <typename S> __device__ inline int column_of(int k)
+{
+    return WIDE * (k * int(S::LANES) + int(threadIdx.x % S::LANES));
+}
+
+/* what is beyond the row is not written */
+template <typename T, typename S>
+__device__ inline void fetch_row(const void *data, int64_t at, int width,
+                                 elements<T, WIDE> (&v)[S::VECTORS])
+{
+    TD_UNROLL
+    for (int k = 0; k < S::VECTORS; k++)
+        if (column_of<S>(k) < width)
+            v[k] = fetch<T, WIDE>(data, at + column_of<S>(k));
+}
+
+/* f(k, column) for this thread's vectors of a row */
+template <typename S, typename F> __device__ inline void each_vector(int width, F f)
+{
+    TD_UNROLL
+    for (int k = 0; k < S::VECTORS; k++)
+        if (column_of<S>(k) < width)
+            f(k, column_of<S>(k));
+}
+
+template <typename T, typename S> __global__ void normalize_vectors(td_gpu_norm_rows p)
+{
+    const int width = int(p.width);
+    const float by = 1 / static_cast<float>(width);
+    for (int64_t row = row_index<S::LANES>(); row < p.rows; row += row_count<S::LANES>()) {
+        elements<T, WIDE> x[S::VECTORS];
+        float v[WIDE], sum = 0, squares = 0;
+        fetch_row<T, S>(p.x, row * width, width, x);
+        each_vector<S>(width, [&](int k, int) {
+            unpack(x[k], v);
+            for (int e = 0; e < WIDE; e++)
+                sum += v[e];
+        });
+        const float mean = row_sum<S::LANES>(sum) * by;
+        each_vector<S>(width, [&](int k, int) {
+            unpack(x[k], v);
+            for (int e = 0; e < WIDE; e++)
+                squares += (v[e] - mean) * (v[e] - mean);
+        });
+        const float var = row_sum<S::LANES>(squares) * by;
+        const float scale = 1 / sqrtf(var + static_cast<float>(p.eps));
+        each_vector<S>(width, [&](int k, int column) {
+            float gamma[WIDE], beta[WIDE];
+            unpack(x[k], v);
+            unpack(fetch<float, WIDE>(p.gamma, column), gamma);
+            unpack(fetch<float, WIDE>(p.beta, column), beta);
+            for (int e = 0; e < WIDE; e++)
+                v[e] = gamma[e] * ((v[e] - mean) * scale) + beta[e];
+            write<T>(p.y, row * width + column, v);
+        });
+        if (threadIdx.x % S::LANES == 0) {
+            p.mean[row] = mean;
+            p.scale[row] = scale;
+        }
+    }
+}
+
+/* the block's sums of `v`, of each thread's columns, to `to`; several warps have the same columns */
+template <typename S>
+__device__ inline void write_part(const float (&v)[S::VECTORS][WIDE], int width, float *to)
+{
+    if constexpr (S::LANES == THREADS) {
+        each_vector<S>(width, [&](int k, int column) { write<float>(to, column, v[k]); });
+    } else {
+        constexpr int warps = THREADS / WARP, gap = WARP + 4; /* no two threads use one bank */
+        __shared__ float part[warps][WIDE * gap];
+        const int t = int(threadIdx.x), lane = t % int(WARP);
+        TD_UNROLL
+        for (int k = 0; k < S::VECTORS; k++) {
+            __syncthreads();
+            TD_UNROLL
+            for (int e = 0; e < WIDE; e++)
+                part[t / int(WARP)][e * gap + lane] = v[k][e];
+            __syncthreads();
+            float sum = 0;
+            for (int w = 0; w < warps; w++)
+                sum += part[w][t % WIDE * gap + t / WIDE];
+            if (k * int(THREADS) + t < width)
+                to[k * int(THREADS) + t] = sum;
+        }
+    }
+}
+
+template <typename T, typename S> __global__ void gradient_vectors(td_gpu_norm_rows_grad p)
+{
+    const int width = int(p.width);
+    const float by = 1 / static_cast<float>(width);
+    float dgamma[S::VECTORS][WIDE] = {}, dbeta[S::VECTORS][WIDE] = {};
+    for (int64_t row = row_index<S::LANES>(); row < p.rows; row += row_count<S::LANES>()) {
+        elements<T, WIDE> x[S::VECTORS], dy[S::VECTORS];
+        float h[WIDE], g[WIDE], gamma[WIDE], sum = 0, dot = 0;
+        fetch_row<T, S>(p.x, row * width, width, x);
+        fetch_row<T, S>(p.dy, row * width, width, dy);
+        const float mean = p.mean[row], scale = p.scale[row];
+        each_vector<S>(width, [&](int k, int column) {
+            unpack(x[k], h);
+            unpack(dy[k], g);
+            unpack(fetch<float, WIDE>(p.gamma, column), gamma);
+            TD_UNROLL
+            for (int e = 0; e < WIDE; e++) {
+                const float xhat = (h[e] - mean) * scale;
+                dgamma[k][e] += g[e] * xhat;
+                dbeta[k][e] += g[e];
+                sum += gamma[e] * g[e];
+                dot += gamma[e] * g[e] * xhat;
+            }
+        });
+        sum = row_sum<S::LANES>(sum) * by;
+        dot = row_sum<S::LANES>(dot) * by;
+        each_vector<S>(width, [&](int k, int column) {
+            unpack(x[k], h);
+            unpack(dy[k], g);
+            unpack(fetch<float, WIDE>(p.gamma, column), gamma);
+            for (int e = 0; e < WIDE; e++)
+                h[e] = scale * (gamma[e] * g[e] - sum - (h[e] - mean) * scale * dot);
+            write<T>(p.dx, row * width + column, h);
+        });
+    }
+    float *to = p.sums + blockIdx.x * 2 * p.width;
+    write_part<S>(dgamma, width, to);
+    write_part<S>(dbeta, width, to + width);
+}
+
+/* --- other rows ------------------------------------------------------------------------------- */
 
 constexpr int64_t LONG_ROW = 256; /* columns from which a row has a block */
 
@@ -63,26 +231,57 @@ template <unsigned LANES> __global__ void gradient_rows(td_gpu_norm_rows_grad p)
     }
 }
 
+/* blockIdx.y: the part */
 __global__ void gradient_columns(td_gpu_norm_rows_grad p)
 {
     for (int64_t i = thread_index(); i < p.width; i += thread_count()) {
         double dgamma = 0, dbeta = 0;
-        for (int64_t row = 0; row < p.rows; row++) {
+        for (int64_t row = blockIdx.y; row < p.rows; row += p.n_parts) {
             const float dy = load(p.dy, p.dtype, row * p.width + i);
             const float x = load(p.x, p.dtype, row * p.width + i);
             dgamma += dy * ((x - p.mean[row]) * p.scale[row]);
             dbeta += dy;
         }
-        p.dgamma[i] = static_cast<float>(dgamma);
-        p.dbeta[i] = static_cast<float>(dbeta);
+        float *to = p.sums + blockIdx.y * 2 * p.width;
+        to[i] = static_cast<float>(dgamma);
+        to[p.width + i] = static_cast<float>(dbeta);
     }
+}
+
+/* --- sums of parts ---------------------------------------------------------------------------- */
+
+constexpr unsigned COLUMNS = 16; /* of a block */
+
+/* column i of dgamma, then of dbeta, is the sum of column i of all parts */
+__global__ void add_parts(td_gpu_norm_rows_grad p)
+{
+    __shared__ double part[THREADS];
+    const unsigned t = threadIdx.x;
+    const int64_t i = int64_t(blockIdx.x) * COLUMNS + t % COLUMNS;
+    double sum = 0;
+    if (i < 2 * p.width)
+        for (int64_t k = t / COLUMNS; k < p.n_parts; k += THREADS / COLUMNS)
+            sum += p.sums[k * 2 * p.width + i];
+    part[t] = sum;
+    for (unsigned half = THREADS / 2; half >= COLUMNS; half /= 2) {
+        __syncthreads();
+        if (t < half)
+            part[t] += part[t + half];
+    }
+    if (t < COLUMNS && i < 2 * p.width)
+        (i < p.width ? p.dgamma + i : p.dbeta + (i - p.width))[0] = static_cast<float>(part[t]);
 }
 
 } // namespace
 
 const char *norm_rows(const td_gpu_norm_rows *p)
 {
-    if (p->width < LONG_ROW)
+    if (has_vectors(p->width))
+        with_rows(p->dtype, p->width, [&](auto type, auto shape) {
+            TD_LAUNCH((normalize_vectors<decltype(type), decltype(shape)>),
+                      blocks_for(p->rows * shape.LANES), THREADS, 0, queue(), *p);
+        });
+    else if (p->width < LONG_ROW)
         TD_LAUNCH(normalize_rows<WARP>, blocks_for(p->rows * WARP), THREADS, 0, queue(), *p);
     else
         TD_LAUNCH(normalize_rows<THREADS>, blocks_for(p->rows * THREADS), THREADS, 0, queue(), *p);
@@ -91,11 +290,23 @@ const char *norm_rows(const td_gpu_norm_rows *p)
 
 const char *norm_rows_grad(const td_gpu_norm_rows_grad *p)
 {
-    if (p->width < LONG_ROW)
-        TD_LAUNCH(gradient_rows<WARP>, blocks_for(p->rows * WARP), THREADS, 0, queue(), *p);
-    else
-        TD_LAUNCH(gradient_rows<THREADS>, blocks_for(p->rows * THREADS), THREADS, 0, queue(), *p);
-    TD_LAUNCH(gradient_columns, blocks_for(p->width), THREADS, 0, queue(), *p);
+    const unsigned n_parts = static_cast<unsigned>(p->n_parts);
+    if (has_vectors(p->width)) {
+        with_rows(p->dtype, p->width, [&](auto type, auto shape) {
+            TD_LAUNCH((gradient_vectors<decltype(type), decltype(shape)>), n_parts, THREADS, 0,
+                      queue(), *p);
+        });
+    } else {
+        if (p->width < LONG_ROW)
+            TD_LAUNCH(gradient_rows<WARP>, blocks_for(p->rows * WARP), THREADS, 0, queue(), *p);
+        else
+            TD_LAUNCH(gradient_rows<THREADS>, blocks_for(p->rows * THREADS), THREADS, 0, queue(),
+                      *p);
+        const dim3 blocks(blocks_for(p->width), n_parts);
+        TD_LAUNCH(gradient_columns, blocks, THREADS, 0, queue(), *p);
+    }
+    const int64_t tiles = (2 * p->width + COLUMNS - 1) / COLUMNS;
+    TD_LAUNCH(add_parts, static_cast<unsigned>(tiles), THREADS, 0, queue(), *p);
     return started();
 }
 

@@ -33,22 +33,32 @@ static td_status run_norm(const td_prepared *p, void *const *args)
                                                  .scale = args[5] }));
 }
 
+static td_status prepare_grad(const td_node *n, td_prepared *out)
+{
+    const td_layer_norm_sizes s = td_layer_norm_sizes_of(td_in_type(n, 1), td_in_type(n, 2));
+    out->scratch_bytes =
+        (size_t)(td_gpu_norm_rows_parts(s.rows, s.width) * 2 * s.width) * sizeof(float);
+    return TD_OK;
+}
+
 static td_status run_grad(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     const td_layer_norm_sizes s = td_layer_norm_sizes_of(td_in_type(n, 1), td_in_type(n, 2));
-    return td_gpu_status(
-        td_gpu()->norm_rows_grad(&(td_gpu_norm_rows_grad){ .dtype = td_in_type(n, 0)->dtype,
-                                                           .rows = s.rows,
-                                                           .width = s.width,
-                                                           .dy = args[0],
-                                                           .x = args[1],
-                                                           .gamma = args[2],
-                                                           .mean = args[3],
-                                                           .scale = args[4],
-                                                           .dx = args[5],
-                                                           .dgamma = args[6],
-                                                           .dbeta = args[7] }));
+    return td_gpu_status(td_gpu()->norm_rows_grad(
+        &(td_gpu_norm_rows_grad){ .dtype = td_in_type(n, 0)->dtype,
+                                  .rows = s.rows,
+                                  .width = s.width,
+                                  .dy = args[0],
+                                  .x = args[1],
+                                  .gamma = args[2],
+                                  .mean = args[3],
+                                  .scale = args[4],
+                                  .dx = args[5],
+                                  .dgamma = args[6],
+                                  .dbeta = args[7],
+                                  .n_parts = td_gpu_norm_rows_parts(s.rows, s.width),
+                                  .sums = args[8] }));
 }
 
 const td_kernel td_gpu_layer_norm = {
@@ -58,4 +68,5 @@ const td_kernel td_gpu_layer_norm = {
 const td_kernel td_gpu_layer_norm_grad = { .name = "cuda_layer_norm_grad",
                                            .op = &td_op_layer_norm_grad,
                                            .accepts = accepts,
+                                           .prepare = prepare_grad,
                                            .run = run_grad };
