@@ -52,7 +52,7 @@ typedef struct {
     const char *checkpoint_dir; /* td_evaluate_watch: the folder of a training */
     bool run_once;              /* evaluate only the current checkpoint */
     int poll_seconds;           /* seconds between checks for a new checkpoint */
-    bool per_class;             /* count by class, and make the confusion matrix */
+    bool per_class;             /* count by class; with one label an image, confusion matrix */
     const char *confusion;      /* write the confusion matrix as CSV; with per_class */
     const char *log;
     int print_freq;        /* batches between two lines of progress */
@@ -75,6 +75,14 @@ typedef struct {
     int64_t n_ground_truths;
     double ap, ap50, ar100;
 } td_class_boxes;
+
+/** Scores of one class of a multi-label network; fractions, 0 where a quotient is undefined. */
+typedef struct {
+    int64_t n_images;    /* those that have the class */
+    int64_t n_predicted; /* those for which it is predicted */
+    int64_t n_right;     /* those of both */
+    double ap, f1;
+} td_label_scores;
 
 typedef struct {
     int64_t n, n_top1, n_topk, n_bad; /* exact counts */
@@ -102,9 +110,10 @@ typedef struct {
 
     /* with per_class; otherwise 0 and NULL */
     int n_classes;
-    char **class_names; /* [n_classes] */
-    int64_t *confusion; /* [n_classes, n_classes]: row's class predicted as column's */
-    int rank;           /* this rank; all ranks have the same counts */
+    char **class_names;      /* [n_classes] */
+    int64_t *confusion;      /* [n_classes, n_classes]: row's class predicted as column's */
+    td_label_scores *labels; /* multi-label, in place of the matrix: [n_classes] */
+    int rank;                /* this rank; all ranks have the same counts */
 } td_evaluate_result;
 
 /** Release the members that `per_class` adds; may be called after a failure, and twice. */

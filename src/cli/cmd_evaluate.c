@@ -201,6 +201,43 @@ void td_cli_add_averages(td_text *out, double top1, double topk, double loss)
     td_json_add(out, "ema_loss", loss);
 }
 
+static double share(int64_t n, int64_t of)
+{
+    return of ? (double)n / (double)of : 0;
+}
+
+static void add_labels_json(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, ", \"per_class\": [");
+    for (int i = 0; i < r->n_classes; i++) {
+        const td_label_scores *s = &r->labels[i];
+        td_text_add(out, i ? ", {" : "{");
+        td_json_add_text(out, "name", r->class_names[i]);
+        td_json_add(out, "n", (double)s->n_images);
+        td_json_add(out, "n_predicted", (double)s->n_predicted);
+        td_json_add(out, "n_right", (double)s->n_right);
+        td_json_add(out, "AP", s->ap);
+        td_json_add(out, "precision", share(s->n_right, s->n_predicted));
+        td_json_add(out, "recall", share(s->n_right, s->n_images));
+        td_json_add(out, "f1", s->f1);
+        td_text_add(out, "}");
+    }
+    td_text_add(out, "]");
+}
+
+/* A class that no image has is in the table: the means count it. */
+static void add_labels_text(const td_evaluate_result *r, td_text *out)
+{
+    td_text_add(out, "\n%-24s %8s %9s %8s %8s %9s %8s %8s\n", "class", "images", "predicted",
+                "right", "AP", "precision", "recall", "F1");
+    for (int i = 0; i < r->n_classes; i++) {
+        const td_label_scores *s = &r->labels[i];
+        td_text_add(out, "%-24s %8lld %9lld %8lld %8.4f %9.4f %8.4f %8.4f\n", r->class_names[i],
+                    (long long)s->n_images, (long long)s->n_predicted, (long long)s->n_right, s->ap,
+                    share(s->n_right, s->n_predicted), share(s->n_right, s->n_images), s->f1);
+    }
+}
+
 static void add_multi_json(const td_evaluate_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -219,6 +256,8 @@ static void add_multi_json(const td_evaluate_result *r, td_text *out)
     }
     td_json_add(out, "images_per_s", r->images_per_s);
     td_json_add(out, "latency_ms", r->latency_ms);
+    if (r->labels)
+        add_labels_json(r, out);
     td_text_add(out, "}\n");
 }
 
@@ -236,6 +275,8 @@ static void add_multi_text(const td_evaluate_result *r, td_text *out)
                     r->ema_micro_f1, r->ema_loss);
     td_text_add(out, "images/s      %.2f\n", r->images_per_s);
     td_text_add(out, "latency       %.2f ms a batch\n", r->latency_ms);
+    if (r->labels)
+        add_labels_text(r, out);
 }
 
 static void add_json(const td_evaluate_result *r, td_text *out)

@@ -14,11 +14,13 @@ void td_evaluate_release(td_evaluate_result *r)
 {
     td_texts_free(r->class_names, (size_t)r->n_classes);
     td_free(r->confusion);
+    td_free(r->labels);
     td_free(r->class_boxes);
     r->class_boxes = NULL;
     r->n_class_boxes = 0;
     r->class_names = NULL;
     r->confusion = NULL;
+    r->labels = NULL;
     r->n_classes = 0;
 }
 
@@ -33,19 +35,32 @@ const char *td_confusion_class_name(const td_dataset *ds, const td_class_names *
     return room;
 }
 
-td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
-                           const td_class_names *names)
+static td_status name_classes(td_evaluate_result *r, int n, const td_dataset *ds,
+                              const td_class_names *names)
 {
     char number[TD_CLASS_NUMBER];
     r->n_classes = n;
     TD_TRY(TD_ALLOC(r->class_names, (size_t)n));
-    TD_TRY(td_alloc_to(&r->confusion, (size_t)n, (size_t)n * sizeof *r->confusion));
     for (int i = 0; i < n; i++) {
         r->class_names[i] = td_copy_text(td_confusion_class_name(ds, names, i, number));
         if (!r->class_names[i])
             return TD_ENOMEM;
     }
     return TD_OK;
+}
+
+td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                           const td_class_names *names)
+{
+    TD_TRY(name_classes(r, n, ds, names));
+    return td_alloc_to(&r->confusion, (size_t)n, (size_t)n * sizeof *r->confusion);
+}
+
+td_status td_label_scores_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                              const td_class_names *names)
+{
+    TD_TRY(name_classes(r, n, ds, names));
+    return TD_ALLOC(r->labels, (size_t)n);
 }
 
 /* Add a field, quoted as RFC 4180 requires. */

@@ -1,5 +1,6 @@
 /*
- * evaluation/confusion.h -- the confusion matrix of `evaluate --per-class`
+ * evaluation/confusion.h -- what `evaluate --per-class` counts: a confusion matrix, or the scores
+ * of each class of a multi-label network
  */
 #ifndef TD_EVALUATION_CONFUSION_H
 #define TD_EVALUATION_CONFUSION_H
@@ -14,6 +15,10 @@
  */
 td_status td_confusion_new(td_evaluate_result *r, int n, const td_dataset *ds,
                            const td_class_names *names) TD_CHECKED;
+
+/** The same with scores of each class in place of the table. */
+td_status td_label_scores_new(td_evaluate_result *r, int n, const td_dataset *ds,
+                              const td_class_names *names) TD_CHECKED;
 
 enum { TD_CLASS_NUMBER = 24 };
 

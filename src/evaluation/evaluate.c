@@ -241,6 +241,7 @@ static td_status evaluate(evaluation *e, td_evaluate_result *r)
     TD_TRY(open_evaluator(e));
     td_evaluator_opts jo = evaluator_opts(e);
     jo.confusion = r->confusion;
+    jo.labels = r->labels;
     jo.outcomes =
         has_report && !e->o.report.is_compat && !e->o.model.multi_label ? &outcomes : NULL;
     TD_OUT(run_evaluator(e, &jo, &v));
@@ -266,8 +267,7 @@ out:
 
 static td_status check_multi_label(const td_evaluate_opts *o, const char *network)
 {
-    const char *unfit = o->tta != TD_TTA_NONE    ? "--tta"
-                        : o->per_class           ? "--per-class"
+    const char *unfit = o->confusion             ? "--confusion"
                         : o->label_smoothing > 0 ? "--label-smoothing"
                                                  : NULL;
     if (!o->model.multi_label || !unfit)
@@ -323,7 +323,8 @@ td_status td_evaluate(const td_evaluate_opts *opts, td_evaluate_result *out)
     }
     TD_OUT(open_data(&e));
     if (e.o.per_class)
-        TD_OUT(td_confusion_new(out, e.o.model.num_classes, e.ds, &e.names));
+        TD_OUT((e.o.model.multi_label ? td_label_scores_new : td_confusion_new)(
+            out, e.o.model.num_classes, e.ds, &e.names));
     TD_OUT(evaluate(&e, out));
 out:
     td_leave(e.comm, st == TD_EREQUIRED ? TD_OK : st);

@@ -123,35 +123,37 @@ static const float *losses_of(const td_evaluator *e)
     return mirrors(e) ? e->mirrored.losses : td_program_output(e->program, "losses", NULL);
 }
 
-/* *images, *labels: of a whole batch, where the rows behind those of `b` are any */
-static td_status feed(td_evaluator *e, const td_batch *b, const void **images_out,
-                      const int64_t **labels_out)
+/* Of a whole batch, where the rows behind those of the loader's batch are any. */
+typedef struct {
+    const void *images;
+    const int64_t *labels;
+    const float *targets; /* multi-label */
+} fed;
+
+static td_status feed(td_evaluator *e, const td_batch *b, fed *out)
 {
-    const void *images = td_batch_images(b);
-    const int64_t *labels = b->labels;
+    *out = (fed){ .images = td_batch_images(b), .labels = b->labels, .targets = b->targets };
     TD_CHECK(e->takes_pixels == (b->pixels != NULL));
     if (b->n < e->batch) {
-        memcpy(e->images, images, (size_t)b->n * e->image_bytes);
+        memcpy(e->images, out->images, (size_t)b->n * e->image_bytes);
         memcpy(e->labels, b->labels, (size_t)b->n * sizeof *e->labels);
-        images = e->images;
-        labels = e->labels;
+        out->images = e->images;
+        out->labels = e->labels;
     }
-    *images_out = images;
-    *labels_out = labels;
-    TD_TRY(td_program_bind(e->program, "images", images));
+    TD_TRY(td_program_bind(e->program, "images", out->images));
     if (!e->is_multi_label)
-        return td_program_bind(e->program, "labels", labels);
-    if (b->n == e->batch)
-        return td_program_bind(e->program, "targets", b->targets);
-    memcpy(e->targets, b->targets, (size_t)b->n * (size_t)e->classes * sizeof *e->targets);
-    return td_program_bind(e->program, "targets", e->targets);
+        return td_program_bind(e->program, "labels", out->labels);
+    if (b->n < e->batch) {
+        memcpy(e->targets, b->targets, (size_t)b->n * (size_t)e->classes * sizeof *e->targets);
+        out->targets = e->targets;
+    }
+    return td_program_bind(e->program, "targets", out->targets);
 }
 
 static td_status run_batch(td_evaluator *e, td_loader *ld, const td_batch *b, double smoothing)
 {
-    const void *images;
-    const int64_t *labels;
-    TD_TRY(feed(e, b, &images, &labels));
+    fed in;
+    TD_TRY(feed(e, b, &in));
     TD_TRY(td_program_start(e->program));
     if (!mirrors(e))
         TD_TRY(td_program_send_ahead(e->program, "images", td_loader_peek(ld)));
@@ -160,10 +162,14 @@ static td_status run_batch(td_evaluator *e, td_loader *ld, const td_batch *b, do
         return TD_OK;
     td_mirrored *m = &e->mirrored;
     td_mirrored_keep(m, td_program_output(e->program, "logits", NULL));
-    TD_TRY(td_program_bind(e->program, "images", td_mirrored_images(m, images)));
+    TD_TRY(td_program_bind(e->program, "images", td_mirrored_images(m, in.images)));
     TD_TRY(td_program_start(e->program));
     TD_TRY(td_program_finish(e->program));
-    td_mirrored_finish(m, td_program_output(e->program, "logits", NULL), labels, smoothing);
+    const float *logits = td_program_output(e->program, "logits", NULL);
+    if (e->is_multi_label)
+        td_mirrored_finish_targets(m, logits, in.targets);
+    else
+        td_mirrored_finish(m, logits, in.labels, smoothing);
     return TD_OK;
 }
 
@@ -343,13 +349,15 @@ static td_status score(const td_evaluator *e, const td_dataset *ds, const td_eva
                 targets[i * k + c] = row[c] > 0;
         }
         TD_OUT(td_multi_scores_compute((const float *)(const void *)all->bytes, targets,
-                                       (int64_t)all->n, e->classes, threshold, out));
+                                       (int64_t)all->n, e->classes, threshold, o->labels, out));
         if (out->n_absent)
             td_log(TD_LOG_WARN, "evaluate",
                    "%lld of %d classes have no image here: their average precision counts as 0",
                    (long long)out->n_absent, e->classes);
     }
-    st = td_comm_broadcast(o->comm, out, sizeof *out);
+    TD_OUT(td_comm_broadcast(o->comm, out, sizeof *out));
+    if (o->labels)
+        st = td_comm_broadcast(o->comm, o->labels, k * sizeof *o->labels);
 out:
     td_free(targets);
     td_free(row);

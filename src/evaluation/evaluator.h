@@ -52,11 +52,12 @@ typedef struct {
     td_report *report;    /* records every print_freq batches, or NULL */
     const char *prefix;   /* prefix of the metrics: "val" (NULL) or "val_ema" */
     int print_freq;
-    int64_t step[2];      /* epoch and iteration in the records */
-    td_progress progress; /* logs the progress; not yet begun */
-    const char *logits;   /* file for raw outputs, the same on all ranks, or NULL */
-    td_gather *outcomes;  /* the prediction of each image (evaluation/outcomes.h), or NULL */
-    int64_t *confusion;   /* [classes, classes], incremented at [label, best class], or NULL */
+    int64_t step[2];         /* epoch and iteration in the records */
+    td_progress progress;    /* logs the progress; not yet begun */
+    const char *logits;      /* file for raw outputs, the same on all ranks, or NULL */
+    td_gather *outcomes;     /* the prediction of each image (evaluation/outcomes.h), or NULL */
+    int64_t *confusion;      /* [classes, classes], incremented at [label, best class], or NULL */
+    td_label_scores *labels; /* multi-label: [classes], the scores of each, or NULL */
 } td_evaluator_opts;
 
 /**

@@ -75,14 +75,37 @@ static double cross_entropy(const float *x, int K, int64_t label, double smoothi
     return max + log(exponentials) - (1 - smoothing) * x[label] - smoothing * sum / K;
 }
 
+/* mean_k(softplus(x_k) - t_k x_k) */
+static double binary_cross_entropy(const float *x, const float *targets, int K)
+{
+    double sum = 0;
+    for (int k = 0; k < K; k++)
+        sum += fmax(x[k], 0) + log1p(exp(-fabs(x[k]))) - (double)targets[k] * x[k];
+    return sum / K;
+}
+
+static void average(td_mirrored *m, const float *logits)
+{
+    const size_t n = (size_t)m->shape.batch * (size_t)m->shape.classes;
+    for (size_t i = 0; i < n; i++)
+        m->logits[i] = 0.5f * (m->logits[i] + logits[i]);
+}
+
 void td_mirrored_finish(td_mirrored *m, const float *logits, const int64_t *labels,
                         double smoothing)
 {
     const int K = m->shape.classes;
-    for (int n = 0; n < m->shape.batch; n++) {
-        float *row = m->logits + (size_t)n * (size_t)K;
-        for (int k = 0; k < K; k++)
-            row[k] = 0.5f * (row[k] + logits[(size_t)n * (size_t)K + (size_t)k]);
-        m->losses[n] = (float)cross_entropy(row, K, labels[n], smoothing);
-    }
+    average(m, logits);
+    for (int n = 0; n < m->shape.batch; n++)
+        m->losses[n] =
+            (float)cross_entropy(m->logits + (size_t)n * (size_t)K, K, labels[n], smoothing);
+}
+
+void td_mirrored_finish_targets(td_mirrored *m, const float *logits, const float *targets)
+{
+    const size_t K = (size_t)m->shape.classes;
+    average(m, logits);
+    for (size_t n = 0; n < (size_t)m->shape.batch; n++)
+        m->losses[n] =
+            (float)binary_cross_entropy(m->logits + n * K, targets + n * K, m->shape.classes);
 }

@@ -6,6 +6,7 @@
  *                      td_mirrored_keep(&m, logits)
  *                      run it on td_mirrored_images(&m, images)
  *                      td_mirrored_finish(&m, logits, labels, smoothing)   -> m.logits, m.losses
+ *                      or td_mirrored_finish_targets(&m, logits, targets)
  */
 #ifndef TD_EVALUATION_MIRRORED_H
 #define TD_EVALUATION_MIRRORED_H
@@ -43,5 +44,8 @@ const void *td_mirrored_images(td_mirrored *m, const void *images);
  */
 void td_mirrored_finish(td_mirrored *m, const float *logits, const int64_t *labels,
                         double smoothing);
+
+/** The same of several labels for an image, targets [batch, classes]: binary cross-entropies. */
+void td_mirrored_finish_targets(td_mirrored *m, const float *logits, const float *targets);
 
 #endif

@@ -45,7 +45,7 @@ static double f1(int64_t tp, int64_t predicted, int64_t positive)
 }
 
 td_status td_multi_scores_compute(const float *logits, const uint8_t *targets, int64_t n, int k,
-                                  double threshold, td_multi_scores *out)
+                                  double threshold, td_label_scores *classes, td_multi_scores *out)
 {
     int64_t tp_all = 0, predicted_all = 0, positive_all = 0;
     scored *s;
@@ -63,8 +63,12 @@ td_status td_multi_scores_compute(const float *logits, const uint8_t *targets, i
             tp += is_positive && is_predicted;
         }
         qsort(s, (size_t)n, sizeof *s, by_logit);
-        out->map += average_precision(s, n, positive) / k;
-        out->macro_f1 += f1(tp, predicted, positive) / k;
+        const td_label_scores one = { positive, predicted, tp, average_precision(s, n, positive),
+                                      f1(tp, predicted, positive) };
+        if (classes)
+            classes[c] = one;
+        out->map += one.ap / k;
+        out->macro_f1 += one.f1 / k;
         out->n_absent += positive == 0;
         tp_all += tp;
         predicted_all += predicted;

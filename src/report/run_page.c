@@ -285,6 +285,22 @@ static td_status add_charts(const td_run_log *runs, int n, td_text *out)
           false,
           { { "val.AP50", "IoU 0.50", OF_EPOCHS, 1, 0 }, { "val.AP", "AP", OF_EPOCHS, 0, 1 } },
           2 },
+        { "map",
+          "Mean average precision",
+          "",
+          NULL,
+          false,
+          { { "val.mAP", "validation", OF_EPOCHS, 1, 0 },
+            { "val_ema.mAP", "EMA", OF_EPOCHS, 2, 2 } },
+          2 },
+        { "f1",
+          "F1 scores",
+          "",
+          NULL,
+          false,
+          { { "val.micro_f1", "micro", OF_EPOCHS, 1, 0 },
+            { "val.macro_f1", "macro", OF_EPOCHS, 0, 1 } },
+          2 },
         { "lr",
           "Learning rate",
           "",
@@ -536,8 +552,8 @@ td_status td_run_page(const td_run_log *runs, int n, const char *title, const ch
                       td_text *out)
 {
     static const char *const tiles[] = {
-        "top1",       "topk",     "ema_top1",   "ap",
-        "ap50",       "val_loss", "train_loss", "train_images_per_s",
+        "top1",       "topk",     "ema_top1", "ap",         "ap50",
+        "map",        "micro_f1", "val_loss", "train_loss", "train_images_per_s",
         "latency_ms", "epochs",   "seconds"
     };
     add_head(runs, n, title, out);

@@ -174,7 +174,8 @@ static double value_of(const td_run_log *run, const char *metric, int selection)
 
 static void choose_metrics(td_seeds *s, int n)
 {
-    static const char *const fixed[] = { "val.AP", "val.AP50", "val.top1", NULL, "val_ema.top1" };
+    static const char *const fixed[] = { "val.AP", "val.AP50",     "val.top1",
+                                         NULL,     "val_ema.top1", "val.mAP" };
     for (int m = 0; m < TD_SEED_METRICS; m++)
         for (int i = 0; i < n && !s->metric[m]; i++) {
             const char *name = fixed[m] ? fixed[m] : td_run_log_topk(&s->runs[i], "val.");

@@ -17,7 +17,7 @@
 
 enum {
     TD_SEED_RUNS = 256,    /* most runs of a report */
-    TD_SEED_METRICS = 5,   /* AP, AP50, top-1, top-K, top-1 of the averaged weights */
+    TD_SEED_METRICS = 6,   /* AP, AP50, top-1, top-K, top-1 of the averages, mAP */
     TD_SEED_SELECTIONS = 2 /* best and final */
 };
 

@@ -147,12 +147,12 @@ static void add_html(const grid *g, const char *title, const char *about, td_tex
 
 static int decimals_of(int metric)
 {
-    return metric < 2 ? 5 : 3; /* AP, AP50; percentages */
+    return metric < 2 || metric == 5 ? 5 : 3; /* AP, AP50, mAP; percentages */
 }
 
 static void put_words(grid *g, const td_seeds *s, int group, int metric, int selection)
 {
-    static const char *const titles[] = { "AP", "AP50", "top1, %", NULL, "top1 of EMA, %" };
+    static const char *const titles[] = { "AP", "AP50", "top1, %", NULL, "top1 of EMA, %", "mAP" };
     char topk[64];
     td_text label = { 0 };
     snprintf(topk, sizeof topk, "%s, %%", s->metric[metric] + strlen("val."));

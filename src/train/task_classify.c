@@ -92,6 +92,11 @@ static td_status open_validation(job *j)
     lo.rank = j->ranks.rank;
     lo.world = j->ranks.n;
     TD_TRY(td_input_as_bytes(j->dev, &lo.as_bytes));
+    if (j->s.is_multi_label) {
+        const size_t n = (size_t)td_dataset_classes(j->data.val_set);
+        TD_TRY(TD_ALLOC(j->eval.class_ap, n));
+        TD_TRY(TD_ALLOC(j->eval.labels, n));
+    }
     return td_loader_new(j->data.val_set, &lo, &j->data.val_loader);
 }
 
@@ -179,6 +184,7 @@ static td_status evaluate(job *j, const char *prefix, td_eval_result *v)
     jo.progress = td_train_progress_validation(j, prefix, what);
     jo.outcomes =
         *prefix || j->o.report.is_compat || j->s.is_multi_label ? NULL : &j->eval.outcomes;
+    jo.labels = *prefix ? NULL : j->eval.labels;
     if (!j->eval.evaluator)
         TD_TRY(td_evaluator_new(&j->o.model, j->dev, &jo, &j->eval.evaluator));
     TD_TRY(td_weights_copy(j->program, prefix, td_evaluator_program(j->eval.evaluator)));
@@ -192,6 +198,8 @@ static void keep_scores(job *j, const td_eval_result *v)
     j->s.last_val_loss = td_mean_loss(&v->counts);
     if (v->is_multi_label) {
         j->eval.multi = v->multi;
+        for (int i = 0; i < td_dataset_classes(j->data.val_set); i++)
+            j->eval.class_ap[i] = j->eval.labels[i].n_images ? j->eval.labels[i].ap : -1;
         j->s.last = 100 * v->multi.map;
         j->s.last_second = 100 * v->multi.micro_f1;
         return;
@@ -232,6 +240,12 @@ static td_status check(const td_train_opts *o)
     return td_require_check(o->validation.require, o->validation.topk);
 }
 
+static void release(job *j)
+{
+    td_free(j->eval.class_ap);
+    td_free(j->eval.labels);
+}
+
 const td_task td_task_classify = { .metric = "top1",
                                    .check = check,
                                    .open_data = open_data,
@@ -239,4 +253,5 @@ const td_task td_task_classify = { .metric = "top1",
                                    .evaluate = evaluate,
                                    .keep_scores = keep_scores,
                                    .format_scores = format_scores,
-                                   .require = require };
+                                   .require = require,
+                                   .release = release };

@@ -112,10 +112,12 @@ typedef struct {
     td_evaluator *evaluator;
     struct td_detector_evaluator *detector_evaluator; /* of a detector */
     double boxes[TD_BOX_METRICS];                     /* of a detector's last validation */
-    double *class_ap;       /* [classes], likewise; -1: not evaluated; NULL: no detector */
-    td_multi_scores multi;  /* of a multi-label classifier's last validation */
-    td_gather outcomes;     /* of a classifier's last validation, on rank 0 ... */
-    int64_t outcomes_epoch; /* ... and its epoch */
+    double *class_ap;        /* [classes], likewise, and of several labels; -1: not evaluated; NULL:
+                                neither of both */
+    td_multi_scores multi;   /* of a multi-label classifier's last validation */
+    td_label_scores *labels; /* [classes], likewise; NULL: one label for each image */
+    td_gather outcomes;      /* of a classifier's last validation, on rank 0 ... */
+    int64_t outcomes_epoch;  /* ... and its epoch */
     int64_t epochs_without_best;
 } td_train_evaluation;
 

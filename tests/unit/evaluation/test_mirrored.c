@@ -57,6 +57,12 @@ static void logits_are_averaged(void **state)
     td_mirrored_keep(&m, first);
     td_mirrored_finish(&m, second, absent, 0);
     assert_true(m.losses[0] == 0 && m.losses[1] == 0);
+    const float targets[B * K] = { 1, 0, 1, 0, 1, 0 }; /* several labels for an image */
+    td_mirrored_keep(&m, first);
+    td_mirrored_finish_targets(&m, second, targets);
+    assert_true(m.logits[0] == 1 && m.logits[4] == ln2);
+    assert_true(fabs(m.losses[0] - (log(1 + exp(-1)) + 2 * log(2)) / 3) < 1e-6);
+    assert_true(fabs(m.losses[1] - (log(1.5) + 2 * log(2)) / 3) < 1e-6);
     td_mirrored_release(&m);
 }
 
