@@ -131,7 +131,9 @@ typedef enum {
 
 typedef struct {
     td_loss_type type;
-    double bce_threshold;      /* targets above are 1, others 0; -1: as they are */
+    double bce_threshold; /* targets above are 1, others 0; -1: as they are */
+    /* bce: factors of the loss of positive targets: "balanced", one, or one a class; NULL: 1 */
+    const char *positive_weights;
     const char *class_weights; /* "balanced", or a factor for each class: "1,0.5"; NULL: all 1 */
     double label_smoothing;    /* share of the target that is spread over all classes */
     double mixup;       /* alpha: coefficients are drawn from Beta(alpha, alpha); 0: no mixup */

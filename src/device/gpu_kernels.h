@@ -441,9 +441,10 @@ typedef enum {
     TD_GPU_SOFTMAX_GRAD,       /* y = x (z - sum(z x)), x softmax's result and z its gradient */
     TD_GPU_CROSS_ENTROPY,      /* y[row] = -sum(z log softmax(x)) */
     TD_GPU_CROSS_ENTROPY_GRAD, /* y = dloss[row] (softmax(x) sum(z) - z) */
-    /* y[row] = mean(softplus(x) - t x), t = z, or z > threshold if that is not negative */
+    /* y[row] = mean((1 - t) x + u softplus(-x)), t = z, or z > threshold if that is not negative,
+       u = 1 + (weights - 1) t */
     TD_GPU_SIGMOID_CROSS_ENTROPY,
-    TD_GPU_SIGMOID_CROSS_ENTROPY_GRAD /* y = dloss[row] (sigmoid(x) - t) / columns */
+    TD_GPU_SIGMOID_CROSS_ENTROPY_GRAD /* y = dloss[row] (1 - t - u sigmoid(-x)) / columns */
 } td_gpu_row_function;
 
 /** Functions of rows, computed in float32 in an order that depends on `columns` only. */
@@ -453,6 +454,7 @@ typedef struct {
     int64_t rows, columns;
     const void *x, *z;
     const void *dloss;
+    const void *weights; /* [columns]; NULL: 1 */
     float threshold;
     void *y;
 } td_gpu_rows;

@@ -4,19 +4,21 @@
  * one_hot(labels) {classes, smoothing} -> q    1 - s + s/K at the label, s/K elsewhere
  * softmax_cross_entropy(x, q) -> loss          loss[n] = -sum_k q[n,k] log softmax(x)[n,k]
  * softmax_cross_entropy_grad(dloss, x, q) -> dx   dloss[n] (softmax(x)[n,k] sum_j q[n,j] - q[n,k])
- * sigmoid_cross_entropy(x, q) {threshold} -> loss   mean_k(softplus(x[n,k]) - t[n,k] x[n,k])
- * sigmoid_cross_entropy_grad(dloss, x, q) {threshold} -> dx
- *                                           dloss[n] (sigmoid(x[n,k]) - t[n,k]) / K
+ * sigmoid_cross_entropy(x, q [, p]) {threshold} -> loss   with u = 1 + (p[k] - 1) t[n,k]
+ *                                           mean_k((1 - t[n,k]) x[n,k] + u softplus(-x[n,k]))
+ * sigmoid_cross_entropy_grad(dloss, x, q [, p]) {threshold} -> dx
+ *                                           dloss[n] (1 - t[n,k] - u sigmoid(-x[n,k])) / K
  *
  *   x       [N, K]  any float   logits         labels  [N]  i64, in [0, K); others: row of zeros
  *   q       [N, K]  same        targets; rows need not sum to 1; no gradient flows into them
  *   loss    [N]     same
+ *   p       [K]     same        weights of positive targets; without it all are 1
  *   t               q; with a threshold of 0 or more, 1 where q > threshold and 0 elsewhere
  *
  * The maximum logit is subtracted before exponentiation, and softplus(x) is
  * max(x, 0) + log(1 + exp(-|x|)), so logits of +-5000 do not overflow.  Sources: Szegedy et al.
  * 2016, section 7 (smoothing), agrees with NVIDIA's LabelSmoothing class; PyTorch's
- * BCEWithLogitsLoss; Wightman et al. 2021, section 2.1 (the threshold).
+ * BCEWithLogitsLoss (p: pos_weight); Wightman et al. 2021, section 2.1 (the threshold).
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -70,10 +72,22 @@ static td_status check_targets(const td_node *n, const td_type *x, const td_type
     return TD_OK;
 }
 
+/* operand i, if there is one: [K] */
+static td_status check_positive_weights(const td_node *n, int i, const td_type *x)
+{
+    const td_type *p = n->n_in > i ? td_in_type(n, i) : NULL;
+    if (!p || (p->dim[0] == x->dim[1] && p->dtype == x->dtype))
+        return TD_OK;
+    return td_error(TD_ESHAPE, "%s: %lld weights of type %s, wanted %lld of type %s", n->op->name,
+                    (long long)p->dim[0], td_dtype_name(p->dtype), (long long)x->dim[1],
+                    td_dtype_name(x->dtype));
+}
+
 static td_status loss_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0);
     TD_TRY(check_targets(n, x, td_in_type(n, 1)));
+    TD_TRY(check_positive_weights(n, 2, x));
     *y = td_type_1d(x->dtype, x->dim[0]);
     return TD_OK;
 }
@@ -82,6 +96,7 @@ static td_status loss_grad_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 1);
     TD_TRY(check_targets(n, x, td_in_type(n, 2)));
+    TD_TRY(check_positive_weights(n, 3, x));
     if (td_in_type(n, 0)->dim[0] != x->dim[0] || td_in_type(n, 0)->dtype != x->dtype)
         return td_error(TD_ESHAPE, "%s: dloss is not [N]", n->op->name);
     *y = *x;
@@ -102,7 +117,8 @@ static void loss_grad(td_builder *b, const td_node *n, td_value *const *dy, td_v
 static void sigmoid_loss_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     const td_op *op = &td_op_sigmoid_cross_entropy_grad;
-    dx[0] = td_emit(b, op, n->attr, dy[0], n->in[0], n->in[1]);
+    td_value *const weights = n->n_in > 2 ? n->in[2] : NULL;
+    dx[0] = td_emit(b, op, n->attr, dy[0], n->in[0], n->in[1], weights);
 }
 
 const td_op td_op_softmax = {
@@ -167,8 +183,9 @@ const td_op td_op_sigmoid_cross_entropy = {
     .name = "sigmoid_cross_entropy",
     .summary = "binary cross-entropy of sigmoid against targets, mean over the classes",
     .n_in = 2,
+    .n_in_max = 3,
     .n_out = 1,
-    .in_rank = { 2, 2 },
+    .in_rank = { 2, 2, 1 },
     .fields = sigmoid_fields,
     .attr_bytes = sizeof(td_sigmoid_loss_attr),
     .tf_op = "Exp",
@@ -181,8 +198,9 @@ const td_op td_op_sigmoid_cross_entropy_grad = {
     .name = "sigmoid_cross_entropy_grad",
     .summary = "gradient of sigmoid_cross_entropy for the logits",
     .n_in = 3,
+    .n_in_max = 4,
     .n_out = 1,
-    .in_rank = { 1, 2, 2 },
+    .in_rank = { 1, 2, 2, 1 },
     .fields = sigmoid_fields,
     .attr_bytes = sizeof(td_sigmoid_loss_attr),
     .tf_op = "Exp",

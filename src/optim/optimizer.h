@@ -62,6 +62,7 @@ typedef struct td_step_opts {
     bool mixes;              /* mixup of images and targets */
     bool cuts;               /* cutmix of images, and mixup of targets */
     bool weighs_classes;     /* targets are multiplied by an input, a factor for each class */
+    bool weighs_positives;   /* binary cross-entropy has an input, a factor for each class */
     bool is_binary;          /* binary cross-entropy of each class, not softmax's */
     double threshold;        /* with it: targets above are 1, others 0; negative: as they are */
     const td_norm *norm;     /* images are bytes, normalized by this; NULL: floats */
@@ -106,6 +107,7 @@ typedef struct td_step_opts {
 #define TD_INPUT_EMA_REST      "ema_rest"
 #define TD_INPUT_LAMBDA        "mixup_lambda"
 #define TD_INPUT_CLASS_WEIGHTS "class_weights"
+#define TD_INPUT_POSITIVE_WEIGHTS "positive_weights"
 #define TD_INPUT_PARTNER       "mixup_partner"
 #define TD_INPUT_BOX           "cutmix_box"
 #define TD_INPUT_SHARE         "cutmix_share"

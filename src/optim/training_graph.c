@@ -47,10 +47,19 @@ static td_value *targets(td_builder *b, int batch, td_value *logits, double smoo
 }
 
 /* [K], of the type of the targets */
-static td_value *class_weights(td_builder *b, const td_value *q)
+static td_value *class_weights(td_builder *b, const char *input, const td_value *q)
 {
-    td_value *w = td_input(b, TD_INPUT_CLASS_WEIGHTS, td_type_1d(TD_DT_F32, q->type.dim[1]));
+    td_value *w = td_input(b, input, td_type_1d(TD_DT_F32, q->type.dim[1]));
     return td_cast(b, w, q->type.dtype);
+}
+
+static td_value *binary_losses(td_builder *b, td_value *logits, td_value *q,
+                               const td_step_opts *opts)
+{
+    const td_sigmoid_loss_attr a = { opts->is_binary ? opts->threshold : -1 };
+    td_value *weights =
+        opts->weighs_positives ? class_weights(b, TD_INPUT_POSITIVE_WEIGHTS, q) : NULL;
+    return td_emit(b, &td_op_sigmoid_cross_entropy, &a, logits, q, weights);
 }
 
 static td_value *rate_input(td_builder *b, td_dtype dtype, const td_step_opts *opts)
@@ -84,10 +93,9 @@ static td_status plain_training_graph(const td_model_opts *model, int batch,
         if (share)
             q = td_emit(b, &td_op_mixup, NULL, q, share, partner);
         if (opts->weighs_classes)
-            q = td_mul(b, q, class_weights(b, q));
-        const double threshold = opts->is_binary ? opts->threshold : -1;
+            q = td_mul(b, q, class_weights(b, TD_INPUT_CLASS_WEIGHTS, q));
         td_value *losses = opts->is_binary || model->multi_label
-                               ? td_sigmoid_cross_entropy(b, logits, q, threshold)
+                               ? binary_losses(b, logits, q, opts)
                                : td_softmax_cross_entropy(b, logits, q);
         td_value *loss = td_mean(b, losses);
         td_optimizer_emit(b, loss, lr, opts);

@@ -83,6 +83,9 @@ static const td_field train_fields[] = {
     TD_TEXT_AS(td_train_opts, loss.class_weights, "class_weights", NULL, NULL, TD_META_NUMBERS,
                "ce: factor of each class in the training loss, or 'balanced': the inverse of its "
                "share of the images; the loss is divided by the number of images"),
+    TD_TEXT_AS(td_train_opts, loss.positive_weights, "pos_weight", NULL, NULL, TD_META_NUMBERS,
+               "bce: factor of the loss of positive targets, one for each class or one for all, "
+               "or 'balanced': the images without the class divided by those with it"),
     TD_REAL_AS(td_train_opts, loss.label_smoothing, "label_smoothing", NULL, 0, 0, 1, NULL,
                "label smoothing: fraction of the target distributed over all classes"),
     TD_REAL_AS(td_train_opts, loss.mixup, "mixup", NULL, 0, 0, 100, NULL,
@@ -497,6 +500,8 @@ static td_status check_recipe(const td_train_opts *o)
                         o->batch.step_size, o->batch.size);
     if (o->loss.class_weights && o->loss.type == TD_LOSS_BCE)
         return td_error(TD_EUSAGE, "--class-weights and --loss bce exclude each other");
+    if (o->loss.positive_weights && o->loss.type != TD_LOSS_BCE)
+        return td_error(TD_EUSAGE, "--pos-weight requires --loss bce");
     if (o->loss.mixup_file && o->loss.mixup <= 0)
         return td_error(TD_EUSAGE, "--mixup-file requires --mixup");
     if (o->loss.mixup_file && o->loss.cutmix > 0)

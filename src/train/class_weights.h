@@ -1,5 +1,5 @@
 /*
- * train/class_weights.h -- the factor of each class in the training loss
+ * train/class_weights.h -- factors of the classes in the training loss
  */
 #ifndef TD_TRAIN_CLASS_WEIGHTS_H
 #define TD_TRAIN_CLASS_WEIGHTS_H
@@ -18,5 +18,18 @@
  */
 TD_CHECKED td_status td_class_weights_new(const char *text, const td_dataset *ds, int classes,
                                           float **out);
+
+/**
+ * Factors [classes] of positive targets from the text of --pos-weight, freed by td_free.
+ *
+ *   "balanced"   the images of `ds` without the class divided by those with it; 1 for classes that
+ *                no image has, or all
+ *   "3"          the same for all classes
+ *   "1,0.5,2"    the numbers, one a class
+ *
+ * The errors of td_class_weights_new.
+ */
+TD_CHECKED td_status td_positive_weights_new(const char *text, const td_dataset *ds, int classes,
+                                             float **out);
 
 #endif

@@ -194,6 +194,7 @@ static td_status check(const td_train_opts *o)
         { false, o->batch.repeats > 1, "--aug-repeats" },
         { false, o->batch.balanced, "--balanced-sampling" },
         { false, o->loss.class_weights != NULL, "--class-weights" },
+        { false, o->loss.positive_weights != NULL, "--pos-weight" },
         { false, o->loss.type != TD_LOSS_CROSS_ENTROPY, "--loss" },
         { false, o->output.train_logits != NULL, "--train-logits" },
         { false, o->batch.image_size_schedule != NULL, "--image-size-schedule" },

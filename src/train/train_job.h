@@ -77,6 +77,7 @@ typedef struct {
     bool is_size_default;     /* nothing but the architecture has set the image size */
     td_sizes sizes;           /* sizes of training images by epoch; n 0: one size */
     float *class_weights;     /* [model.num_classes]; NULL: all 1 */
+    float *positive_weights;  /* likewise */
     td_mixup mixup;           /* batch 0: neither mixup nor cutmix */
 } td_train_data;
 

@@ -219,6 +219,9 @@ static td_status open_schedule(job *j)
     if (j->o.loss.class_weights)
         TD_TRY(td_class_weights_new(j->o.loss.class_weights, j->data.train_set,
                                     j->o.model.num_classes, &j->data.class_weights));
+    if (j->o.loss.positive_weights)
+        TD_TRY(td_positive_weights_new(j->o.loss.positive_weights, j->data.train_set,
+                                       j->o.model.num_classes, &j->data.positive_weights));
     return open_mixup(j);
 }
 
@@ -317,6 +320,7 @@ void td_train_release(td_train_job *j)
     td_lock_close(j->files.lock);
     td_mixup_close(&j->data.mixup);
     td_free(j->data.class_weights);
+    td_free(j->data.positive_weights);
     td_map_release(&j->compiled.groups.decayed);
     td_tracked_release(&j->tracked);
     td_evaluator_free(j->eval.evaluator);

@@ -57,23 +57,25 @@ static td_status bind_scalars(job *j)
         bool is_there;
         const char *name;
         const void *data;
-    } rows[] = { { true, "lr", j->inputs.lr },
-                 { scales, TD_INPUT_SCALE, &j->inputs.scale },
-                 { scales || j->plan.batches_per_step > 1 || j->ranks.comm, TD_INPUT_INVERSE,
-                   &j->inputs.inverse },
-                 { j->plan.batches_per_step > 1, TD_INPUT_UPDATE, &j->inputs.update },
-                 { is_adam, TD_INPUT_REST1, &j->inputs.rest1 },
-                 { is_adam, TD_INPUT_REST2, &j->inputs.rest2 },
-                 { averages, TD_INPUT_EMA_KEEP, &j->inputs.ema[0] },
-                 { averages, TD_INPUT_EMA_SHARE, &j->inputs.ema[1] },
-                 { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_BEFORE,
-                   &j->inputs.ema[2] },
-                 { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
-                 { j->o.loss.mixup > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
-                 { j->o.loss.cutmix > 0, TD_INPUT_BOX, j->data.mixup.box },
-                 { j->o.loss.cutmix > 0, TD_INPUT_SHARE, j->data.mixup.share },
-                 { j->data.class_weights != NULL, TD_INPUT_CLASS_WEIGHTS, j->data.class_weights },
-                 { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner } };
+    } rows[] = {
+        { true, "lr", j->inputs.lr },
+        { scales, TD_INPUT_SCALE, &j->inputs.scale },
+        { scales || j->plan.batches_per_step > 1 || j->ranks.comm, TD_INPUT_INVERSE,
+          &j->inputs.inverse },
+        { j->plan.batches_per_step > 1, TD_INPUT_UPDATE, &j->inputs.update },
+        { is_adam, TD_INPUT_REST1, &j->inputs.rest1 },
+        { is_adam, TD_INPUT_REST2, &j->inputs.rest2 },
+        { averages, TD_INPUT_EMA_KEEP, &j->inputs.ema[0] },
+        { averages, TD_INPUT_EMA_SHARE, &j->inputs.ema[1] },
+        { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_BEFORE, &j->inputs.ema[2] },
+        { averages && j->plan.batches_per_step > 1, TD_INPUT_EMA_REST, &j->inputs.ema[3] },
+        { j->o.loss.mixup > 0, TD_INPUT_LAMBDA, j->data.mixup.lambda },
+        { j->o.loss.cutmix > 0, TD_INPUT_BOX, j->data.mixup.box },
+        { j->o.loss.cutmix > 0, TD_INPUT_SHARE, j->data.mixup.share },
+        { j->data.class_weights != NULL, TD_INPUT_CLASS_WEIGHTS, j->data.class_weights },
+        { j->data.positive_weights != NULL, TD_INPUT_POSITIVE_WEIGHTS, j->data.positive_weights },
+        { j->data.mixup.batch > 0, TD_INPUT_PARTNER, j->data.mixup.partner }
+    };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].is_there)
             TD_TRY(td_program_bind(j->program, rows[i].name, rows[i].data));
@@ -152,6 +154,7 @@ static td_step_opts step_opts(const job *j)
                            .mixes = o->loss.mixup > 0,
                            .cuts = o->loss.cutmix > 0,
                            .weighs_classes = j->data.class_weights != NULL,
+                           .weighs_positives = j->data.positive_weights != NULL,
                            .is_binary = o->loss.type == TD_LOSS_BCE,
                            .threshold = o->loss.bce_threshold,
                            .norm = td_loader_pixel_norm(j->data.train_loader),

@@ -74,13 +74,19 @@ __device__ inline float target_of(const td_gpu_rows &r, int64_t i)
     return r.threshold < 0 ? q : q > r.threshold ? 1.0f : 0.0f;
 }
 
+/* the factor of log sigmoid(x) of element i, of `column` */
+__device__ inline float factor_of(const td_gpu_rows &r, float target, int64_t column)
+{
+    return r.weights ? 1 + (load(r.weights, r.dtype, column) - 1) * target : 1.0f;
+}
+
 template <unsigned LANES>
 __device__ inline void sigmoid_cross_entropy(const td_gpu_rows &r, int64_t at, int64_t row)
 {
     float loss = 0;
     for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
-        const float x = load(r.x, r.dtype, at + i);
-        loss += fmaxf(x, 0) + log1pf(expf(-fabsf(x))) - target_of(r, at + i) * x;
+        const float x = load(r.x, r.dtype, at + i), t = target_of(r, at + i);
+        loss += (1 - t) * x + factor_of(r, t, i) * (fmaxf(-x, 0) + log1pf(expf(-fabsf(x))));
     }
     loss = row_sum<LANES>(loss);
     if (threadIdx.x % LANES == 0)
@@ -92,8 +98,8 @@ __device__ inline void sigmoid_cross_entropy_grad(const td_gpu_rows &r, int64_t 
 {
     const float dloss = load(r.dloss, r.dtype, row) / (float)r.columns;
     for (int64_t i = threadIdx.x % LANES; i < r.columns; i += LANES) {
-        const float p = 1 / (1 + expf(-load(r.x, r.dtype, at + i)));
-        store(r.y, r.dtype, at + i, dloss * (p - target_of(r, at + i)));
+        const float rest = 1 / (1 + expf(load(r.x, r.dtype, at + i))), t = target_of(r, at + i);
+        store(r.y, r.dtype, at + i, dloss * (1 - t - factor_of(r, t, i) * rest));
     }
 }
 

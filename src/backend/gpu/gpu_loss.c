@@ -76,6 +76,7 @@ static td_status run_sigmoid_cross_entropy(const td_prepared *p, void *const *ar
 {
     td_gpu_rows r = rows_of(p, TD_GPU_SIGMOID_CROSS_ENTROPY, 0, args);
     r.z = args[1];
+    r.weights = p->node->n_in > 2 ? args[2] : NULL;
     r.threshold = threshold_of(p);
     return start_rows(&r);
 }
@@ -86,6 +87,7 @@ static td_status run_sigmoid_cross_entropy_grad(const td_prepared *p, void *cons
     td_gpu_rows r = rows_of(p, TD_GPU_SIGMOID_CROSS_ENTROPY_GRAD, 1, args);
     r.z = args[2];
     r.dloss = args[0];
+    r.weights = p->node->n_in > 3 ? args[3] : NULL;
     r.threshold = threshold_of(p);
     return start_rows(&r);
 }

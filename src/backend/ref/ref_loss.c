@@ -124,13 +124,16 @@ static void sigmoid_cross_entropy(const td_node *n, void *const *a)
 {
     int64_t rows, K;
     rows_of(td_in_type(n, 0), &rows, &K);
-    double *loss = a[2];
+    const double *weights = n->n_in > 2 ? a[2] : NULL;
+    double *loss = a[n->n_in];
 #pragma omp parallel for if (rows * K > 65536)
     for (int64_t i = 0; i < rows; i++) {
         const double *x = (double *)a[0] + i * K, *q = (double *)a[1] + i * K;
         double sum = 0;
-        for (int64_t k = 0; k < K; k++)
-            sum += fmax(x[k], 0) + log1p(exp(-fabs(x[k]))) - target_of(n, q[k]) * x[k];
+        for (int64_t k = 0; k < K; k++) {
+            const double t = target_of(n, q[k]), u = weights ? 1 + (weights[k] - 1) * t : 1;
+            sum += (1 - t) * x[k] + u * (fmax(-x[k], 0) + log1p(exp(-fabs(x[k]))));
+        }
         loss[i] = sum / (double)K;
     }
 }
@@ -140,10 +143,13 @@ static void sigmoid_cross_entropy_grad(const td_node *n, void *const *a)
     int64_t rows, K;
     rows_of(td_in_type(n, 1), &rows, &K);
     const double *dloss = a[0], *x = a[1], *q = a[2];
-    double *dx = a[3];
+    const double *weights = n->n_in > 3 ? a[3] : NULL;
+    double *dx = a[n->n_in];
 #pragma omp parallel for if (rows * K > 65536)
-    for (int64_t i = 0; i < rows * K; i++)
-        dx[i] = dloss[i / K] * (1 / (1 + exp(-x[i])) - target_of(n, q[i])) / (double)K;
+    for (int64_t i = 0; i < rows * K; i++) {
+        const double t = target_of(n, q[i]), u = weights ? 1 + (weights[i % K] - 1) * t : 1;
+        dx[i] = dloss[i / K] * (1 - t - u / (1 + exp(x[i]))) / (double)K;
+    }
 }
 
 const td_ref_kernel td_ref_softmax = TD_REF(softmax, softmax);

@@ -152,7 +152,7 @@ static void texts_that_are_no_paths_are_known(void **unused)
         "fused_se",      "device",
         "skip_passes",   "multistep",
         "evaluation",    "jitter_strength",
-        "class_weights",
+        "class_weights", "pos_weight",
     };
     td_train_opts o;
     td_field_group groups[7];
