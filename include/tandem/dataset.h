@@ -54,6 +54,9 @@ typedef struct {
     bool skip_empty;         /* skip images without a box, as SSD300 does in training */
 } td_dataset_opts;
 
+/** What --list-delimiter names: one character; NULL: 0.  TD_EUSAGE: another text, or a quote. */
+TD_API TD_CHECKED td_status td_list_delimiter(const char *text, char *out);
+
 /**
  * Open a data set. Nothing is decoded. Folder: classes are the sub-folders in byte order; samples
  * are the files below one whose names end in .jpg .jpeg .png .webp .tif .tiff .gif .bmp in any

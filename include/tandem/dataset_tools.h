@@ -16,8 +16,9 @@ extern "C" {
 typedef struct {
     int threads;              /* 0 means one per CPU */
     const char *dump_tensors; /* a .safetensors to write: images f32 [N,C,S,S], preprocessed for
-                                 evaluation (with boxes: SSD320's), labels i64 [N] (boxes,
-                                 labels, n_boxes); bad images are skipped. NULL: none */
+                                 evaluation (with boxes: SSD320's), labels i64 [N], with
+                                 several labels an image f32 [N,K] (boxes, labels, n_boxes); bad
+                                 images are skipped. NULL: none */
     int channels;             /* C: 3 (RGB) or 1 (gray); 0 means 3 */
     int image_size;           /* S; 0 means 224, with boxes 320 */
     int eval_padding;         /* as in td_loader_opts */
@@ -38,6 +39,8 @@ typedef struct {
     int64_t n_webp, n_tiff, n_gif, n_bmp;                            /* good ones */
     td_extent width, height; /* pixels, as stored, of the good ones */
     int n_classes;
+    bool is_multi_label;       /* an image counts for each of its classes ... */
+    int64_t n_unlabeled;       /* ... and these have none */
     const int64_t *class_good; /* [n_classes] */
     const int64_t *class_bad;  /* [n_classes] */
     const td_bad_image *bad;   /* [n_bad], in the order of the data set */
@@ -139,7 +142,8 @@ TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,
 typedef struct {
     const char *split;       /* only this split; NULL: train and val, or all if there are none */
     const char *annotations; /* annotation file to use instead of the one found */
-    bool allow_outside, labels_from_zero; /* as in td_dataset_opts */
+    bool allow_outside, labels_from_zero; /* as in td_dataset_opts, like the next */
+    char label_delimiter;
 } td_unpack_opts;
 
 typedef struct {
@@ -149,12 +153,14 @@ typedef struct {
 /**
  * Write the images of a data set of any kind (a pack, tar files, TFRecords, a list) unchanged to
  * out/SPLIT/CLASS/NAME or, with boxes, to out/SPLIT/NAME and
- * out/annotations/instances_SPLIT.json. Classes whose names do not sort in their order have
+ * out/annotations/instances_SPLIT.json. With several labels for an image: to out/SPLIT/NAME and the
+ * list out/labels.csv. Classes whose names do not sort in their order have
  * numbers as folders; out/classes.txt then has the names. SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      `out` is not a new or empty folder
  *   TD_EIO, TD_EFORMAT  an image cannot be read, or not written
+ *   TD_EUNSUPPORTED  a class whose name cannot be that of a column, or too many for columns
  *   TD_ESTOPPED  stopped by a signal; the folder is incomplete
  */
 TD_API TD_CHECKED td_status td_dataset_unpack(const char *path, const char *out,

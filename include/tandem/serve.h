@@ -37,6 +37,7 @@ typedef struct {
     td_interpolation interpolation; /* classifiers */
     bool stored_orientation;
     int topk;               /* classifiers: default number of classes in a response */
+    double threshold;       /* multi-label: likewise, probability from which one is in it */
     int max_batch;          /* maximum batch size */
     double max_delay_ms;    /* maximum time that an image waits for others to join its batch */
     int max_queue;          /* requests in progress; further ones get 503 */

@@ -10,7 +10,7 @@ typedef struct {
     td_draw_opts draw;
     td_check_opts check;
     td_pack_opts pack;
-    const char *split, *annotations;
+    const char *split, *annotations, *list_delimiter;
     bool strict, list_outside;
     int label_offset;
     double max_bad;
@@ -68,6 +68,8 @@ static const td_field option_fields[] = {
     TD_BOOL(options, strict, false, "check: fail on invalid annotations instead of listing them"),
     TD_BOOL(options, list_outside, false,
             "check, stats, unpack: allow a list to name files outside of its folder"),
+    TD_TEXT(options, list_delimiter, NULL, "C",
+            "check, stats, unpack: the character between the labels of an image in a list"),
     TD_INT (options, label_offset, 1, 0, 1,
             "check, stats, unpack: number of the first class in TFRecords; 0: no label is the "
             "background"),
@@ -138,6 +140,7 @@ static td_dataset_opts source_of(const td_call *call, const char *split)
                               .annotations = o->annotations,
                               .allow_outside = o->list_outside,
                               .labels_from_zero = o->label_offset == 0,
+                              .label_delimiter = o->list_delimiter ? *o->list_delimiter : '\0',
                               .has_boxes = td_dataset_is_annotated(call->args[1], split),
                               .strict = o->strict };
 }
@@ -322,7 +325,8 @@ static td_status unpack(const td_call *call)
     const td_unpack_opts how = { .split = o->split,
                                  .annotations = o->annotations,
                                  .allow_outside = o->list_outside,
-                                 .labels_from_zero = o->label_offset == 0 };
+                                 .labels_from_zero = o->label_offset == 0,
+                                 .label_delimiter = o->list_delimiter ? *o->list_delimiter : '\0' };
     td_unpack_result r;
     TD_TRY(td_dataset_unpack(call->args[1], call->args[2], &how, &r));
     if (call->json) {
@@ -411,9 +415,11 @@ static td_status run(const td_call *call)
         { "stats", "FOLDER", 2, stats },        { "pack", "FOLDER OUT.pack", 3, pack },
         { "unpack", "DATA FOLDER", 3, unpack },
     };
+    char delimiter;
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         if (strcmp(call->args[0], tasks[i].name) != 0)
             continue;
+        TD_TRY(td_list_delimiter(((const options *)call->opts)->list_delimiter, &delimiter));
         if (call->n_args < tasks[i].n_args)
             return td_error(TD_EUSAGE, "dataset %s requires %s", tasks[i].name, tasks[i].arguments);
         if (call->n_args > tasks[i].n_args)
@@ -455,7 +461,8 @@ const td_verb td_verb_dataset = {
         "used in place of FOLDER, here and in train, evaluate and benchmark.\n\n"
         "unpack writes the images of DATA, which may be TFRecords, tar files, a list or a\n"
         "pack, unchanged to FOLDER, one folder for each class; with boxes it writes the\n"
-        "images and FOLDER/annotations.",
+        "images and FOLDER/annotations, with several labels for an image the images and\n"
+        "the list FOLDER/labels.csv, a column of 0 and 1 for each class.",
     .examples = "tandem dataset draw drawn --classes 8 --train 1600 --val 400\n"
                 "tandem dataset draw figures --boxes\n"
                 "tandem dataset check flowers\n"

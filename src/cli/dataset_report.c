@@ -105,6 +105,8 @@ void td_cli_report_json(const td_dataset *ds, const td_dataset_report *r, td_tex
     td_text_add(out, "]");
     if (r->class_boxes)
         boxes_json(ds, r, out);
+    if (r->is_multi_label)
+        td_json_add(out, "pictures_without_labels", (double)r->n_unlabeled);
     td_text_add(out, ", \"unreadable\": [");
     for (int64_t i = 0; i < r->n_bad; i++) {
         td_text_add(out, i ? ", {" : "{");
@@ -160,6 +162,8 @@ void td_cli_report_text(const td_dataset *ds, const td_dataset_report *r, td_tex
                     r->class_bad[i] ? " and unreadable ones" : "");
     if (r->class_boxes)
         boxes_text(ds, r, out);
+    if (r->is_multi_label)
+        td_text_add(out, "  no label    %lld images\n", (long long)r->n_unlabeled);
     for (int64_t i = 0; i < r->n_bad; i++)
         td_text_add(out, "  unreadable  %s: %s\n", r->bad[i].path, r->bad[i].reason);
     int n_listed;

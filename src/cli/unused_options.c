@@ -101,15 +101,15 @@ static const job_row jobs[] = {
     { "dataset", "check", "dataset check",
       COMMON
       " dump_tensors channels image_size interpolation ignore_orientation split annotations strict "
-      "list_outside label_offset max_bad threads " },
+      "list_outside list_delimiter label_offset max_bad threads " },
     { "dataset", "stats", "dataset stats",
       COMMON
       " channels image_size interpolation ignore_orientation split annotations strict list_outside "
-      "label_offset max_bad threads " },
+      "list_delimiter label_offset max_bad threads " },
     { "dataset", "pack", "dataset pack",
       COMMON " short_side overwrite split annotations quality threads " },
     { "dataset", "unpack", "dataset unpack",
-      COMMON " split annotations list_outside label_offset " },
+      COMMON " split annotations list_outside list_delimiter label_offset " },
     { "convert", "weights", "convert to weights",
       COMMON
       " to checkpoint_path weight_path overwrite ema log classes image_size model_output opset "

@@ -162,6 +162,20 @@ static td_status choose_columns(list *l, bool *is_header)
     return TD_OK;
 }
 
+td_status td_list_delimiter(const char *text, char *out)
+{
+    *out = text ? *text : '\0';
+    if (!text || (strlen(text) == 1 && *text != '"' && *text != '\n' && *text != '\r'))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--list-delimiter '%.20s', wanted one character, such as ; or |",
+                    text);
+}
+
+bool td_list_is_label_column(const char *name)
+{
+    return find_name(column_names[LABEL], name) >= 0;
+}
+
 /* --- fields ----------------------------------------------------------------------------------- */
 
 static bool leaves_folder(const char *path)

@@ -10,6 +10,9 @@
 
 #include "data/dataset.h"
 
+/** Is a column of this name, in the first row, that of the labels? */
+bool td_list_is_label_column(const char *name);
+
 /** Is it a regular file whose name ends in .csv, .tsv or .txt? */
 bool td_list_is(const char *path);
 

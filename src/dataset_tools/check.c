@@ -143,7 +143,7 @@ static td_status measure(const check *c, td_dataset_report *r)
     return TD_OK;
 }
 
-static void add_good(struct report *r, const finding *f, int64_t label)
+static void add_good(struct report *r, const finding *f)
 {
     td_dataset_report *p = &r->report;
     p->n_good++;
@@ -158,8 +158,15 @@ static void add_good(struct report *r, const finding *f, int64_t label)
     p->n_cmyk += f->is_cmyk;
     p->n_progressive += f->is_progressive;
     p->n_rotated += f->is_rotated;
-    if (label >= 0)
-        r->class_good[label]++;
+}
+
+/* Count the image for its class, or for each of its classes. */
+static void add_labels(int64_t *counts, const td_sample *s)
+{
+    if (s->label >= 0)
+        counts[s->label]++;
+    for (int k = 0; k < s->n_labels; k++)
+        counts[s->labels[k]]++;
 }
 
 /* --- boxes ------------------------------------------------------------------------------------ */
@@ -207,6 +214,7 @@ static td_status sum_up(check *c, struct report *r)
     td_dataset_report *p = &r->report;
     p->n_images = c->ds->n;
     p->n_classes = c->ds->n_classes;
+    p->is_multi_label = c->ds->is_multi_label;
     TD_TRY(TD_ALLOC(r->class_good, (size_t)p->n_classes + 1));
     TD_TRY(TD_ALLOC(r->class_bad, (size_t)p->n_classes + 1));
     p->class_good = r->class_good;
@@ -215,15 +223,16 @@ static td_status sum_up(check *c, struct report *r)
     size_t cap = 0;
     for (int64_t i = 0; i < c->ds->n; i++) {
         const td_sample *s = &c->ds->samples[i];
-        if (!c->found[i].reason) {
-            add_good(r, &c->found[i], s->label);
+        const bool is_good = !c->found[i].reason;
+        add_labels(is_good ? r->class_good : r->class_bad, s);
+        p->n_unlabeled += p->is_multi_label && !s->n_labels;
+        if (is_good) {
+            add_good(r, &c->found[i]);
             continue;
         }
         TD_TRY(td_reserve(&r->bad, &cap, (size_t)p->n_bad + 1, sizeof *r->bad));
         r->bad[p->n_bad++] = (td_bad_image){ s->path, c->found[i].reason, i, c->found[i].st };
         c->found[i].reason = NULL;
-        if (s->label >= 0)
-            r->class_bad[s->label]++;
         p->bad = r->bad;
     }
     return c->ds->objects ? sum_up_boxes(c, r) : TD_OK;
@@ -295,22 +304,40 @@ static td_status add_boxes(const check *c, td_tensors *t, int64_t n, box_rows *b
     return td_tensors_add(t, "n_boxes", TD_DT_I64, 1, &n, b->n_boxes);
 }
 
+/* [n, K] of 0 and 1; the caller frees it */
+static td_status gather_targets(const check *c, int64_t n, float **out)
+{
+    const size_t k = (size_t)c->ds->n_classes;
+    TD_TRY(td_alloc_to(out, (size_t)n, k * sizeof **out));
+    for (int64_t i = 0, row = 0; i < c->ds->n; i++)
+        if (!c->found[i].reason)
+            td_sample_targets(c->ds, i, *out + (size_t)row++ * k);
+    return TD_OK;
+}
+
 static td_status write_tensors(const check *c, const char *path, const int64_t *labels, int64_t n)
 {
     box_rows b = { 0 };
+    float *targets = NULL;
     td_tensors *t;
     TD_TRY(td_tensors_new(&t));
     td_status st;
     const int64_t size = c->transform.size, channels = td_transform_channels(&c->transform);
     TD_OUT(td_tensors_add(t, "images", TD_DT_F32, 4, (int64_t[]){ n, channels, size, size },
                           c->images));
-    if (c->ds->objects)
+    if (c->ds->objects) {
         TD_OUT(add_boxes(c, t, n, &b));
-    else
+    } else if (c->ds->is_multi_label) {
+        TD_OUT(gather_targets(c, n, &targets));
+        TD_OUT(
+            td_tensors_add(t, "labels", TD_DT_F32, 2, (int64_t[]){ n, c->ds->n_classes }, targets));
+    } else {
         TD_OUT(td_tensors_add(t, "labels", TD_DT_I64, 1, &n, labels));
+    }
     TD_OUT(td_tensors_write(t, path));
 out:
     td_tensors_free(t);
+    td_free(targets);
     release_boxes(&b);
     return st;
 }
@@ -343,11 +370,6 @@ static td_status prepare(check *c, const td_check_opts *opts, int threads)
     enum { SIZE = 224, OBJECT_SIZE = 320, PADDING = 32, SIDE_MAX = 8192 };
     int usual = c->ds->objects ? OBJECT_SIZE : SIZE;
     TD_TRY(td_channels_check(opts->channels));
-    if (opts->dump_tensors && c->ds->is_multi_label)
-        return td_error(TD_EUNSUPPORTED,
-                        "'%s' has several labels for an image, --dump-tensors writes "
-                        "one",
-                        c->ds->root);
     if (opts->channels == 1 && c->ds->objects)
         return td_error(TD_EUSAGE,
                         "--channels 1 requires images without boxes: detectors read RGB");

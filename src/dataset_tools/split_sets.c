@@ -18,14 +18,6 @@ static td_status open_set(td_dataset_opts o, const char *split, bool takes_lists
             "class",
             o.path);
     }
-    if (set->is_multi_label) {
-        td_dataset_free(set);
-        return td_error(
-            TD_EUNSUPPORTED,
-            "'%s' has several labels for an image, which a folder for each class cannot "
-            "hold",
-            o.path);
-    }
     s->sets[s->n] = set;
     s->names[s->n++] = split ? split : "";
     return TD_OK;

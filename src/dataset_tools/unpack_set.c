@@ -1,6 +1,7 @@
 /*
  * unpack_set.c -- tandem dataset unpack: writes the images of a data set of any kind as a folder of
- * images for each class, or with boxes as a folder of images and COCO annotations
+ * images for each class, or with boxes as a folder of images and COCO annotations, or with several
+ * labels for an image as a folder of images and a list
  *
  * Images are written unchanged.  A class folder has the class's name if the folders then have the
  * order of the classes; else, as for numbers, the number with as many digits as the largest.
@@ -14,10 +15,12 @@
 #include "base/map.h"
 #include "base/paths.h"
 #include "base/signals.h"
+#include "data/list.h"
 #include "data/objects.h"
 #include "dataset_tools/coco_text.h"
 #include "dataset_tools/split_sets.h"
 #include "image/image.h"
+#include "io/delimited.h"
 #include "tandem/dataset_tools.h"
 
 enum { NAME_BYTES_MAX = 200 };
@@ -33,6 +36,7 @@ typedef struct {
     const char **folders; /* [n_classes] of the classes, below the split's folder */
     const char **names;   /* [ds->n] of the files */
     td_map taken;         /* "<folder>/<name>" of the files so far */
+    td_text list;         /* several labels: the file, with the splits so far */
     td_unpack_result result;
 } unpacking;
 
@@ -59,6 +63,12 @@ static char *make_name(td_arena *a, const char *name)
     if (*copy == '.')
         *copy = '_';
     return copy;
+}
+
+/* Is there a folder for each class? */
+static bool has_folders(const td_dataset *ds)
+{
+    return !ds->objects && !ds->is_multi_label;
 }
 
 static bool has_order(const char *const *names, int n)
@@ -163,6 +173,65 @@ static td_status name_file(unpacking *u, const char *folder, int64_t i, const vo
     return st;
 }
 
+/* --- a list of several labels ----------------------------------------------------------------- */
+
+/* The first line: "image,split," and the classes. */
+static td_status begin_list(unpacking *u)
+{
+    const td_dataset *ds = u->ds;
+    if (ds->n_classes > TD_DELIMITED_FIELDS - 2)
+        return td_error(TD_EUNSUPPORTED, "'%s' has %d classes, a list has at most %d as columns",
+                        ds->root, ds->n_classes, TD_DELIMITED_FIELDS - 2);
+    td_text_add(&u->list, "image,split");
+    for (int k = 0; k < ds->n_classes; k++) {
+        const char *name = ds->class_names[k];
+        if (td_list_is_label_column(name))
+            return td_error(TD_EUNSUPPORTED,
+                            "'%s': the class '%s' cannot be a column of a list, where this names "
+                            "the column of labels",
+                            ds->root, name);
+        td_text_add(&u->list, ",");
+        td_delimited_add(&u->list, name);
+    }
+    td_text_add(&u->list, "\n");
+    return td_text_status(&u->list);
+}
+
+static td_status list_images(unpacking *u, const char *split)
+{
+    const td_dataset *ds = u->ds;
+    td_text path = { 0 };
+    float *row;
+    TD_TRY(TD_ALLOC(row, (size_t)ds->n_classes));
+    for (int64_t i = 0; i < ds->n; i++) {
+        path.len = 0;
+        td_text_add(&path, "%s/%s", split, u->names[i]);
+        td_delimited_add(&u->list, td_text_get(&path));
+        td_text_add(&u->list, ",%s", split);
+        td_sample_targets(ds, i, row);
+        for (int k = 0; k < ds->n_classes; k++)
+            td_text_add(&u->list, row[k] > 0 ? ",1" : ",0");
+        td_text_add(&u->list, "\n");
+    }
+    td_status st = td_text_status(&path);
+    td_text_release(&path);
+    td_free(row);
+    return st == TD_OK ? td_text_status(&u->list) : st;
+}
+
+static td_status write_list(const unpacking *u)
+{
+    char *path;
+    if (!u->list.len)
+        return TD_OK;
+    path = td_path_join(u->out, "labels.csv");
+    if (!path)
+        return TD_ENOMEM;
+    const td_status st = td_file_write(path, td_text_get(&u->list), u->list.len);
+    td_free(path);
+    return st;
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 static td_status write_image(unpacking *u, const char *split_folder, int64_t i)
@@ -170,7 +239,7 @@ static td_status write_image(unpacking *u, const char *split_folder, int64_t i)
     const void *bytes;
     size_t n;
     const td_dataset *ds = u->ds;
-    const char *class_folder = ds->objects ? "" : u->folders[ds->samples[i].label];
+    const char *class_folder = has_folders(ds) ? u->folders[ds->samples[i].label] : "";
     TD_TRY(check_signal(u));
     td_sample_read_ahead(ds, i + TD_SAMPLES_AHEAD);
     TD_TRY_MSG(td_sample_read(ds, i, &u->w, &bytes, &n), "image %" PRId64, i);
@@ -246,14 +315,18 @@ static td_status unpack_split(unpacking *u, const char *split)
     td_map_release(&u->taken);
     u->taken = (td_map){ 0 };
     TD_OUT(td_make_folder(folder));
-    if (!ds->objects) {
+    if (has_folders(ds)) {
         TD_OUT(name_folders(u));
         TD_OUT(write_names(u));
     }
+    if (ds->is_multi_label && !u->list.len)
+        TD_OUT(begin_list(u));
     for (int64_t i = 0; i < ds->n; i++)
         TD_OUT(write_image(u, folder, i));
     if (ds->objects)
         TD_OUT(write_annotations(u, split));
+    if (ds->is_multi_label)
+        TD_OUT(list_images(u, split));
 out:
     td_free(folder);
     return st;
@@ -283,7 +356,8 @@ td_status td_dataset_unpack(const char *path, const char *out, const td_unpack_o
                                 .split = opts->split,
                                 .annotations = opts->annotations,
                                 .allow_outside = opts->allow_outside,
-                                .labels_from_zero = opts->labels_from_zero };
+                                .labels_from_zero = opts->labels_from_zero,
+                                .label_delimiter = opts->label_delimiter };
     td_status st;
     *result = (td_unpack_result){ 0 };
     td_signals_catch();
@@ -293,10 +367,12 @@ td_status td_dataset_unpack(const char *path, const char *out, const td_unpack_o
         u.ds = u.splits.sets[i];
         TD_OUT(unpack_split(&u, u.splits.names[i]));
     }
+    TD_OUT(write_list(&u));
     *result = u.result;
 out:
     td_split_sets_release(&u.splits);
     td_map_release(&u.taken);
+    td_text_release(&u.list);
     td_transformer_release(&u.w);
     td_arena_release(&u.arena);
     return st;

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "io/atomic.h"
+#include "io/delimited.h"
 
 void td_evaluate_release(td_evaluate_result *r)
 {
@@ -63,30 +64,17 @@ td_status td_label_scores_new(td_evaluate_result *r, int n, const td_dataset *ds
     return TD_ALLOC(r->labels, (size_t)n);
 }
 
-/* Add a field, quoted as RFC 4180 requires. */
-static void add_field(td_text *out, const char *name)
-{
-    if (!name[strcspn(name, ",\"\r\n")]) {
-        td_text_add(out, "%s", name);
-        return;
-    }
-    td_text_add(out, "\"");
-    for (const char *s = name; *s; s++)
-        td_text_add(out, *s == '"' ? "\"\"" : "%c", *s);
-    td_text_add(out, "\"");
-}
-
 td_status td_confusion_write(const td_evaluate_result *r, const char *path)
 {
     td_text t = { 0 };
     td_text_add(&t, "class");
     for (int i = 0; i < r->n_classes; i++) {
         td_text_add(&t, ",");
-        add_field(&t, r->class_names[i]);
+        td_delimited_add(&t, r->class_names[i]);
     }
     for (int i = 0; i < r->n_classes; i++) {
         td_text_add(&t, "\n");
-        add_field(&t, r->class_names[i]);
+        td_delimited_add(&t, r->class_names[i]);
         for (int j = 0; j < r->n_classes; j++)
             td_text_add(&t, ",%lld", (long long)r->confusion[(int64_t)i * r->n_classes + j]);
     }

@@ -21,6 +21,7 @@
 #include "io/safetensors.h"
 #include "model/arch.h"
 #include "model/own_graph.h"
+#include "options/field.h"
 #include "tandem/dataset.h"
 #include "tandem/evaluate.h"
 #include "tandem/loader.h"
@@ -291,6 +292,9 @@ static td_status check_options(const td_evaluate_opts *o)
                                        { false, o->label_smoothing > 0, "--label-smoothing" } };
     TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, network));
     if (!is_detector) {
+        const td_field *threshold = td_field_find(td_evaluate_fields(), "threshold");
+        const bool has_threshold = o->threshold > 0 && !td_field_is_default(threshold, o);
+        TD_TRY(td_network_check_threshold(has_threshold, o->model.multi_label, network));
         TD_TRY(check_multi_label(o, network));
         TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
         return td_require_check(o->require, o->topk);

@@ -10,9 +10,11 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "inference/detect_data.h"
 #include "inference/inputs.h"
 #include "inference/network.h"
 #include "model/own_graph.h"
+#include "options/field.h"
 #include "tandem/dataset.h"
 #include "tandem/inference.h"
 #include "tandem/loader.h"
@@ -64,7 +66,11 @@ static td_status open_network(classifier *c, int batch)
     td_model_onnx_weights(&no.model, &no.weights);
     if (!no.weights)
         return td_error(TD_EUSAGE, "classify requires --weights FILE");
-    return td_network_open_classifier(&no, &c->net);
+    TD_TRY(td_network_open_classifier(&no, &c->net));
+    const bool is_multi_label = td_predictor_is_multi_label(td_network_predictor(c->net));
+    const td_field *threshold = td_field_find(td_classify_fields(), "threshold");
+    return td_network_check_threshold(o->threshold > 0 && !td_field_is_default(threshold, o),
+                                      is_multi_label, no.weights);
 }
 
 static td_status open_loader(classifier *c, int batch)

@@ -44,6 +44,10 @@ typedef struct {
 td_status td_network_options_check(const td_network_option *rows, size_t n, bool is_detector,
                                    const char *network) TD_CHECKED;
 
+/** --threshold is for networks with several labels for an image.  TD_EUSAGE: it is of another. */
+td_status td_network_check_threshold(bool is_given, bool is_multi_label,
+                                     const char *network) TD_CHECKED;
+
 /** The first option of td_box_limits_fields that is set, "--max-boxes", in `room`; NULL: none. */
 #define TD_OPTION_NAME 64
 const char *td_box_limit_set(const td_boxes_opts *boxes, char room[TD_OPTION_NAME]);

@@ -187,3 +187,10 @@ const char *td_box_metric_log_name(td_box_metric metric)
 {
     return td_coco_log_name((int)metric);
 }
+
+td_status td_network_check_threshold(bool is_given, bool is_multi_label, const char *network)
+{
+    if (!is_given || is_multi_label)
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--threshold requires a multi-label network: '%s' is none", network);
+}

@@ -24,10 +24,8 @@ static bool is_of_files(const td_input_opts *in)
 
 static td_status check_delimiter(const td_input_opts *in)
 {
-    const char *c = in->list_delimiter;
-    if (!c || (strlen(c) == 1 && *c != '"' && *c != '\n' && *c != '\r'))
-        return TD_OK;
-    return td_error(TD_EUSAGE, "--list-delimiter '%.20s', wanted one character, such as ; or |", c);
+    char delimiter;
+    return td_list_delimiter(in->list_delimiter, &delimiter);
 }
 
 /* --val-split: there must be no other validation images. */

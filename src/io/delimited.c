@@ -1,5 +1,5 @@
 /*
- * delimited.c -- reads rows of fields
+ * delimited.c -- reads rows of fields, and writes a field
  *
  * A field that begins with a quote ends at the next single one; two stand for one, and line ends
  * are part of it.  Lines end in LF or CR LF.
@@ -166,4 +166,16 @@ td_status td_delimited_next(td_delimited *d)
     d->at += line_end(d, d->at);
     d->next++;
     return TD_OK;
+}
+
+void td_delimited_add(td_text *out, const char *field)
+{
+    if (!field[strcspn(field, ",\"\r\n")]) {
+        td_text_add(out, "%s", field);
+        return;
+    }
+    td_text_add(out, "\"");
+    for (const char *s = field; *s; s++)
+        td_text_add(out, *s == '"' ? "\"\"" : "%c", *s);
+    td_text_add(out, "\"");
 }

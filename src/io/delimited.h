@@ -1,5 +1,5 @@
 /*
- * io/delimited.h -- reads rows of fields: CSV and TSV by RFC 4180, or a name and a label by line
+ * io/delimited.h -- reads rows of fields, and writes a field: CSV and TSV by RFC 4180, or a name and a label by line
  *
  *     td_delimited d;
  *     TD_OUT(td_delimited_begin(&d, bytes, n_bytes, "list.csv"));
@@ -52,5 +52,8 @@ TD_CHECKED td_status td_delimited_next(td_delimited *d);
 const char *td_delimited_field(const td_delimited *d, int i);
 
 void td_delimited_release(td_delimited *d);
+
+/** Add a field of a CSV file, quoted where it must be. */
+void td_delimited_add(td_text *out, const char *field);
 
 #endif

@@ -47,6 +47,8 @@ typedef struct {
 
     /* classifiers only */
     int topk;
+    bool is_multi_label;
+    double threshold; /* multi-label */
     const char *(*class_name)(const void *ctx, int i, char room[24]);
     const void *ctx;
 
@@ -116,7 +118,8 @@ typedef struct {
     td_text id; /* INFER only; empty: none */
 
     /* classifiers only; td_api_read allocates `results`, and `found` below */
-    int topk;       /* IMAGE only */
+    int topk; /* IMAGE only, as the next */
+    double threshold;
     float *results; /* [2, n, K]: logits, then probabilities */
 
     /* detectors only */

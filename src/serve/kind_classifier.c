@@ -9,15 +9,34 @@
 #include "base/stats.h"
 #include "serve/kind.h"
 
-static const char *const params[] = { "topk", NULL };
+static const char *const params[] = { "topk", "threshold", NULL };
+
+static td_status read_topk(const char *value, int64_t *out)
+{
+    if (td_text_to_int(value, out) && *out >= 1 && *out <= TD_TOPK_MAX)
+        return TD_OK;
+    return td_error(TD_EARG, "topk is '%.30s', wanted 1 .. %d", value, TD_TOPK_MAX);
+}
+
+static td_status read_threshold(const td_service *s, const char *value, double *out)
+{
+    if (!s->is_multi_label)
+        return td_error(TD_EARG, "threshold requires a multi-label network");
+    if (td_text_to_real(value, out) && *out >= 0 && *out <= 1)
+        return TD_OK;
+    return td_error(TD_EARG, "threshold is '%.30s', wanted 0 .. 1", value);
+}
 
 static td_status options(const td_service *s, const td_request *rq, td_work *w)
 {
     int64_t topk = s->topk;
+    w->threshold = s->threshold;
     for (int i = 0; i < rq->n_params; i++) {
-        const char *value = rq->params[i].value; /* "topk" is the only parameter */
-        if (!td_text_to_int(value, &topk) || topk < 1 || topk > TD_TOPK_MAX)
-            return td_error(TD_EARG, "topk is '%.30s', wanted 1 .. %d", value, TD_TOPK_MAX);
+        const char *value = rq->params[i].value;
+        if (strcmp(rq->params[i].name, "topk") == 0)
+            TD_TRY(read_topk(value, &topk));
+        else
+            TD_TRY(read_threshold(s, value, &w->threshold));
     }
     w->topk = (int)(topk < s->n_classes ? topk : s->n_classes);
     return TD_OK;
@@ -69,6 +88,8 @@ static void write_classes(const td_service *s, const td_work *w, td_text *out)
     td_json_add_text(out, "model", s->name);
     td_text_add(out, ", \"classes\": [");
     for (int i = 0; i < w->topk; i++) {
+        if (s->is_multi_label && (double)probability[best[i]] < w->threshold)
+            break;
         td_text_add(out, i ? ", {" : "{");
         td_json_add(out, "label", best[i]);
         td_json_add_text(out, "name", s->class_name(s->ctx, best[i], room));
@@ -94,8 +115,8 @@ static void fill(const td_service *s, const td_work *w, int i, void *out)
 
 static void describe(const td_service *s, td_text *out)
 {
-    (void)s;
-    (void)out;
+    if (s->is_multi_label)
+        td_json_add(out, "threshold", s->threshold);
 }
 
 const td_kind td_kind_classifier = {

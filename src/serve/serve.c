@@ -52,6 +52,9 @@ static const td_field serve_fields[] = {
     TD_IMAGE_ROWS(td_serve_opts),
     TD_INT_AS (td_serve_opts, topk, "topk", "top", 5, 1, TD_TOPK_MAX, NULL,
                "classifiers: number of classes in a response if the request does not specify it"),
+    TD_REAL   (td_serve_opts, threshold, 0.5, 0, 1,
+               "multi-label: probability from which a class is in a response if the request does "
+               "not specify it"),
     TD_CLASSES_ROW(td_serve_opts, "those in the weights"),
     TD_TEXT   (td_serve_opts, only, NULL, "LIST",
                "detectors: report only these classes, by name or category id: 'cat,dog'"),
@@ -164,7 +167,7 @@ static bool is_given(const td_serve_opts *o, const char *name)
 }
 
 /* TD_EUSAGE if an option for the other kind of network was given: it would have no effect */
-static td_status check_kind(const td_serve_opts *o, bool is_detector)
+static td_status check_kind(const td_serve_opts *o, bool is_detector, bool is_multi_label)
 {
     char room[TD_OPTION_NAME];
     const char *const limit = td_box_limit_set(&o->boxes, room);
@@ -172,7 +175,8 @@ static td_status check_kind(const td_serve_opts *o, bool is_detector)
                                        { true, o->only != NULL, "--only" },
                                        { false, is_given(o, "topk"), "--top" },
                                        { false, is_given(o, "interpolation"), "--interpolation" } };
-    return td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, weights_of(o));
+    TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, weights_of(o)));
+    return td_network_check_threshold(is_given(o, "threshold"), is_multi_label, weights_of(o));
 }
 
 static td_status open_detector(server *s)
@@ -231,6 +235,8 @@ static td_status open_predictor(server *s)
                                .name = choose_name(s),
                                .precision = td_amp_precision_name(td_predictor_amp(s->predictor)),
                                .topk = o->topk,
+                               .is_multi_label = td_predictor_is_multi_label(s->predictor),
+                               .threshold = o->threshold,
                                .transform = *td_predictor_transform(s->predictor),
                                .max_batch = o->max_batch,
                                .max_delay_ms = o->max_delay_ms,
@@ -242,7 +248,7 @@ static td_status open_predictor(server *s)
     s->service.transform.max_scans = MAX_SCANS;
     s->service.transform.by_library = true;
     TD_TRY(check_name(s->service.name));
-    TD_TRY(check_kind(o, is_detector));
+    TD_TRY(check_kind(o, is_detector, s->service.is_multi_label));
     TD_TRY(td_predictor_add_batch(s->predictor, o->max_batch, INT64_MAX));
     TD_TRY(td_predictor_add_batch(s->predictor, 1, INT64_MAX));
     TD_TRY(td_predictor_finish(s->predictor));

@@ -4,6 +4,7 @@
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
+. "$TANDEM_SOURCE/tests/e2e/lib_serve.sh"
 
 expect 0 dataset draw set --classes 3 --train 24 --val 9 --size 32 --seed 3
 # circle: drawn as one; even, third: by the number of the row; some rows have none of them
@@ -32,6 +33,20 @@ expect 0 train columns.csv --resume c/checkpoint.safetensors --epochs 2 --worksp
 payload c.safetensors >two
 same one two
 grep -q '"val.mAP"' a/experiment_raport.json || complain "the report has no mAP"
+grep -q '"val.AP.circle"' a/experiment_raport.json || complain "the report has no AP of a class"
+expect 0 report a b -o page.html
+grep -q 'best mAP' page.html || complain "no row of mAP"
+grep -q 'AP by class' page.html || complain "no table of classes"
+# weights of positive targets: 1 changes nothing, the shares are those of the training set
+expect 0 train columns.csv $run --pos-weight 1 --epochs 2 --workspace p --final-weights p.safetensors
+payload p.safetensors >two
+payload a.safetensors >one
+same one two
+expect 0 train columns.csv $run --pos-weight balanced --epochs 1 --workspace p1 --final-weights p1.safetensors
+expect 0 train columns.csv $run --pos-weight 2,1,2 --epochs 1 --workspace p2 --final-weights p2.safetensors
+payload p1.safetensors >one
+payload p2.safetensors >two
+same one two
 expect 0 train columns.csv $run --mixup 0.2 --cutmix 1 --bce-target-thresh 0.2 --epochs 1 --no-checkpoints --workspace d
 expect 0 launch --nproc 2 train columns.csv $run -b 2 --epochs 1 --no-checkpoints --workspace e
 expect 0 train columns.csv $run --val-list columns.csv --epochs 1 --no-checkpoints --workspace f --use-ema 0.9
@@ -56,6 +71,20 @@ prints '^micro F1 .* 0.9$'
 expect 0 evaluate columns.csv --weights a.safetensors --require 'mAP>=0' --logits logits.safetensors
 expect 4 evaluate columns.csv --weights a.safetensors --require 'micro_f1>=1.5'
 expect 2 evaluate columns.csv --weights a.safetensors --require 'top1>=0'
+expect 0 evaluate columns.csv --weights a.safetensors --threads 1 --per-class
+prints '^class +images +predicted +right +AP +precision +recall +F1$'
+prints '^circle +3 '
+expect 0 evaluate columns.csv --weights a.safetensors --threads 1 --per-class --json
+prints '"per_class": \[\{"name": "circle", "n": 3, "n_predicted": [0-9]+, "n_right": [0-9]+, "AP": [0-9.]+, "precision": '
+expect 0 launch --nproc 2 evaluate columns.csv --weights a.safetensors -b 2 --threads 1 --per-class --json
+prints '"per_class": \[\{"name": "circle", "n": 3, '
+# mirror images: the mean logits of a network that looks left are not its logits
+expect 0 evaluate columns.csv --weights a.safetensors --threads 1 --logits plain.safetensors
+expect 0 evaluate columns.csv --weights a.safetensors --threads 1 --tta hflip --logits flipped.safetensors --json
+prints '"mAP": [0-9.]+'
+payload plain.safetensors >one
+payload flipped.safetensors >two
+cmp -s one two && complain "--tta hflip changes no logit"
 expect 0 convert a.safetensors a.pth
 expect 0 evaluate columns.csv --weights a.pth --threads 1 --json
 scores >given
@@ -72,6 +101,17 @@ prints '"label": 0'
 prints '"label": 2'
 expect 0 classify "$image" --weights a.safetensors --threshold 1 --json
 prints '"classes": \[\]'
+cp a.safetensors w.safetensors
+serve --threshold 0.000001
+ask 200 POST /classify <"$image"
+[ "$(grep -o '"label"' out | wc -l)" = 3 ] || complain "wanted 3 classes"
+ask 200 POST '/classify?threshold=1' <"$image"
+prints '"classes": \[\]'
+ask 400 POST '/classify?threshold=2' <"$image"
+answer_names threshold 2
+ask 200 GET /v2/models/w
+prints '"threshold": 1e-06'
+stop
 expect 0 quantize a.safetensors delimiter.csv --list-delimiter '|' -o q.safetensors --threads 1
 expect 0 evaluate columns.csv --weights q.safetensors --threads 1
 expect 0 init --model net.td --multi-label -o fresh.safetensors
@@ -81,12 +121,41 @@ expect 0 inspect kernels --training --weights a.safetensors
 prints ' sigmoid_cross_entropy '
 expect 0 benchmark --mode training --model net.td --multi-label --iters 1 --warmup 0 --threads 1 -b 2
 expect 0 benchmark delimiter.csv --list-delimiter '|' --mode data --iters 1 --threads 1 --image-size 32 -b 4
-expect 0 dataset check columns.csv
+# data set tools: the classes of both forms, their images, tensors, the images with a list
+expect 0 dataset check columns.csv --split train --json
+prints '"name": "circle", "good": 8, "bad": 0\}.*"pictures_without_labels": 5'
+grep -o '"classes": \[[^]]*\]' out >kept
+expect 0 dataset check delimiter.csv --list-delimiter '|' --split train --json
+grep -o '"classes": \[[^]]*\]' out >given
+same kept given
+expect 0 dataset check delimiter.csv --list-delimiter '|'
+prints '^  no label    [0-9]+ images$'
+expect 0 dataset check columns.csv --split val --image-size 32 --dump-tensors val.safetensors
+expect 0 evaluate val.safetensors --data-backend tensors --weights a.safetensors --threads 1 --json
+scores >given
+expect 0 evaluate columns.csv --weights a.safetensors --threads 1 --json
+scores >kept
+same kept given
 expect 0 dataset stats columns.csv
-for job in "pack columns.csv x.pack" "unpack columns.csv x"; do
-    expect 1 dataset $job
-    error_names "'columns.csv'"
-done
+cp out one
+expect 0 dataset stats delimiter.csv --list-delimiter '|'
+cp out two
+same one two
+expect 0 dataset unpack delimiter.csv images --list-delimiter '|' --json
+prints '"pictures": 33'
+[ "$(find images/train -type f | wc -l)" = 24 ] || complain "not 24 images"
+expect 0 evaluate images/labels.csv --weights a.safetensors --threads 1 --json
+scores >given
+same kept given
+expect 0 dataset unpack columns.csv again
+same images/labels.csv again/labels.csv
+expect 1 dataset pack columns.csv x.pack
+error_names "'columns.csv'"
+sed '2,$s/circle|/class|/; 2,$s/circle,/class,/' delimiter.csv >named.csv
+expect 1 dataset unpack named.csv named --list-delimiter '|'
+error_names "'named.csv'" "'class'"
+expect 2 dataset check delimiter.csv --list-delimiter '||'
+error_names --list-delimiter
 
 # --- contradictions -----------------------------------------------------------------------------------------------
 expect 2 train columns.csv --model net.td -b 4
@@ -105,9 +174,20 @@ expect 2 evaluate columns.csv --weights h.safetensors --labels-by-order
 error_names "'columns.csv'" --multi-label
 expect 2 evaluate set --weights a.safetensors --labels-by-order
 error_names "'set/val'"
-for option in --per-class "--tta hflip" "--label-smoothing 0.1"; do
+for option in "--per-class --confusion c.csv" "--label-smoothing 0.1"; do
     expect 2 evaluate columns.csv --weights a.safetensors $option
-    error_names "${option% *}" "'a.safetensors'"
+    option=${option% *}
+    error_names "${option##* }" "'a.safetensors'"
+done
+for verb in "evaluate set --labels-by-order" "classify $image" "serve --port 0"; do
+    expect 2 $verb --weights h.safetensors --threshold 0.4
+    error_names --threshold "'h.safetensors'"
+done
+expect 2 train set --model net.td -b 4 --pos-weight 2
+error_names --pos-weight --loss bce
+for w in 1,2 1,2,3,4 1,x,2 -1; do
+    expect 2 train columns.csv $run --pos-weight "$w"
+    error_names --pos-weight
 done
 expect 2 train columns.csv $run --list-delimiter '||'
 error_names --list-delimiter
