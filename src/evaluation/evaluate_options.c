@@ -46,8 +46,8 @@ static const td_field evaluate_fields[] = {
     TD_INT    (td_evaluate_opts, prof, -1, -1, 1000000000,
                "number of batches to evaluate; -1: all"),
     TD_BOOL   (td_evaluate_opts, per_class, false,
-               "print the accuracy of every class and the confusions; multi-label: AP and F1 of every "
-               "class"),
+               "print the accuracy of every class and the confusions; multi-label: AP and F1 of "
+               "every class"),
     TD_TEXT   (td_evaluate_opts, confusion, NULL, "FILE",
                "with --per-class: write the confusion matrix as CSV"),
     TD_DEVICE_ROWS(td_evaluate_opts),

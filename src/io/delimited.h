@@ -1,5 +1,6 @@
 /*
- * io/delimited.h -- reads rows of fields, and writes a field: CSV and TSV by RFC 4180, or a name and a label by line
+ * io/delimited.h -- reads rows of fields: CSV and TSV by RFC 4180, or a name and a label by line;
+ * writes fields of CSV
  *
  *     td_delimited d;
  *     TD_OUT(td_delimited_begin(&d, bytes, n_bytes, "list.csv"));

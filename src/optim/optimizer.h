@@ -100,17 +100,17 @@ typedef struct td_step_opts {
  * the target's coefficient cutmix_share f32[N].  With both, the inputs of the one that was not
  * chosen for a batch change nothing.
  */
-#define TD_INPUT_UPDATE        "update"
-#define TD_INPUT_EMA_KEEP      "ema_keep"
-#define TD_INPUT_EMA_SHARE     "ema_share"
-#define TD_INPUT_EMA_BEFORE    "ema_before"
-#define TD_INPUT_EMA_REST      "ema_rest"
-#define TD_INPUT_LAMBDA        "mixup_lambda"
-#define TD_INPUT_CLASS_WEIGHTS "class_weights"
+#define TD_INPUT_UPDATE           "update"
+#define TD_INPUT_EMA_KEEP         "ema_keep"
+#define TD_INPUT_EMA_SHARE        "ema_share"
+#define TD_INPUT_EMA_BEFORE       "ema_before"
+#define TD_INPUT_EMA_REST         "ema_rest"
+#define TD_INPUT_LAMBDA           "mixup_lambda"
+#define TD_INPUT_CLASS_WEIGHTS    "class_weights"
 #define TD_INPUT_POSITIVE_WEIGHTS "positive_weights"
-#define TD_INPUT_PARTNER       "mixup_partner"
-#define TD_INPUT_BOX           "cutmix_box"
-#define TD_INPUT_SHARE         "cutmix_share"
+#define TD_INPUT_PARTNER          "mixup_partner"
+#define TD_INPUT_BOX              "cutmix_box"
+#define TD_INPUT_SHARE            "cutmix_share"
 
 /** Name prefixes of the state that a step keeps for each parameter. */
 #define TD_MOMENTUM_PREFIX "momentum."

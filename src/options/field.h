@@ -64,7 +64,7 @@ typedef struct td_field {
 } td_field;
 
 /* `meta` of a TEXT that is a list of integers; on a command line they may be separated by blanks */
-#define TD_META_NUMBERS "EPOCH,..."
+#define TD_META_NUMBERS "N,..."
 
 #define TD_INT(T, m, d, lo, hi, help_)                                                             \
     {                                                                                              \

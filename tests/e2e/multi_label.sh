@@ -28,6 +28,10 @@ expect 0 train delimiter.csv --list-delimiter '|' $run --epochs 2 --workspace b 
 payload a.safetensors >one
 payload b.safetensors >two
 same one two
+expect 0 train delimiter.csv --list-delimiter '|' $run --epochs 1 --workspace b1
+expect 0 train delimiter.csv --resume b1/checkpoint.safetensors --epochs 2 --workspace b1 --final-weights b1.safetensors
+payload b1.safetensors >two
+same one two
 expect 0 train columns.csv $run --epochs 1 --workspace c
 expect 0 train columns.csv --resume c/checkpoint.safetensors --epochs 2 --workspace c --final-weights c.safetensors
 payload c.safetensors >two

@@ -142,17 +142,18 @@ static void no_path_comes_from_a_checkpoint(void **unused)
 static void texts_that_are_no_paths_are_known(void **unused)
 {
     static const char *const known[] = {
-        "arch",          "backbone",
-        "amp_allow_add", "amp_allow_remove",
-        "amp_infer_add", "amp_infer_remove",
-        "amp_deny_add",  "amp_deny_remove",
-        "amp_clear_add", "amp_clear_remove",
-        "freeze",        "image_size_schedule",
-        "gpu_affinity",  "trt",
-        "fused_se",      "device",
-        "skip_passes",   "multistep",
-        "evaluation",    "jitter_strength",
-        "class_weights", "pos_weight",
+        "arch",           "backbone",
+        "amp_allow_add",  "amp_allow_remove",
+        "amp_infer_add",  "amp_infer_remove",
+        "amp_deny_add",   "amp_deny_remove",
+        "amp_clear_add",  "amp_clear_remove",
+        "freeze",         "image_size_schedule",
+        "gpu_affinity",   "trt",
+        "fused_se",       "device",
+        "skip_passes",    "multistep",
+        "evaluation",     "jitter_strength",
+        "class_weights",  "pos_weight",
+        "list_delimiter",
     };
     td_train_opts o;
     td_field_group groups[7];
