@@ -42,7 +42,7 @@ update_costs() {
     [ "$(in_a_step multi_kernel)" = "$many" ] || complain "$(in_a_step multi_kernel) launches for many tensors"
     [ "$(in_a_step finite_)" = "$tests" ] || complain "$(in_a_step finite_) launches begin tests"
     [ "$(in_a_step single_kernel)" = 0 ] || complain "$(in_a_step single_kernel) launches for one tensor"
-    [ "$(in_a_step map_kernel)" -le "$others" ] || complain "$(in_a_step map_kernel) launches element by element"
+    [ "$(in_a_step map_)" -le "$others" ] || complain "$(in_a_step map_) launches element by element"
 }
 
 fp16="--precision fp16 --static-loss-scale 128"
