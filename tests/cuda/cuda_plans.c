@@ -116,7 +116,11 @@ static bool print_plan(const td_cudnn_conv *v)
 {
     static td_cudnn_plan plan;
     char error[TD_CUDNN_TEXT];
-    const td_cudnn_target target = { .json = json, .without_fallback = without_fallback };
+    const td_cudnn_target target = {
+        .json = json,
+        .without_fallback = without_fallback,
+        .without_compiled = without_fallback && v->fused & TD_CUDNN_STATISTICS,
+    };
     const int status = td_cudnn_plan_init(&plan, v, &target, error);
     print_problem(v);
     if (status)

@@ -25,7 +25,10 @@ static const td_detector_limit plain[] = { { "stem", 3e-6 },
                                            { NULL, 0 } };
 static const td_detector_limit calm[] = { { "", 3e-6 }, { NULL, 0 } };
 
-static const td_detector_limit eval[] = { { "", 3e-5 }, { NULL, 0 } };
+/* level 6: 4e-5 on an H200, whose sums have another order */
+static const td_detector_limit eval[] = { { "feature_map_level6", 5e-5 },
+                                          { "", 3e-5 },
+                                          { NULL, 0 } };
 
 static void test_variables(void **state)
 {

@@ -125,7 +125,10 @@ const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
     if (const char *m = find_target(&target))
         return m;
     target.choice = choice;
+    /* the compiled kernels that also sum, of 3 channels or in groups, take 3 to 10 times as long as
+       a convolution and a pass for the sums, and their atomic sums differ from run to run */
     target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);
+    target.without_compiled = problem.fused & TD_CUDNN_STATISTICS;
     try {
         plans.emplace_back();
     } catch (const std::bad_alloc &) {

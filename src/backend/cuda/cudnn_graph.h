@@ -110,6 +110,7 @@ typedef struct {
     int64_t workspace_limit_bytes; /* 0: none */
     int choice;                    /* accepted plans to pass over, to measure the next best */
     bool without_fallback;         /* only the engines of heuristic mode A */
+    bool without_compiled;         /* none whose kernel is compiled at run time */
 } td_cudnn_target;
 
 typedef struct {

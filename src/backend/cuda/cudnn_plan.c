@@ -130,9 +130,20 @@ static bool has(unsigned notes, int note)
     return notes >> note & 1;
 }
 
-/* why the problem's policy excludes an engine, NULL if it does not */
-static const char *excluded(const td_cudnn_conv *v, const config_info *info)
+/* Engines 1 of filter gradients and 0 of data gradients ignore what padding has more after than
+   before: seen on an H200 with cuDNN 9.14 and 9.19. */
+static bool ignores_padding(const td_cudnn_conv *v, int64_t engine)
 {
+    const bool is_uneven =
+        v->pad_before[0] != v->pad_after[0] || v->pad_before[1] != v->pad_after[1];
+    return is_uneven && ((v->direction == TD_CUDNN_FILTER_GRADIENT && engine == 1) ||
+                         (v->direction == TD_CUDNN_DATA_GRADIENT && engine == 0));
+}
+
+/* why the problem's policy excludes an engine, NULL if it does not */
+static const char *excluded(const search *s, const config_info *info)
+{
+    const td_cudnn_conv *v = s->conv;
     const unsigned notes = info->numerical;
     if (!info->is_known)
         return "its notes cannot be read";
@@ -144,6 +155,10 @@ static const char *excluded(const td_cudnn_conv *v, const config_info *info)
         return "multiplies float32 on tensor cores, TF32 is not allowed";
     if (v->is_deterministic && has(notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
         return "is not deterministic";
+    if (s->target->without_compiled && has(info->behavior, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION))
+        return "is compiled at run time";
+    if (ignores_padding(v, info->engine))
+        return "ignores the additional padding after the last row and column";
     return NULL;
 }
 
@@ -193,7 +208,7 @@ static bool try_config(search *s, td_descriptor config, bool is_fallback)
     char error[TD_CUDNN_TEXT];
     td_cudnn_plan *plan = s->plan;
     const config_info info = read_config(plan, config);
-    const char *why = excluded(s->conv, &info);
+    const char *why = excluded(s, &info);
     const int mark = plan->made.n;
     int64_t workspace = 0;
     if (!why && finalize_plan(s, config, &workspace, error))

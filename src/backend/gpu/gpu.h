@@ -39,8 +39,8 @@ TD_CHECKED td_status td_gpu_round_operand(const td_prepared *p, int i, void *con
 
 /* --- a library's choices ---------------------------------------------------------------------- */
 
-/* defines kernels of an op that use what the library ranks first, second and third: --tune full
-   measures all; accepts, prepare, run and release are functions of the file */
+/* defines kernels of an op that use what the library ranks first to third, or to sixth: --tune
+   measures them; accepts, prepare, run and release are functions of the file */
 #define TD_GPU_CHOICE(library_, op_, suffix_, choice_)                                             \
     const td_kernel td_gpu_##op_##suffix_ = { .name = #library_ "_" #op_ #suffix_,                 \
                                               .op = &td_op_##op_,                                  \
@@ -52,6 +52,10 @@ TD_CHECKED td_status td_gpu_round_operand(const td_prepared *p, int i, void *con
 #define TD_GPU_RANKED(library_, op_)                                                               \
     TD_GPU_CHOICE(library_, op_, , 0)                                                              \
     TD_GPU_CHOICE(library_, op_, _2, 1) TD_GPU_CHOICE(library_, op_, _3, 2)
+#define TD_GPU_RANKED_6(library_, op_)                                                             \
+    TD_GPU_RANKED(library_, op_)                                                                   \
+    TD_GPU_CHOICE(library_, op_, _4, 3)                                                            \
+    TD_GPU_CHOICE(library_, op_, _5, 4) TD_GPU_CHOICE(library_, op_, _6, 5)
 
 /* --- many nodes in one launch ----------------------------------------------------------------- */
 
@@ -76,21 +80,22 @@ void td_gpu_multi_release(void *state);
                                             .release = td_gpu_multi_release };
 
 /* clang-format off */
+#define TD_GPU_3(K, op_) K(op_) K(op_##_2) K(op_##_3)
+#define TD_GPU_6(K, op_) TD_GPU_3(K, op_) K(op_##_4) K(op_##_5) K(op_##_6)
+
 #define TD_GPU_LIST(K)                                                                             \
     TD_BINARY_LIST(TD_BINARY_NAME, K) TD_ACT_LIST(TD_ACT_BOTH, K)                                  \
     K(scale) K(round_tf32) K(bias_add) K(broadcast_like) K(constant) K(cast) K(reorder) K(assign)  \
     K(concat) K(slice) K(slice_grad) K(gather) K(gather_grad) K(transpose) K(broadcast_to)         \
     K(sum) K(mean) K(sum_to)                                                                       \
     K(mul_reduce) K(bias_add_grad) K(global_avg_pool) K(global_avg_pool_grad)                      \
-    K(conv2d) K(conv2d_2) K(conv2d_3) K(conv2d_fused) K(conv2d_fused_2) K(conv2d_fused_3)          \
-    K(conv2d_grad_x) K(conv2d_grad_x_2) K(conv2d_grad_x_3)                                         \
-    K(conv2d_grad_w) K(conv2d_grad_w_2) K(conv2d_grad_w_3)                                         \
-    K(conv2d_statistics) K(conv2d_statistics_2) K(conv2d_statistics_3)                             \
-    K(conv2d_scale_relu_grad_w) K(conv2d_scale_relu_grad_w_2) K(conv2d_scale_relu_grad_w_3)        \
-    K(linear) K(linear_2) K(linear_3) K(linear_grad_x) K(linear_grad_x_2) K(linear_grad_x_3)       \
-    K(linear_grad_w) K(linear_grad_w_2) K(linear_grad_w_3)                                         \
-    K(matmul) K(matmul_2) K(matmul_3) K(matmul_strided) K(layer_norm) K(layer_norm_grad)           \
-    K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
+    TD_GPU_6(K, conv2d) TD_GPU_6(K, conv2d_fused) TD_GPU_6(K, conv2d_grad_x)                       \
+    TD_GPU_6(K, conv2d_grad_w)                                                                     \
+    TD_GPU_3(K, conv2d_statistics) TD_GPU_3(K, conv2d_scale_relu_grad_w)                           \
+    TD_GPU_3(K, linear) TD_GPU_3(K, linear_grad_x) TD_GPU_3(K, linear_grad_w)                      \
+    TD_GPU_3(K, matmul) K(matmul_strided) K(layer_norm)                                            \
+    K(layer_norm_grad) K(batch_norm) K(batch_norm_grad) K(batch_norm_relu)                         \
+    K(batch_norm_relu_grad)                                                                        \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \
     K(batch_norm_scale) K(batch_norm_update) K(batch_norm_statistics)                              \

@@ -234,12 +234,10 @@ static void release(td_prepared *p)
     p->state = NULL;
 }
 
-/* the engines that cuDNN ranks first to third */
-#define ENGINES(op_) TD_GPU_RANKED(cudnn, op_)
-
-ENGINES(conv2d)
-ENGINES(conv2d_fused)
-ENGINES(conv2d_grad_x)
-ENGINES(conv2d_grad_w)
-ENGINES(conv2d_statistics)
-ENGINES(conv2d_scale_relu_grad_w)
+/* the engines that cuDNN ranks first; of few input channels the fastest may come late */
+TD_GPU_RANKED_6(cudnn, conv2d)
+TD_GPU_RANKED_6(cudnn, conv2d_fused)
+TD_GPU_RANKED_6(cudnn, conv2d_grad_x)
+TD_GPU_RANKED_6(cudnn, conv2d_grad_w)
+TD_GPU_RANKED(cudnn, conv2d_statistics)
+TD_GPU_RANKED(cudnn, conv2d_scale_relu_grad_w)
