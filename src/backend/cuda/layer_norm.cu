@@ -8,7 +8,6 @@
  */
 #include "backend/cuda/plugin.cuh"
 #include "backend/cuda/row.cuh"
-#include "backend/cuda/vector.cuh"
 
 namespace tandem
 {
@@ -17,63 +16,20 @@ namespace
 
 /* --- rows of whole vectors -------------------------------------------------------------------- */
 
-/* LANES threads have a row, and each up to VECTORS of its vectors */
-template <unsigned LANES_, int VECTORS_> struct row_shape {
-    static constexpr unsigned LANES = LANES_;
-    static constexpr int VECTORS = VECTORS_;
-};
-
-constexpr int64_t MOST_COLUMNS = 2 * WIDE * THREADS;
-
 bool has_vectors(int64_t width)
 {
     return width % WIDE == 0 && width <= MOST_COLUMNS;
 }
 
-/* f(T(), row_shape()) for rows that have_vectors */
-template <typename F> void with_rows(td_dtype d, int64_t width, F f)
-{
-    constexpr int64_t of_warp = WIDE * WARP;
-    with_type(d, [&](auto type) {
-        if (width <= of_warp)
-            f(type, row_shape<WARP, 1>());
-        else if (width <= 2 * of_warp)
-            f(type, row_shape<WARP, 2>());
-        else if (width <= 3 * of_warp)
-            f(type, row_shape<WARP, 3>());
-        else if (width <= 4 * of_warp)
-            f(type, row_shape<WARP, 4>());
-        else if (width <= WIDE * THREADS)
-            f(type, row_shape<THREADS, 1>());
-        else
-            f(type, row_shape<THREADS, 2>());
-    });
-}
-
-/* the first column of this thread's vector k */
-template <typename S> __device__ inline int column_of(int k)
-{
-    return WIDE * (k * int(S::LANES) + int(threadIdx.x % S::LANES));
-}
-
-/* what is beyond the row is not written */
+/* zeros beyond the row */
 template <typename T, typename S>
 __device__ inline void fetch_row(const void *data, int64_t at, int width,
                                  elements<T, WIDE> (&v)[S::VECTORS])
 {
     TD_UNROLL
     for (int k = 0; k < S::VECTORS; k++)
-        if (column_of<S>(k) < width)
-            v[k] = fetch<T, WIDE>(data, at + column_of<S>(k));
-}
-
-/* f(k, column) for this thread's vectors of a row */
-template <typename S, typename F> __device__ inline void each_vector(int width, F f)
-{
-    TD_UNROLL
-    for (int k = 0; k < S::VECTORS; k++)
-        if (column_of<S>(k) < width)
-            f(k, column_of<S>(k));
+        v[k] = column_of<S>(k) < width ? fetch<T, WIDE>(data, at + column_of<S>(k))
+                                       : elements<T, WIDE>{};
 }
 
 template <typename T, typename S> __global__ void normalize_vectors(td_gpu_norm_rows p)

@@ -2,7 +2,8 @@
  * loss.cu -- softmax, targets, cross-entropy, mixup and cutmix
  *
  * Every exponential is of x - max(x), so that no logit overflows.  A row has a warp, or a block if
- * it is long.
+ * it is long; softmax reads it once, in vectors of 16 bytes, of which the first and the last may
+ * have elements of the neighbouring rows.
  */
 #include "backend/cuda/plugin.cuh"
 #include "backend/cuda/row.cuh"
@@ -128,6 +129,73 @@ template <unsigned LANES> __global__ void rows_kernel(td_gpu_rows r)
         }
 }
 
+/* elements i to i + 7 of `count`, 0 after the last */
+template <typename T>
+__device__ inline void read_vector(const void *data, int64_t i, int64_t count, float (&v)[WIDE])
+{
+    read_some<T>(data, i, static_cast<int>(count - i < WIDE ? count - i : WIDE), v);
+}
+
+/* columns c to c + 7 of the row that begins at element `at`, but for those beyond its ends */
+template <typename T>
+__device__ inline void write_columns(void *data, int64_t at, int c, int columns,
+                                     const float (&v)[WIDE])
+{
+    if (c >= 0 && c + WIDE <= columns) {
+        write<T>(data, at + c, v);
+        return;
+    }
+    TD_UNROLL
+    for (int e = 0; e < WIDE; e++)
+        if (c + e >= 0 && c + e < columns)
+            static_cast<T *>(data)[at + c + e] = from_float<T>(v[e]);
+}
+
+template <typename T, typename S> __global__ void softmax_vectors(td_gpu_rows r)
+{
+    const int columns = static_cast<int>(r.columns);
+    for (int64_t row = row_index<S::LANES>(); row < r.rows; row += row_count<S::LANES>()) {
+        const int64_t at = row * columns;
+        const int skip = static_cast<int>(at % WIDE); /* elements before the row in its vector */
+        float v[S::VECTORS][WIDE], max = -INFINITY, sum = 0;
+        each_vector<S>(skip + columns, [&](int k, int i) {
+            read_vector<T>(r.x, at - skip + i, r.rows * columns, v[k]);
+            TD_UNROLL
+            for (int e = 0; e < WIDE; e++) {
+                if (i + e < skip || i + e >= skip + columns)
+                    v[k][e] = -INFINITY;
+                max = fmaxf(max, v[k][e]);
+            }
+        });
+        max = row_max<S::LANES>(max);
+        each_vector<S>(skip + columns, [&](int k, int) {
+            TD_UNROLL
+            for (int e = 0; e < WIDE; e++) {
+                v[k][e] = expf(v[k][e] - max);
+                sum += v[k][e];
+            }
+        });
+        const float by = 1 / row_sum<S::LANES>(sum);
+        each_vector<S>(skip + columns, [&](int k, int i) {
+            TD_UNROLL
+            for (int e = 0; e < WIDE; e++)
+                v[k][e] *= by;
+            write_columns<T>(r.y, at, i - skip, columns, v[k]);
+        });
+    }
+}
+
+bool is_aligned(const void *p)
+{
+    return reinterpret_cast<uintptr_t>(p) % sizeof(uint4) == 0;
+}
+
+/* with the elements of other rows in the first and last vector */
+int64_t vector_columns(const td_gpu_rows &r)
+{
+    return r.columns % WIDE == 0 ? r.columns : r.columns + WIDE - 1;
+}
+
 /* --- targets ---------------------------------------------------------------------------------- */
 
 __global__ void targets_kernel(td_gpu_targets t)
@@ -174,7 +242,13 @@ __global__ void mix_kernel(td_gpu_mix m)
 
 const char *rows(const td_gpu_rows *r)
 {
-    if (r->columns < LONG_ROW)
+    if (r->f == TD_GPU_SOFTMAX && vector_columns(*r) <= MOST_COLUMNS && is_aligned(r->x) &&
+        is_aligned(r->y))
+        with_rows(r->dtype, vector_columns(*r), [&](auto type, auto shape) {
+            TD_LAUNCH((softmax_vectors<decltype(type), decltype(shape)>),
+                      blocks_for(r->rows * shape.LANES), THREADS, 0, queue(), *r);
+        });
+    else if (r->columns < LONG_ROW)
         TD_LAUNCH(rows_kernel<WARP>, blocks_for(r->rows * WARP), THREADS, 0, queue(), *r);
     else
         TD_LAUNCH(rows_kernel<THREADS>, blocks_for(r->rows * THREADS), THREADS, 0, queue(), *r);

@@ -6,7 +6,7 @@
 #ifndef TD_BACKEND_CUDA_ROW_CUH
 #define TD_BACKEND_CUDA_ROW_CUH
 
-#include "backend/cuda/tensor.cuh"
+#include "backend/cuda/vector.cuh"
 
 namespace tandem {
 
@@ -49,6 +49,52 @@ template <unsigned LANES> __device__ inline int64_t row_index()
 template <unsigned LANES> __device__ inline int64_t row_count()
 {
     return thread_count() / LANES;
+}
+
+/* --- rows of vectors -------------------------------------------------------------------------- */
+
+/** LANES threads have a row in registers, each of them up to VECTORS vectors. */
+template <unsigned LANES_, int VECTORS_> struct row_shape {
+    static constexpr unsigned LANES = LANES_;
+    static constexpr int VECTORS = VECTORS_;
+};
+
+/** More elements do not fit. */
+constexpr int64_t MOST_COLUMNS = 2 * WIDE * THREADS;
+
+/** f(T(), row_shape()) for rows of at most MOST_COLUMNS elements. */
+template <typename F> void with_rows(td_dtype d, int64_t width, F f)
+{
+    constexpr int64_t of_warp = WIDE * WARP;
+    with_type(d, [&](auto type) {
+        if (width <= of_warp)
+            f(type, row_shape<WARP, 1>());
+        else if (width <= 2 * of_warp)
+            f(type, row_shape<WARP, 2>());
+        else if (width <= 3 * of_warp)
+            f(type, row_shape<WARP, 3>());
+        else if (width <= 4 * of_warp)
+            f(type, row_shape<WARP, 4>());
+        else if (width <= WIDE * THREADS)
+            f(type, row_shape<THREADS, 1>());
+        else
+            f(type, row_shape<THREADS, 2>());
+    });
+}
+
+/** The first column of this thread's vector k. */
+template <typename S> __device__ inline int column_of(int k)
+{
+    return WIDE * (k * int(S::LANES) + int(threadIdx.x % S::LANES));
+}
+
+/** f(k, column) for this thread's vectors of a row. */
+template <typename S, typename F> __device__ inline void each_vector(int width, F f)
+{
+    TD_UNROLL
+    for (int k = 0; k < S::VECTORS; k++)
+        if (column_of<S>(k) < width)
+            f(k, column_of<S>(k));
 }
 
 /* --- softmax ---------------------------------------------------------------------------------- */
