@@ -6,6 +6,7 @@
  * is read once.  Everything else goes one element a thread.
  */
 #include "backend/cuda/plugin.cuh"
+#include "backend/cuda/transpose.cuh"
 #include "backend/cuda/vector.cuh"
 #include "backend/cuda/walk.cuh"
 #include "ops/act_list.h"
@@ -386,11 +387,12 @@ void start_wide_map(const td_gpu_map &m, const walk &w)
 
 void start_copy(const td_gpu_map &m, const walk &w)
 {
+    const int size = size_of(m.y.dtype);
     if (!is_wide_copy(m, w)) {
-        TD_LAUNCH(copy_kernel, blocks_for(w.count), THREADS, 0, queue(), m, w);
+        if (!transpose(m, w, size))
+            TD_LAUNCH(copy_kernel, blocks_for(w.count), THREADS, 0, queue(), m, w);
         return;
     }
-    const int size = size_of(m.y.dtype);
     const walk v = vectors_of(w, 16 / size);
     const int tail = tail_of(w, 16 / size);
     TD_LAUNCH(copy_wide, wide_blocks(v.count), THREADS, 0, queue(), m, v, tail, size);
