@@ -57,7 +57,7 @@ typedef struct {
 /** The td_block_act of a fused convolution. */
 int td_block_act_of(const td_conv_attr *a);
 
-/** Which operand of inverted_residual is the depthwise filter. */
+/** Which operand of inverted_residual and expand_depthwise is the depthwise filter. */
 static inline int td_block_depthwise(const td_inverted_residual_attr *a)
 {
     return a->expand ? 3 : 1;

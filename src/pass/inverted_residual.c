@@ -7,10 +7,16 @@
  *     y = add(p, x)
  *         y = inverted_residual(x, w1, b1, w2, b2, w3, b3) {act, stride, pad, residual}
  *
- * Without the addition it ends with p.  Without a projection, as where a squeeze-excite layer comes
- * between, it ends with d; without an expansion, as in a first block, it begins with d.  It applies
- * if nothing else reads what is left out and the device has a kernel for images with channels last;
- * the reference device has none.
+ * Without the addition it ends with p; without an expansion, as in a first block, it begins with d.
+ * A squeeze-excite layer between d and p divides the block in two:
+ *
+ *     m = global_avg_pool(d)       d, m = expand_depthwise(x, w1, b1, w2, b2) {act, stride, pad}
+ *     g = reshape(...(m))          ...
+ *     p = conv2d_fused(mul(d, g), w3, b3)
+ *     y = add(p, x)                y = conv2d_gated(d, ...(m), w3, b3, x)
+ *
+ * It applies if nothing else reads what is left out and the device has a kernel for images with
+ * channels last; the reference device has none.
  */
 #include <string.h>
 
@@ -21,10 +27,13 @@
 
 /* the last of `member` is the root, where the op is emitted */
 typedef struct {
-    td_value *x;
-    const td_node *member[4]; /* [expansion,] depthwise [, projection [, addition]] */
-    int n_members, n_convs;
-    td_inverted_residual_attr attr;
+    const td_op *op;
+    const td_node *member[4]; /* [expansion,] depthwise [, projection [, addition]]; gated: product,
+                                 projection [, addition] */
+    int n_members;
+    td_inverted_residual_attr attr; /* unless gated */
+    td_value *in[TD_NODE_LAYOUTS];
+    int n_in;
 } block;
 
 /* --- matching --------------------------------------------------------------------------------- */
@@ -65,32 +74,32 @@ static const td_node *last_of(const block *b)
     return b->member[b->n_members - 1];
 }
 
-/* the expansion before d, if nothing else reads its result */
-static void match_begin(const td_uses *u, const td_node *d, block *b)
+static void add_operand(block *b, td_value *v)
 {
-    const td_node *e = d->in[0]->producer;
-    b->attr.expand = is_1x1(e) && td_uses_only(u, d->in[0]) == d && act_of(e) == act_of(d);
-    if (b->attr.expand)
-        b->member[b->n_convs++] = e;
-    b->x = b->attr.expand ? e->in[0] : d->in[0];
-    b->member[b->n_convs++] = d;
+    b->in[b->n_in++] = v;
 }
 
-static void match_projection(const td_uses *u, block *b)
+/* adds a convolution, its filter and its bias */
+static void add_conv(block *b, const td_node *conv)
 {
-    const td_node *d = last_of(b), *p = td_uses_only(u, d->out[0]);
-    if (p && is_1x1(p) && p->in[0] == d->out[0] && act_of(p) == TD_BLOCK_LINEAR)
-        b->member[b->n_convs++] = p;
+    b->member[b->n_members++] = conv;
+    add_operand(b, conv->in[1]);
+    add_operand(b, conv->in[2]);
 }
 
-static void match_addition(const td_uses *u, block *b)
+/* adds an addition of `x` to b's result, or of any value if x is NULL, unless another block has it;
+   returns the value, NULL: there is none */
+static td_value *match_addition(const td_uses *u, const int *of, block *b, const td_value *x)
 {
     const td_value *y = last_of(b)->out[0];
     const td_node *add = td_uses_only(u, y);
-    b->attr.residual = add && add->op == &td_op_add && (add->in[0] == b->x || add->in[1] == b->x) &&
-                       td_type_same_shape(&b->x->type, &y->type);
-    if (b->attr.residual)
-        b->member[b->n_members++] = add;
+    if (!add || add->op != &td_op_add || of[add->id])
+        return NULL;
+    td_value *other = add->in[add->in[0] == y];
+    if ((x && other != x) || !td_type_same_shape(&other->type, &y->type))
+        return NULL;
+    b->member[b->n_members++] = add;
+    return other;
 }
 
 /* may the members be computed at the root? */
@@ -103,34 +112,72 @@ static bool is_movable(const td_graph *g, const block *b)
     return true;
 }
 
-static bool match(const td_graph *g, const td_uses *u, const td_node *d, block *b)
+/* a block whose depthwise convolution is d */
+static bool match_block(const td_uses *u, const int *of, const td_node *d, block *b)
 {
     if (!is_depthwise(d))
         return false;
     const td_conv_attr *a = d->attr;
-    *b = (block){
-        .attr = { .stride = a->stride, .pad = a->pad, .pad_extra = a->pad_extra, .act = act_of(d) }
-    };
-    match_begin(u, d, b);
-    b->n_members = b->n_convs;
-    const int n_before = b->n_convs;
-    match_projection(u, b);
-    b->n_members = b->n_convs;
-    if (b->n_convs > n_before)
-        match_addition(u, b);
-    return b->n_convs > 1 && is_movable(g, b);
+    const td_node *e = d->in[0]->producer, *p = td_uses_only(u, d->out[0]);
+    const bool has_expansion =
+        is_1x1(e) && td_uses_only(u, d->in[0]) == d && act_of(e) == act_of(d);
+    const bool has_projection =
+        p && is_1x1(p) && p->in[0] == d->out[0] && act_of(p) == TD_BLOCK_LINEAR;
+    *b = (block){ .op = has_projection ? &td_op_inverted_residual : &td_op_expand_depthwise,
+                  .attr = { .stride = a->stride,
+                            .pad = a->pad,
+                            .pad_extra = a->pad_extra,
+                            .act = act_of(d),
+                            .expand = has_expansion } };
+    add_operand(b, has_expansion ? e->in[0] : d->in[0]);
+    if (has_expansion)
+        add_conv(b, e);
+    add_conv(b, d);
+    if (has_projection) {
+        add_conv(b, p);
+        b->attr.residual = match_addition(u, of, b, b->in[0]);
+    }
+    return has_expansion || has_projection;
 }
 
-/* the operands of the op; returns their number */
-static int operands(const block *b, td_value **in)
+/* the gates [N, C] that `mul` multiplies the image with; NULL: it does something else */
+static td_value *gates_of(const td_node *mul)
 {
-    int n = 0;
-    in[n++] = b->x;
-    for (int i = 0; i < b->n_convs; i++) {
-        in[n++] = b->member[i]->in[1];
-        in[n++] = b->member[i]->in[2];
-    }
-    return n;
+    const td_node *reshape = mul->n_in == 2 ? mul->in[1]->producer : NULL;
+    if (mul->op != &td_op_mul || !reshape || reshape->op != &td_op_reshape)
+        return NULL;
+    const td_type *x = td_in_type(mul, 0), *gate = &mul->in[1]->type;
+    const td_type *flat = td_in_type(reshape, 0);
+    const bool is_gate = x->rank == 4 && gate->rank == 4 && flat->rank == 2 && gate->dim[2] == 1 &&
+                         gate->dim[3] == 1 && gate->dim[0] == x->dim[0] &&
+                         gate->dim[1] == x->dim[1] && flat->dim[0] == x->dim[0] &&
+                         flat->dim[1] == x->dim[1];
+    return is_gate ? reshape->in[0] : NULL;
+}
+
+/* a projection p of the product of a depthwise convolution's result and gates */
+static bool match_gated(const td_uses *u, const int *of, const td_node *p, block *b)
+{
+    if (!is_1x1(p) || act_of(p) != TD_BLOCK_LINEAR)
+        return false;
+    const td_node *mul = p->in[0]->producer;
+    td_value *gates = gates_of(mul);
+    if (!gates || !is_depthwise(mul->in[0]->producer) || td_uses_only(u, p->in[0]) != p)
+        return false;
+    *b = (block){ .op = &td_op_conv2d_gated, .member = { mul }, .n_members = 1 };
+    add_operand(b, mul->in[0]);
+    add_operand(b, gates);
+    add_conv(b, p);
+    td_value *residual = match_addition(u, of, b, NULL);
+    if (residual)
+        add_operand(b, residual);
+    return true;
+}
+
+static bool match(const td_rewriter *rw, const td_uses *u, const int *of, const td_node *n,
+                  block *b)
+{
+    return (match_block(u, of, n, b) || match_gated(u, of, n, b)) && is_movable(rw->old, b);
 }
 
 static bool is_supported(const td_target *target, block *b)
@@ -138,46 +185,61 @@ static bool is_supported(const td_target *target, block *b)
     static const td_node_layouts channels_last = {
         .in = { "acdb", "Abcd8a", "", "Abcd8a", "", "Abcd8a", "" }, .out = "acdb"
     };
-    td_value *in[TD_IN_MAX];
+    static const td_node_layouts gated = { .in = { "acdb", "", "Abcd8a", "", "acdb" },
+                                           .out = "acdb" };
     td_probe p;
-    const int n = operands(b, in);
     if (!target)
         return false;
-    td_probe_init_with(&p, last_of(b), n, in);
-    p.node.op = &td_op_inverted_residual;
+    td_probe_init_with(&p, last_of(b), b->n_in, b->in);
+    p.node.op = b->op;
     p.node.attr = &b->attr;
-    td_probe_set_layouts(&p, &channels_last);
+    td_probe_set_layouts(&p, b->op == &td_op_conv2d_gated ? &gated : &channels_last);
     return target->supports(target->ctx, &p.node);
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-static void emit(td_rewriter *rw, const block *b)
+/* the readers of what a block computes means of; *n 0: it computes none */
+static const td_node *const *readers_of(const td_uses *u, const block *b, int *n)
 {
-    td_value *in[TD_IN_MAX];
-    const int n = operands(b, in);
-    for (int i = 0; i < n; i++)
-        in[i] = td_rw_get(rw, in[i]);
-    td_rw_set(rw, last_of(b)->out[0],
-              td_emit_n(rw->b, &td_op_inverted_residual, &b->attr, n, in, NULL));
+    *n = 0;
+    return b->op == &td_op_expand_depthwise ? td_uses_of(u, last_of(b)->out[0], n) : NULL;
+}
+
+static void emit(td_rewriter *rw, const td_uses *u, const block *b)
+{
+    td_value *in[TD_NODE_LAYOUTS], *out[TD_OUT_MAX];
+    int n_readers;
+    const td_node *const *reader = readers_of(u, b, &n_readers);
+    for (int i = 0; i < b->n_in; i++)
+        in[i] = td_rw_get(rw, b->in[i]);
+    td_emit_n(rw->b, b->op, b->op->fields ? &b->attr : NULL, b->n_in, in, out);
+    td_rw_set(rw, last_of(b)->out[0], out[0]);
+    for (int i = 0; i < n_readers; i++)
+        if (reader[i]->op == &td_op_global_avg_pool)
+            td_rw_set(rw, reader[i]->out[0], out[1]);
     rw->n_changed++;
 }
 
 /* of[node]: the block that the node belongs to, 1 and up; 0: none */
 static void find(td_rewriter *rw, const td_uses *u, block *blocks, int *of)
 {
-    int n = 0;
+    int n = 0, n_readers;
     for (int i = 0; i < rw->old->n_nodes; i++) {
         block *b = &blocks[n];
-        if (!match(rw->old, u, rw->old->nodes[i], b) || !is_supported(rw->target, b))
+        if (!match(rw, u, of, rw->old->nodes[i], b) || !is_supported(rw->target, b))
             continue;
         n++;
         for (int k = 0; k < b->n_members; k++)
             of[b->member[k]->id] = n;
+        const td_node *const *reader = readers_of(u, b, &n_readers);
+        for (int k = 0; k < n_readers; k++)
+            if (reader[k]->op == &td_op_global_avg_pool)
+                of[reader[k]->id] = n;
     }
 }
 
-static void emit_all(td_rewriter *rw, const block *blocks, const int *of)
+static void emit_all(td_rewriter *rw, const td_uses *u, const block *blocks, const int *of)
 {
     for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
         const td_node *n = rw->old->nodes[i];
@@ -185,7 +247,7 @@ static void emit_all(td_rewriter *rw, const block *blocks, const int *of)
         if (!b)
             td_rw_copy(rw, n);
         else if (last_of(b) == n)
-            emit(rw, b);
+            emit(rw, u, b);
     }
 }
 
@@ -199,7 +261,7 @@ static void run(td_rewriter *rw)
         st = TD_ENOMEM;
     if (st == TD_OK) {
         find(rw, &u, blocks, of);
-        emit_all(rw, blocks, of);
+        emit_all(rw, &u, blocks, of);
     } else {
         td_build_fail(rw->b, st);
     }

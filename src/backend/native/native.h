@@ -260,8 +260,10 @@ bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 /** The same for the convolutions of native_stem.c. */
 bool td_native_stem_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same for inverted_residual; false if this machine has no loops for it. */
+/** The same for inverted_residual and expand_depthwise, and for conv2d_gated; false if this machine
+    has no loops for them. */
 bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_native_gated_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops,
     and if this machine has no loops for them. */
@@ -280,7 +282,8 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
     K(accumulate) K(carry) K(ema) K(mixup) K(cutmix) K(dropout)                                    \
     K(all_finite) K(grad_norm) K(limit_grad) K(winograd_filter) K(conv2d_winograd)                 \
-    K(conv2d_winograd_scaled) K(inverted_residual) K(stem_conv_fused)                              \
+    K(conv2d_winograd_scaled) K(inverted_residual) K(expand_depthwise) K(conv2d_gated)             \
+    K(stem_conv_fused)                                                                             \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \

@@ -11,6 +11,9 @@
  * images, as in a batch of one, each part is a job: shorter bands would compute more rows of e
  * twice, where two of them meet.  The number of parts depends on the image's size only, so it has
  * the same bits in any batch and with any number of threads.
+ *
+ * The means of expand_depthwise are sums of rows, each made by the job that computes it, which are
+ * added from top to bottom in float64.
  */
 #include "backend/native/native_inverted.h"
 
@@ -36,7 +39,7 @@
 static td_status shape_of(const td_node *n, td_inverted *v)
 {
     const td_inverted_residual_attr *a = n->attr;
-    if (n->op != &td_op_inverted_residual)
+    if (n->op != &td_op_inverted_residual && n->op != &td_op_expand_depthwise)
         return td_error(TD_ENOKERNEL, "not an inverted residual block");
     const int depthwise = td_block_depthwise(a);
     const td_type *x = td_in_type(n, 0), *w2 = td_in_type(n, depthwise), *y = &n->out[0]->type;
@@ -55,7 +58,7 @@ static td_status shape_of(const td_node *n, td_inverted *v)
                         .pad = a->pad,
                         .act = a->act,
                         .has_expansion = a->expand,
-                        .has_projection = n->n_in > depthwise + 2,
+                        .has_projection = n->op == &td_op_inverted_residual,
                         .has_residual = a->residual };
     const int64_t read = (v->Q - 1) * v->stride + w2->dim[2];
     v->columns = read > v->W + v->pad ? read : v->W + v->pad;
@@ -66,8 +69,6 @@ static td_status shape_of(const td_node *n, td_inverted *v)
         return td_error(TD_ENOKERNEL, "not 3 x 3 or 5 x 5 with stride 1 or 2");
     if (v->columns > COLUMNS_MAX)
         return td_error(TD_ENOKERNEL, "rows of %lld pixels", (long long)v->columns);
-    if (v->has_residual && !v->has_projection)
-        return td_error(TD_ENOKERNEL, "a residual without a projection");
     return TD_OK;
 }
 
@@ -140,7 +141,8 @@ typedef struct {
     td_inverted v;
     division d;
     int64_t count; /* elements of y */
-    int64_t sums;  /* floats of the sums of parts after the first that are jobs of their own */
+    int64_t sums;  /* floats of the sums of parts after the first that are jobs of their own, or of
+                      the sums of rows */
     int64_t each;  /* floats of a thread's scratch, after that */
     int64_t part;  /* floats in it of a part's sums */
 } state;
@@ -159,7 +161,9 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->d = divide(&s->v, td_threads());
     s->count = td_type_count(&n->out[0]->type);
     const bool has_sums = s->v.has_projection && s->d.parts > 1;
-    if (has_sums && s->d.is_split)
+    if (!s->v.has_projection)
+        s->sums = aligned(s->v.N * s->v.P * s->v.M);
+    else if (has_sums && s->d.is_split)
         s->sums = aligned((s->d.parts - 1) * s->count);
     else if (has_sums)
         s->part = aligned(s->d.rows * s->v.Q * s->v.K);
@@ -185,7 +189,7 @@ static void add(int64_t n, const float *x, float *y)
 typedef struct {
     const state *s;
     td_inverted_in in;
-    float *y, *sums; /* sums [parts - 1, count] */
+    float *y, *sums; /* sums [parts - 1, count], or of rows: [N, P, M] */
     td_inverted_loops *loops;
 } call;
 
@@ -212,6 +216,7 @@ static void run_job(const call *c, int64_t i, float *own)
                           .p_from = v->P * band / d->bands,
                           .p_to = v->P * (band + 1) / d->bands,
                           .scratch = own + c->s->part };
+    j.sums = c->sums + (j.n * v->P + j.p_from) * v->M;
     const int64_t at = (j.n * v->P + j.p_from) * v->Q * v->K;
     float *y = c->y + at;
     if (d->is_split) {
@@ -224,6 +229,43 @@ static void run_job(const call *c, int64_t i, float *own)
         run_part(c, &j, k, v->has_projection ? own : y);
         if (v->has_projection)
             add((j.p_to - j.p_from) * v->Q * v->K, own, y);
+    }
+}
+
+/* y += the sums of parts that were jobs of their own */
+static void add_parts(const call *c)
+{
+    const state *s = c->s;
+    const int threads = s->d.threads;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        for (int64_t k = 0; k < s->d.parts - 1; k++) {
+            const int64_t from = s->count * t / threads, to = s->count * (t + 1) / threads;
+            add(to - from, c->sums + k * s->count + from, c->y + from);
+        }
+}
+
+/* means[m] of one image, m to m + n, from the sums of its P rows */
+static void mean_of_rows(const td_inverted *v, const float *sums, int64_t m, int64_t n,
+                         float *means)
+{
+    double sum[TD_INVERTED_BLOCK] = { 0 };
+    for (int64_t p = 0; p < v->P; p++)
+        for (int64_t k = 0; k < n; k++)
+            sum[k] += (double)sums[p * v->M + m + k];
+    for (int64_t k = 0; k < n; k++)
+        means[m + k] = (float)(sum[k] / (double)(v->P * v->Q));
+}
+
+static void compute_means(const call *c, float *means)
+{
+    const td_inverted *v = &c->s->v;
+    const int64_t blocks = divide_up(v->M, TD_INVERTED_BLOCK);
+#pragma omp parallel for
+    for (int64_t i = 0; i < v->N * blocks; i++) {
+        const int64_t image = i / blocks, m = i % blocks * TD_INVERTED_BLOCK;
+        const int64_t n = v->M - m < TD_INVERTED_BLOCK ? v->M - m : TD_INVERTED_BLOCK;
+        mean_of_rows(v, c->sums + image * v->P * v->M, m, n, means + image * v->M);
     }
 }
 
@@ -241,21 +283,17 @@ static td_status run(const td_prepared *p, void *const *args)
                              .w3 = s->v.has_projection ? args[w2 + 2] : NULL,
                              .b3 = s->v.has_projection ? args[w2 + 3] : NULL },
                      .y = args[n_in],
-                     .sums = args[n_in + 1],
+                     .sums = args[n_in + p->node->n_out],
                      .loops = td_inverted_loops_here() };
     atomic_llong next = 0;
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++)
         for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
             run_job(&c, i, c.sums + s->sums + t * s->each);
-    if (!s->sums)
-        return TD_OK;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t k = 0; k < s->d.parts - 1; k++) {
-            const int64_t from = s->count * t / threads, to = s->count * (t + 1) / threads;
-            add(to - from, c.sums + k * s->count + from, c.y + from);
-        }
+    if (!s->v.has_projection)
+        compute_means(&c, args[n_in + 1]);
+    else if (s->sums)
+        add_parts(&c);
     return TD_OK;
 }
 
@@ -275,3 +313,11 @@ const td_kernel td_native_inverted_residual = { .name = "native_inverted_residua
                                                 .run = run,
                                                 .release = release,
                                                 .share = share };
+
+const td_kernel td_native_expand_depthwise = { .name = "native_expand_depthwise",
+                                               .op = &td_op_expand_depthwise,
+                                               .accepts = accepts,
+                                               .prepare = prepare,
+                                               .run = run,
+                                               .release = release,
+                                               .share = share };

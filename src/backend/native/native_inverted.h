@@ -12,7 +12,8 @@
  *
  *     e [rows, columns, 16]   d [pixels, 48]     in a core's cache
  *
- * A sum over M is in order of M within a job.
+ * A sum over M is in order of M within a job.  Without a projection the result is d, and a job also
+ * adds each of its rows, from left to right.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_INVERTED_H
 #define TD_BACKEND_NATIVE_NATIVE_INVERTED_H
@@ -43,6 +44,7 @@ typedef struct {
     int64_t m_from, m_to; /* multiples of TD_INVERTED_BLOCK, but for M */
     bool adds_rest;       /* b3 and the residual */
     float *y;             /* the first of these rows */
+    float *sums;          /* without a projection: [rows, M], the sums of the rows */
     float *scratch;       /* td_inverted_scratch of the number of rows */
 } td_inverted_job;
 

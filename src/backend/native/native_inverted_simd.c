@@ -1,7 +1,5 @@
 /*
  * native_inverted_simd.c -- the inner loops of inverted residual blocks, for AVX2
- *
- * A tile's sums are in registers: 12 vectors, of T pixels and V vectors of channels.
  */
 #include "backend/native/native_inverted.h"
 
@@ -9,6 +7,7 @@
 
 #include "backend/native/native.h"
 #include "backend/native/native_block_act.h"
+#include "backend/native/native_block_product.h"
 
 #define LANES TD_INVERTED_LANES
 #define BLOCK TD_INVERTED_BLOCK
@@ -36,28 +35,7 @@ int64_t td_inverted_scratch(const td_inverted *v, int64_t rows)
 }
 
 #if defined(__x86_64__)
-enum { SUMS = 12, WINDOWS = 4 };
-
-/* --- products --------------------------------------------------------------------------------- */
-
-/* sum[p, v] += over k < K of a[p, k] w[v, k], where w[v, k] is one vector */
-INLINE void multiply(int T, int V, int64_t K, const float *a, int64_t a_row, const float *w,
-                     int64_t w_block, __m256 *sum)
-{
-    for (int64_t k = 0; k < K; k++) {
-        __m256 b[3];
-#pragma GCC unroll 3
-        for (int v = 0; v < V; v++)
-            b[v] = _mm256_loadu_ps(w + v * w_block + k * LANES);
-#pragma GCC unroll 12
-        for (int p = 0; p < T; p++) {
-            const __m256 x = _mm256_broadcast_ss(a + p * a_row + k);
-#pragma GCC unroll 3
-            for (int v = 0; v < V; v++)
-                sum[p * V + v] = _mm256_fmadd_ps(x, b[v], sum[p * V + v]);
-        }
-    }
-}
+enum { WINDOWS = 4 };
 
 /* --- the expansion ---------------------------------------------------------------------------- */
 
@@ -74,11 +52,11 @@ INLINE void expand_tile(int T, int V, const expansion *s, int64_t i)
 {
     const td_inverted *v = s->v;
     const td_block_limits limits = td_block_limits_of(v->act);
-    __m256 sum[SUMS];
+    __m256 sum[TD_BLOCK_SUMS];
 #pragma GCC unroll 12
     for (int k = 0; k < T * V; k++)
         sum[k] = _mm256_loadu_ps(s->b + k % V * LANES);
-    multiply(T, V, v->C, s->x + i * v->C, v->C, s->w, v->C * LANES, sum);
+    td_block_multiply(T, V, v->C, s->x + i * v->C, v->C, s->w, v->C * LANES, sum);
 #pragma GCC unroll 12
     for (int k = 0; k < T * V; k++)
         _mm256_storeu_ps(s->e + s->at[i + k / V] + k % V * LANES, td_block_clip(&limits, sum[k]));
@@ -135,6 +113,7 @@ typedef struct {
     const float *w, *b; /* filter and bias of the channels computed */
     float *d;
     int64_t next; /* floats from a result to the next */
+    float *sums;  /* NULL, or the sum of each row of d, M floats apart */
 } filtering;
 
 /* T results from column q of row p on */
@@ -167,6 +146,21 @@ INLINE void filter_tile(int T, int side, int stride, const filtering *f, int64_t
         _mm256_storeu_ps(d + i * f->next, td_block_clip(&limits, sum[i]));
 }
 
+/* row p of d, after its tiles */
+INLINE void finish_row(const filtering *f, int64_t p)
+{
+    const bool has_curve = td_block_has_curve(f->v->act);
+    __m256 sum = _mm256_setzero_ps();
+    for (int64_t q = 0; q < f->v->Q; q++) {
+        float *d = f->d + (p * f->v->Q + q) * f->next;
+        if (has_curve)
+            td_block_curve(f->v->act, d);
+        sum = _mm256_add_ps(sum, _mm256_loadu_ps(d));
+    }
+    if (f->sums)
+        _mm256_storeu_ps(f->sums + p * f->v->M, sum);
+}
+
 /* the last tile of a row overlaps the one before it */
 INLINE void filter_rows(int side, int stride, const filtering *f)
 {
@@ -178,9 +172,8 @@ INLINE void filter_rows(int side, int stride, const filtering *f)
         else
             for (int64_t q = 0; q < Q; q++)
                 filter_tile(1, side, stride, f, p, q);
-        if (td_block_has_curve(f->v->act))
-            for (int64_t q = 0; q < Q; q++)
-                td_block_curve(f->v->act, f->d + (p * Q + q) * f->next);
+        if (td_block_has_curve(f->v->act) || f->sums)
+            finish_row(f, p);
     }
 }
 
@@ -194,62 +187,6 @@ static TARGET void filter(const filtering *f)
         filter_rows(5, 1, f);
     else
         filter_rows(5, 2, f);
-}
-
-/* --- the projection --------------------------------------------------------------------------- */
-
-typedef struct {
-    const td_inverted *v;
-    int64_t n, depth;      /* pixels; channels of d */
-    const float *d;        /* [n, DEPTH] */
-    const float *w;        /* projection filter of the channels of d */
-    const float *b, *rest; /* added to the sums, or NULL; rest [n, K] */
-    bool is_first;         /* y has no sums yet */
-    float *y;              /* [n, K] */
-} projection;
-
-/* pixels from i on, channels from block kb on */
-INLINE void project_tile(int T, int V, const projection *s, int64_t i, int64_t kb)
-{
-    const int64_t K = s->v->K, at = i * K + kb * LANES;
-    __m256 sum[SUMS];
-#pragma GCC unroll 12
-    for (int k = 0; k < T * V; k++) {
-        const int64_t own = at + k / V * K + k % V * LANES;
-        sum[k] = !s->is_first ? _mm256_loadu_ps(s->y + own)
-                 : s->b       ? _mm256_loadu_ps(s->b + (kb + k % V) * LANES)
-                              : _mm256_setzero_ps();
-        if (s->rest)
-            sum[k] = _mm256_add_ps(sum[k], _mm256_loadu_ps(s->rest + own));
-    }
-    multiply(T, V, s->depth, s->d + i * DEPTH, DEPTH, s->w + kb * s->v->M * LANES, s->v->M * LANES,
-             sum);
-#pragma GCC unroll 12
-    for (int k = 0; k < T * V; k++)
-        _mm256_storeu_ps(s->y + at + k / V * K + k % V * LANES, sum[k]);
-}
-
-INLINE void project_blocks(int T, int V, const projection *s, int64_t kb)
-{
-    int64_t i = 0;
-    for (; i + T <= s->n; i += T)
-        project_tile(T, V, s, i, kb);
-    for (; i < s->n; i++)
-        project_tile(1, V, s, i, kb);
-}
-
-static TARGET void project(const projection *s)
-{
-    const int64_t blocks = s->v->K / LANES;
-    int64_t kb = 0;
-    if (blocks == 1) {
-        project_blocks(12, 1, s, kb++);
-    } else if (blocks % 2) {
-        project_blocks(4, 3, s, kb);
-        kb += 3;
-    }
-    for (; kb < blocks; kb += 2)
-        project_blocks(6, 2, s, kb);
 }
 
 /* --- a job ------------------------------------------------------------------------------------ */
@@ -278,19 +215,21 @@ static void places(const td_inverted *v, const input_rows *r, int32_t *at)
             *at++ = (int32_t)(((h - r->first) * v->columns + w + v->pad) * BLOCK);
 }
 
-/* d, or y without a projection, of channels [m, m + n) */
-static TARGET void filter_block(const td_inverted *v, const td_inverted_in *in, const float *e,
-                                int64_t rows, int64_t m, int64_t n, float *d, int64_t next)
+/* channels [m, m + n) of d, or of y and its rows' sums without a projection */
+static TARGET void filter_block(const td_inverted *v, const td_inverted_in *in,
+                                const td_inverted_job *j, const float *e, int64_t m, int64_t n,
+                                float *d)
 {
     const int64_t taps = v->side * v->side;
     for (int64_t k = 0; k < n; k += LANES)
         filter(&(filtering){ .v = v,
-                             .rows = rows,
+                             .rows = j->p_to - j->p_from,
                              .e = e + k,
                              .w = in->w2 + (m + k) * taps,
                              .b = in->b2 + m + k,
                              .d = d + k,
-                             .next = next });
+                             .next = v->has_projection ? DEPTH : v->M,
+                             .sums = v->has_projection ? NULL : j->sums + m + k });
 }
 
 static TARGET void run(const td_inverted *v, const td_inverted_in *in, const td_inverted_job *j)
@@ -312,21 +251,20 @@ static TARGET void run(const td_inverted *v, const td_inverted_in *in, const td_
         for (int64_t m = from; m < to; m += BLOCK) {
             const int64_t n = to - m < BLOCK ? to - m : BLOCK;
             expand(&s, in, m, n);
-            if (v->has_projection)
-                filter_block(v, in, e, rows, m, n, d + m - from, DEPTH);
-            else
-                filter_block(v, in, e, rows, m, n, j->y + m, v->M);
+            filter_block(v, in, j, e, m, n, v->has_projection ? d + m - from : j->y + m);
         }
         if (v->has_projection)
-            project(&(projection){ .v = v,
-                                   .n = rows * v->Q,
-                                   .depth = to - from,
-                                   .d = d,
-                                   .w = in->w3 + from * LANES,
-                                   .b = j->adds_rest ? in->b3 : NULL,
-                                   .rest = is_first ? rest : NULL,
-                                   .is_first = is_first,
-                                   .y = j->y });
+            td_block_project(&(td_block_projection){ .n = rows * v->Q,
+                                                     .depth = to - from,
+                                                     .row = DEPTH,
+                                                     .M = v->M,
+                                                     .K = v->K,
+                                                     .d = d,
+                                                     .w = in->w3 + from * LANES,
+                                                     .b = j->adds_rest ? in->b3 : NULL,
+                                                     .rest = is_first ? rest : NULL,
+                                                     .is_first = is_first,
+                                                     .y = j->y });
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * ref_inverted_residual.c -- the three convolutions of an inverted residual block, by definition
+ * ref_inverted_residual.c -- the convolutions of inverted residual blocks, by definition
  */
 #include <math.h>
 #include <string.h>
@@ -101,23 +101,47 @@ static void add(int64_t count, const double *x, double *y)
         y[i] += x[i];
 }
 
+/* image i up to d; e has room for the expansion */
+static void begin(const td_node *n, const shape *v, void *const *a, int64_t i, double *e, double *d)
+{
+    const td_inverted_residual_attr *attr = n->attr;
+    const int w2 = td_block_depthwise(attr);
+    double *x = (double *)a[0] + i * v->C * v->H * v->W;
+    if (attr->expand)
+        expand(v, x, a[1], a[2], e);
+    depthwise(v, attr->expand ? e : x, a[w2], a[w2 + 1], d);
+}
+
 static void inverted_residual(const td_node *n, void *const *a)
 {
     const td_inverted_residual_attr *attr = n->attr;
     const shape v = shape_of(n);
-    const int w2 = td_block_depthwise(attr), w3 = w2 + 2;
-    const bool has_projection = n->n_in > w3;
-    const int64_t x_size = v.C * v.H * v.W, y_size = v.K * v.P * v.Q;
-    double *work = a[n->n_in + 1], *d = work + v.M * v.H * v.W;
+    const int w3 = td_block_depthwise(attr) + 2;
+    const int64_t y_size = v.K * v.P * v.Q;
+    double *e = a[n->n_in + 1], *d = e + v.M * v.H * v.W;
     for (int64_t i = 0; i < td_in_type(n, 0)->dim[0]; i++) {
-        double *x = (double *)a[0] + i * x_size, *y = (double *)a[n->n_in] + i * y_size;
-        if (attr->expand)
-            expand(&v, x, a[1], a[2], work);
-        depthwise(&v, attr->expand ? work : x, a[w2], a[w2 + 1], has_projection ? d : y);
-        if (has_projection)
-            project(&v, d, a[w3], a[w3 + 1], y);
+        double *y = (double *)a[n->n_in] + i * y_size;
+        begin(n, &v, a, i, e, d);
+        project(&v, d, a[w3], a[w3 + 1], y);
         if (attr->residual)
-            add(y_size, x, y);
+            add(y_size, (double *)a[0] + i * y_size, y);
+    }
+}
+
+static void expand_depthwise(const td_node *n, void *const *a)
+{
+    const shape v = shape_of(n);
+    const int64_t area = v.P * v.Q;
+    double *e = a[n->n_in + 2];
+    for (int64_t i = 0; i < td_in_type(n, 0)->dim[0]; i++) {
+        double *d = (double *)a[n->n_in] + i * v.M * area;
+        begin(n, &v, a, i, e, d);
+        for (int64_t m = 0; m < v.M; m++) {
+            double sum = 0;
+            for (int64_t k = 0; k < area; k++)
+                sum += d[m * area + k];
+            ((double *)a[n->n_in + 1])[i * v.M + m] = sum / (double)area;
+        }
     }
 }
 
@@ -127,5 +151,32 @@ static int64_t work(const td_node *n)
     return v.M * (v.H * v.W + v.P * v.Q);
 }
 
+static void conv2d_gated(const td_node *n, void *const *a)
+{
+    const td_type *t = td_in_type(n, 0);
+    const int64_t area = t->dim[2] * t->dim[3];
+    const shape v = {
+        .M = t->dim[1], .K = td_in_type(n, 2)->dim[0], .P = t->dim[2], .Q = t->dim[3]
+    };
+    double *scaled = a[n->n_in + 1];
+    for (int64_t i = 0; i < t->dim[0]; i++) {
+        const double *x = (double *)a[0] + i * v.M * area, *gate = (double *)a[1] + i * v.M;
+        double *y = (double *)a[n->n_in] + i * v.K * area;
+        for (int64_t k = 0; k < v.M * area; k++)
+            scaled[k] = x[k] * gate[k / area];
+        project(&v, scaled, a[2], a[3], y);
+        if (n->n_in > 4)
+            add(v.K * area, (double *)a[4] + i * v.K * area, y);
+    }
+}
+
+static int64_t gated_work(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    return x->dim[1] * x->dim[2] * x->dim[3];
+}
+
 const td_ref_kernel td_ref_inverted_residual =
     TD_REF_WORK(inverted_residual, inverted_residual, work);
+const td_ref_kernel td_ref_expand_depthwise = TD_REF_WORK(expand_depthwise, expand_depthwise, work);
+const td_ref_kernel td_ref_conv2d_gated = TD_REF_WORK(conv2d_gated, conv2d_gated, gated_work);

@@ -35,6 +35,47 @@ static void expect_refused(const row *rows, size_t n)
     }
 }
 
+#define BLOCK                                                                                      \
+    "%e:f32[24,16,1,1] = param\n%g:f32[24] = param\n%q:f32[24,1,3,3] = param\n"                    \
+    "%p:f32[16,24,1,1] = param\n"
+#define WIDE BLOCK "%z:f32[2,24,4,4] = input\n%t:f32[2,24] = input\n%y = conv2d_gated "
+
+static void blocks_check_their_operands(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        { BLOCK "%y = inverted_residual %i, %e, %g, %q, %g, %p, %c", "1 dimensions, wanted 4" },
+        { BLOCK "%y = inverted_residual %x, %e, %g, %q, %g", "5 operands, wanted 7" },
+        { BLOCK "%y = inverted_residual %x, %e, %g, %q, %g, %p, %c64",
+          "operand 6 is f64, wanted f32" },
+        { BLOCK "%y = inverted_residual %x, %e, %g, %q, %c, %p, %c",
+          "operand 4 has 16 elements, wanted 24" },
+        { BLOCK "%y = inverted_residual %x, %e, %g, %e, %g, %p, %c",
+          "operand 3 is 24x16x1x1, wanted 24x1x1x1" },
+        { BLOCK "%y = inverted_residual %x, %e, %g, %q, %g, %p, %c {residual=true}",
+          "residual is set" },
+        { BLOCK "%d1, %a = expand_depthwise %x, %e, %g", "expand_depthwise: 3 operands, wanted 5" },
+        { BLOCK "%d1, %a = expand_depthwise %x, %q, %g, %q, %g {expand=false}",
+          "expand_depthwise: 5 operands, wanted 3" },
+        { BLOCK "%d1, %a = expand_depthwise %x, %q, %g {expand=false}",
+          "operand 1 is 24x1x3x3, wanted 16x1x3x3" },
+        { BLOCK "%k:f32[24,1,7,7] = param\n%d1, %a = expand_depthwise %x, %e, %g, %k, %g",
+          "a 7x7 filter is larger than a 4x4 image" },
+        { WIDE "%z, %m, %p, %c", "gate is 2x3, wanted 2x24" },
+        { WIDE "%z, %t, %e, %g", "filter is 24x16x1x1, wanted 24x24x1x1" },
+        { WIDE "%x, %m, %f, %c", "gate is 2x3, wanted 2x16" },
+        { WIDE "%z, %t, %p, %g", "bias has 24 elements, wanted 16" },
+        { WIDE "%z, %t, %p, %c64", "operand 3 is f64, wanted f32" },
+        { WIDE "%z, %t, %p, %c, %z", "the residual does not have the result's shape" },
+        { BLOCK "%z:u8[2,24,4,4] = input\n%t:f32[2,24] = input\n%y = conv2d_gated %z, %t, %p, %c",
+          "is u8" },
+        { BLOCK "%z:f32[2,24,4,4] = input\n%t:f32[2,24] = input\n%k:f32[16,24,3,3] = param\n"
+                "%y = conv2d_gated %z, %t, %k, %c",
+          "filter is 16x24x3x3, wanted 16x24x1x1" },
+    };
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
+}
+
 #define INT8 "%a:u8[2,16,4,4] = input\n%q, %t = quantize_weights %f\n%y = conv2d_int8 "
 
 static void int8_ops_check_their_operands(void **state)
@@ -405,6 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_check_their_operands),
+        cmocka_unit_test(blocks_check_their_operands),
         cmocka_unit_test(int8_ops_check_their_operands),
         cmocka_unit_test(overwritten_parameters_are_not_read),
         cmocka_unit_test(layouts_must_agree),

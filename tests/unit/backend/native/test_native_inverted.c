@@ -1,6 +1,6 @@
 /*
- * test_native_inverted.c -- inverted residual blocks: the same results as their three convolutions,
- * and what must not change a bit
+ * test_native_inverted.c -- inverted residual blocks, with squeeze-excite layers too: the same
+ * results as their three convolutions, and what must not change a bit
  *
  * On a machine without the loops the block stays three convolutions, and the results are equal.
  */
@@ -28,23 +28,23 @@ static void fill(float *x, int64_t n, uint64_t seed)
         x[i] = (float)td_rng_normal(&r);
 }
 
-/* what follows the depthwise convolution: a gate, or the projection and an addition */
+/* what follows the depthwise convolution: a gate, the projection and an addition */
 static void add_end(const block *b, int batch, char *text, size_t size)
 {
+    char gate[256] = "";
     if (b->gated)
-        snprintf(text, size,
-                 "%%k = global_avg_pool %%d\n%%r = reshape %%k {shape=%d:%d:1:1}\n"
-                 "%%y = mul %%d, %%r\noutput y = %%y\n",
+        snprintf(gate, sizeof gate,
+                 "%%k = global_avg_pool %%d\n%%s = sigmoid %%k\n"
+                 "%%r = reshape %%s {shape=%d:%d:1:1}\n%%g = mul %%d, %%r\n",
                  batch, b->wide);
-    else
-        snprintf(text, size,
-                 "%%p = conv2d_fused %%d, %%w3, %%b3\n%%y = add %%p, %%%s\noutput y = %%y\n",
-                 b->stride == 1 && b->channels == b->results ? "x" : "p");
+    snprintf(text, size,
+             "%s%%p = conv2d_fused %%%s, %%w3, %%b3\n%%y = add %%p, %%%s\noutput y = %%y\n", gate,
+             b->gated ? "g" : "d", b->stride == 1 && b->channels == b->results ? "x" : "p");
 }
 
 static td_graph *graph_of(const block *b, int batch)
 {
-    char text[2048], end[256];
+    char text[2048], end[512];
     add_end(b, batch, end, sizeof end);
     snprintf(text, sizeof text,
              "%%x:f32[%d,%d,%d,%d] = input\n"
@@ -68,7 +68,7 @@ static void set_params(td_program *p, const block *b)
                 { "w2", (int64_t)b->wide * b->taps * b->taps }, { "b2", b->wide },
                 { "w3", (int64_t)b->results * b->wide },        { "b3", b->results } };
     static float values[1 << 16];
-    for (int i = 0; i < (b->gated ? 4 : 6); i++) {
+    for (int i = 0; i < 6; i++) {
         assert_true(all[i].n <= (int64_t)(sizeof values / sizeof values[0]));
         fill(values, all[i].n, (uint64_t)i + 7);
         expect_ok(td_program_set(p, all[i].name, values));
@@ -92,7 +92,11 @@ static float *run(const block *b, int batch, const char *skip, const float *x, i
     td_type t;
     expect_ok(td_device_open("cpu", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip }, &p));
-    assert_int_equal(count_ops(p, "inverted_residual"), td_inverted_loops_here() && !skip ? 1 : 0);
+    const int n_fused = td_inverted_loops_here() && !skip;
+    assert_int_equal(count_ops(p, "inverted_residual"), n_fused && !b->gated);
+    assert_int_equal(count_ops(p, "expand_depthwise"), n_fused && b->gated);
+    assert_int_equal(count_ops(p, "conv2d_gated"), n_fused && b->gated);
+    assert_int_equal(count_ops(p, "global_avg_pool"), !n_fused && b->gated);
     set_params(p, b);
     expect_ok(td_program_bind(p, "x", x));
     expect_ok(td_program_run(p));
@@ -113,7 +117,9 @@ static const block blocks[] = {
     { 24, 144, 32, 28, 3, 2, "relu=true", false },
     { 16, 104, 40, 7, 5, 1, "act=hardswish", false },
     { 40, 240, 40, 7, 5, 1, "act=silu", false },
-    { 16, 96, 16, 20, 5, 2, "act=silu", true },
+    { 16, 96, 24, 20, 5, 2, "act=silu", true },
+    { 24, 200, 24, 7, 3, 1, "act=silu", true },
+    { 16, 72, 16, 28, 5, 1, "relu=true", true },
 };
 
 enum { N_BLOCKS = sizeof blocks / sizeof blocks[0], BATCH = 5, X_MAX = BATCH * 24 * 28 * 28 };
