@@ -14,7 +14,7 @@
 #include "device/gpu_kernels.h"
 
 /* the number of functions is a part of it: a plug-in of another build is refused, not called */
-#define TD_GPU_PLUGIN_VERSION (1104 + (int)(sizeof(td_gpu_plugin) / sizeof(void *)))
+#define TD_GPU_PLUGIN_VERSION (1105 + (int)(sizeof(td_gpu_plugin) / sizeof(void *)))
 #define TD_GPU_PLUGIN_SYMBOL  "td_gpu_plugin_v1"
 
 #ifdef __cplusplus
