@@ -216,6 +216,8 @@ static td_status run_all(td_program *p)
 static td_status run_batch(td_program *p)
 {
     TD_TRY(follow_inputs(p));
+    if (p->is_profiled)
+        TD_TRY(p->memory->sync()); /* the time of queued copies of inputs is no kernel's */
     p->memory->begin_kernels();
     const td_status st = run_all(p);
     p->memory->end_kernels();
