@@ -79,6 +79,19 @@ static void rename_tower(char *name, size_t n_prefix)
     replace(name, from, to);
 }
 
+/* A stage of NVIDIA's EfficientNet: "layers.0.block0." and, in its first files, "layer1.block0.". */
+static void rename_stage(char *name, size_t n_prefix)
+{
+    char from[16], to[16];
+    const char *stage = name + n_prefix;
+    if (!td_text_starts(stage, "layer") || stage[5] < '1' || stage[5] > '7' ||
+        !td_text_starts(stage + 6, ".block"))
+        return;
+    snprintf(from, sizeof from, "layer%c.", stage[5]);
+    snprintf(to, sizeof to, "layers.%c.", stage[5] - 1);
+    replace(name, from, to);
+}
+
 void td_weight_name(const char *name, char out[256])
 {
     const int n_prefix = (int)td_weight_prefix(name);
@@ -90,7 +103,9 @@ void td_weight_name(const char *name, char out[256])
         name += strlen("module.");
     snprintf(out, 256, "%.*s%s", n_prefix, prefix, name);
     char *stage = strstr(out, "layers.");
-    if (stage == out + n_prefix && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.') {
+    rename_stage(out, (size_t)n_prefix);
+    if (stage == out + n_prefix && stage[7] >= '0' && stage[7] <= '3' && stage[8] == '.' &&
+        !td_text_starts(stage + 9, "block")) {
         char from[10], to[10];
         snprintf(from, sizeof from, "layers.%c.", stage[7]);
         snprintf(to, sizeof to, "layer%c.", stage[7] + 1);

@@ -42,11 +42,14 @@ static bool same_name(const char *a, const char *b)
 
 const td_arch *td_arch_known(const char *name)
 {
-    const td_arch *a = NULL;
-    for (int i = 0; name && (a = row_at(i)); i++)
-        if (same_name(name, a->name))
-            break;
-    return a;
+    const td_arch *alike = NULL, *a;
+    for (int i = 0; name && (a = row_at(i)); i++) {
+        if (strcmp(name, a->name) == 0) /* efficientnet-b0 and efficientnet_b0 are two */
+            return a;
+        if (!alike && same_name(name, a->name))
+            alike = a;
+    }
+    return alike;
 }
 
 /* Does it name a file, of a network of the user's own? */

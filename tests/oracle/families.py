@@ -45,7 +45,7 @@ ARCHS = {
     "mobilenet_v2": 64,
     **{f"mobilenet_v3_{n}": 64 for n in ("large", "small")},
     **{f"efficientnet_b{n}": 128 for n in range(5)},
-    **{f"efficientnet-widese-b{n}": 128 for n in (0, 4)},
+    **{f"efficientnet-{kind}b{n}": 128 for kind in ("", "widese-") for n in (0, 4)},
 }
 TIMM = ("resnet50d",)
 SMOOTH = ("convnext", "vit")  # no ReLU: gradients are judged tensor by tensor
@@ -60,8 +60,8 @@ def build(arch, classes):
         import timm
 
         return timm.create_model(arch, num_classes=classes)
-    if "widese" in arch:
-        return widese(arch, classes)
+    if arch.startswith("efficientnet-"):
+        return nvidia(arch, classes)
     sides = {"image_size": ARCHS[arch]} if arch.startswith("vit") else {}
     return getattr(torchvision.models, arch)(weights=None, num_classes=classes, **sides)
 
@@ -78,8 +78,8 @@ def smooth_start(net, generator):
     return {n: t.clone() for n, t in net.state_dict().items()}
 
 
-class Widese(torchvision.models.EfficientNet):
-    """NVIDIA's edition, built from torchvision's blocks: wider gates, other norms, names and initial values."""
+class Nvidia(torchvision.models.EfficientNet):
+    """NVIDIA's edition, built from torchvision's blocks: other norms, names and initial values, in part wider gates."""
 
     PARTS = {1: ("depsep", "se", "proj"), 6: ("expand", "depsep", "se", "proj")}
 
@@ -109,18 +109,18 @@ class Widese(torchvision.models.EfficientNet):
         return ((self.renamed(n), b) for n, b in super().named_buffers(*args, **kwargs))
 
 
-def widese(arch, classes):
+def nvidia(arch, classes):
     from functools import partial
 
     wide, deep, dropout = {"b0": (1.0, 1.0, 0.2), "b4": (1.4, 1.8, 0.4)}[arch[-2:]]
     shapes, _ = torchvision.models.efficientnet._efficientnet_conf("efficientnet_b0", width_mult=wide, depth_mult=deep)
-    net = Widese(shapes, dropout, num_classes=classes, norm_layer=partial(torch.nn.BatchNorm2d, eps=1e-3, momentum=0.01))
+    net = Nvidia(shapes, dropout, num_classes=classes, norm_layer=partial(torch.nn.BatchNorm2d, eps=1e-3, momentum=0.01))
     for module in list(net.modules()):  # before the layers that the last branch makes
         if isinstance(module, torch.nn.Conv2d):
             torch.nn.init.kaiming_normal_(module.weight, mode="fan_in")
         if isinstance(module, torch.nn.Linear):
             module.reset_parameters()
-        if isinstance(module, torchvision.ops.SqueezeExcitation):
+        if isinstance(module, torchvision.ops.SqueezeExcitation) and "widese" in arch:
             hidden = module.fc1.in_channels
             module.fc1 = torch.nn.Conv2d(hidden, hidden // 4, 1)
             module.fc2 = torch.nn.Conv2d(hidden // 4, hidden, 1)

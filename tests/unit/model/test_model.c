@@ -74,6 +74,8 @@ static const row sizes[] = {
     { "efficientnet_b2", 0, 9109994, 0.994, 69, 69, 301, 508 },
     { "efficientnet_b3", 0, 12233232, 1.827, 78, 78, 340, 574 },
     { "efficientnet_b4", 0, 19341616, 4.394, 96, 96, 418, 706 },
+    { "efficientnet-b0", 0, 5288548, 0.386, 49, 49, 213, 360 },
+    { "efficientnet-b4", 0, 19341616, 4.394, 96, 96, 418, 706 },
     { "efficientnet-widese-b0", 0, 8423848, 0.389, 49, 49, 213, 360 },
     { "efficientnet-widese-b4", 0, 34927246, 4.409, 96, 96, 418, 706 },
 };
@@ -206,6 +208,9 @@ static void probabilities_are_the_network_s_or_the_options(void **state)
     g = small_graph("efficientnet-widese-b0", -1, -1); /* survival 1 */
     assert_int_equal(count_ops(g, "dropout"), 1);
     td_graph_free(g);
+    g = small_graph("efficientnet-b0", -1, -1);
+    assert_int_equal(count_ops(g, "dropout"), 1);
+    td_graph_free(g);
     g = small_graph("efficientnet-widese-b4", -1, -1);
     assert_int_equal(count_ops(g, "dropout"), 26);
     assert_int_equal(dropout_at(g, 0)->mode, TD_DROPOUT_BATCH);
@@ -273,6 +278,9 @@ static void depthwise_blocks_have_pytorch_s_names(void **state)
                GATE("layers.0.block0.se.squeeze", "layers.0.block0.se.expand"),
                "layers.0.block0.proj.conv.weight", NORM("layers.0.block0.proj.bn"),
                "layers.1.block0.expand.conv.weight");
+    CHECK_PART("efficientnet-b0", "stem.conv.weight", NORM("stem.bn"),
+               "layers.0.block0.depsep.conv.weight", NORM("layers.0.block0.depsep.bn"),
+               GATE("layers.0.block0.se.squeeze", "layers.0.block0.se.expand"));
     CHECK_PART("efficientnet-widese-b0", "features.conv.weight", NORM("features.bn"),
                "classifier.fc.weight", "classifier.fc.bias");
 }
