@@ -11,6 +11,11 @@
 
 const char *const td_amp_precisions[] = { "default", "fp32", "bf16",          "fp16", "auto",
                                           "amp",     "tf32", "tf32-emulated", "int8", NULL };
+/* also as the dtypes of PyTorch */
+static const char *const precisions[] = {
+    "default", "fp32|float32", "bf16|bfloat16", "fp16|float16", "auto",
+    "amp",     "tf32",         "tf32-emulated", "int8",         NULL
+};
 static const char *const rules[] = { "current|2.21", "2.15", "classic|1.15", NULL };
 static const char *const levels[] = { "default",
                                       "tensor-cores-only",
@@ -32,7 +37,7 @@ static const td_field fields[] = {
                  "use mixed precision; --precision selects bf16 or fp16"),
     TD_BOOL_AS(td_amp_opts, force_float32, "no-amp", "no-use-tf-amp", false,
                "use float32 regardless of TANDEM_AMP and the saved run"),
-    TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, td_amp_precisions,
+    TD_ENUM   (td_amp_opts, precision, TD_PRECISION_DEFAULT, precisions,
                "numeric precision; auto: the faster of fp32 and bf16, measured, and fp16 on a GPU; "
                "default: set by TANDEM_AMP, or fp32; amp: same as --amp; tf32: fp32 with products "
                "of TF32 on a GPU, the same as fp32 on a CPU; tf32-emulated: fp32 with the factors "

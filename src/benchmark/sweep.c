@@ -57,14 +57,18 @@ typedef struct {
 /* Parse "fp32,bf16". */
 static td_status read_precisions(const char *text, td_number_list *out)
 {
-    static const int known[] = { TD_PRECISION_FP32, TD_PRECISION_BF16, TD_PRECISION_FP16 };
+    static const struct {
+        const char *name;
+        int precision;
+    } known[] = { { "fp32", TD_PRECISION_FP32 }, { "float32", TD_PRECISION_FP32 },
+                  { "bf16", TD_PRECISION_BF16 }, { "bfloat16", TD_PRECISION_BF16 },
+                  { "fp16", TD_PRECISION_FP16 }, { "float16", TD_PRECISION_FP16 } };
     for (const char *p = text;; p++) {
         const size_t n = strcspn(p, ",");
         int found = -1;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            if (strlen(td_amp_precisions[known[i]]) == n &&
-                strncmp(td_amp_precisions[known[i]], p, n) == 0)
-                found = known[i];
+            if (strlen(known[i].name) == n && strncmp(known[i].name, p, n) == 0)
+                found = known[i].precision;
         if (found < 0)
             return td_error(TD_EUSAGE, "--precisions: '%.*s' is not one of fp32, bf16 and fp16",
                             (int)(n < 40 ? n : 40), p);

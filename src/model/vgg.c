@@ -24,17 +24,21 @@ typedef struct {
 } numbers;
 
 /* clang-format off */
-#define ROW(name, ...) { name, &td_family_vgg, 224, &(const numbers){ __VA_ARGS__ }, 0, 0 }
+#define ROW(name, family, ...) \
+    { name, &td_family_##family, 224, &(const numbers){ __VA_ARGS__ }, 0, 0 }
 
 static const td_arch rows[] = {
-    ROW("vgg11",    { 1, 1, 2, 2, 2 }, false),
-    ROW("vgg13",    { 2, 2, 2, 2, 2 }, false),
-    ROW("vgg16",    { 2, 2, 3, 3, 3 }, false),
-    ROW("vgg19",    { 2, 2, 4, 4, 4 }, false),
-    ROW("vgg11_bn", { 1, 1, 2, 2, 2 }, true),
-    ROW("vgg13_bn", { 2, 2, 2, 2, 2 }, true),
-    ROW("vgg16_bn", { 2, 2, 3, 3, 3 }, true),
-    ROW("vgg19_bn", { 2, 2, 4, 4, 4 }, true),
+    ROW("vgg11", vgg, { 1, 1, 2, 2, 2 }, false),
+    ROW("vgg13", vgg, { 2, 2, 2, 2, 2 }, false),
+    ROW("vgg16", vgg, { 2, 2, 3, 3, 3 }, false),
+    ROW("vgg19", vgg, { 2, 2, 4, 4, 4 }, false),
+};
+
+static const td_arch norm_rows[] = {
+    ROW("vgg11_bn", vgg_bn, { 1, 1, 2, 2, 2 }, true),
+    ROW("vgg13_bn", vgg_bn, { 2, 2, 2, 2, 2 }, true),
+    ROW("vgg16_bn", vgg_bn, { 2, 2, 3, 3, 3 }, true),
+    ROW("vgg19_bn", vgg_bn, { 2, 2, 4, 4, 4 }, true),
 };
 /* clang-format on */
 
@@ -90,6 +94,16 @@ const td_family td_family_vgg = {
     .name = "vgg",
     .rows = rows,
     .n_rows = sizeof rows / sizeof *rows,
+    .build = build,
+    .head = "classifier.6",
+    .side_min = 32,
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon",
+};
+
+const td_family td_family_vgg_bn = {
+    .name = "vgg_bn",
+    .rows = norm_rows,
+    .n_rows = sizeof norm_rows / sizeof *norm_rows,
     .build = build,
     .head = "classifier.6",
     .side_min = 32,

@@ -120,10 +120,11 @@ def nvidia(arch, classes):
             torch.nn.init.kaiming_normal_(module.weight, mode="fan_in")
         if isinstance(module, torch.nn.Linear):
             module.reset_parameters()
-        if isinstance(module, torchvision.ops.SqueezeExcitation) and "widese" in arch:
+        if isinstance(module, torchvision.ops.SqueezeExcitation):
             hidden = module.fc1.in_channels
-            module.fc1 = torch.nn.Conv2d(hidden, hidden // 4, 1)
-            module.fc2 = torch.nn.Conv2d(hidden // 4, hidden, 1)
+            units = hidden // 4 if "widese" in arch else module.fc1.out_channels
+            module.fc1 = torch.nn.Conv2d(hidden, units, 1)
+            module.fc2 = torch.nn.Conv2d(units, hidden, 1)
     return net
 
 
@@ -163,7 +164,7 @@ def start(arch):
             net(torch.from_numpy(fill.images("one.", BATCH, ARCHS[arch])))
         for hook in hooks:
             hook.remove()
-    if "widese" in arch:  # its initial values grow from layer to layer unless norms have the images' statistics
+    if arch.startswith("efficientnet-"):  # its initial values grow from layer to layer unless norms have the images' statistics
         for module in norms:
             module.momentum = 1.0
         with torch.no_grad():
@@ -265,6 +266,22 @@ def check_steps(judge, tandem, arch, options):
     compare(judge, case, got, want, several_steps(arch, state, images, labels, torch.float32, lr), f"@{STEPS}")
 
 
+def check_old_names(judge, tandem, arch, state, want):
+    """NVIDIA's first files name stages layer1 .. layer7; both names, and those of several GPUs, survive `convert`."""
+    def old(name):
+        top, i, *rest = name.split(".")
+        return ".".join([f"layer{int(i) + 1}", *rest]) if top == "layers" else name
+
+    for kind, name in [("today's names", lambda n: n), ("first names", old), ("names of DDP", lambda n: "module." + n)]:
+        torch.save({name(n): t for n, t in state.items()}, tandem.file("old.pth"))
+        tandem.run("convert", "--overwrite", tandem.file("old.pth"), tandem.file("old.safetensors"))
+        tandem.run("evaluate", tandem.file("one.safetensors"), "--data-backend", "tensors", "--arch", arch, "--weights",
+                   tandem.file("old.safetensors"), "--image-size", str(ARCHS[arch]), "--logits",
+                   tandem.file("logits.safetensors"))
+        judge.say(f"{arch} names", f"{kind}, converted", off(only(tandem.out("logits.safetensors"), "logits"), want), "",
+                  1e-4)
+
+
 def check_names(judge, tandem, arch):
     """`init` files load strictly there, and a .pth of theirs gives the same logits here; initial values by layer."""
     case, classes = f"{arch} names", 1000
@@ -282,6 +299,8 @@ def check_names(judge, tandem, arch):
     tandem.run("evaluate", tandem.file("one.safetensors"), "--data-backend", "tensors", "--arch", arch, "--weights",
                tandem.file("theirs.pth"), "--image-size", str(side), "--logits", tandem.file("logits.safetensors"))
     judge.say(case, "their .pth loads", off(only(tandem.out("logits.safetensors"), "logits"), want), "", 1e-4)
+    if arch.startswith("efficientnet-"):
+        check_old_names(judge, tandem, arch, state, want)
     return state
 
 

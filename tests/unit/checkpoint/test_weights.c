@@ -30,6 +30,11 @@ static void names_lose_what_wrappers_put_before_them(void **state)
         { "head.regression_head.conv.3.weight", "head.regression_head.conv.3.weight" },
         { "my_head.conv.2.weight", "my_head.conv.2.weight" },
         { "module.layers.3.1.squeeze.expand.weight", "layer4.1.se.fc2.weight" },
+        { "layers.0.block0.se.squeeze.weight", "layers.0.block0.se.squeeze.weight" },
+        { "module.layer7.block1.proj.bn.weight", "layers.6.block1.proj.bn.weight" },
+        { "ema.layer1.block0.depsep.conv.weight", "ema.layers.0.block0.depsep.conv.weight" },
+        { "layer8.block0.proj.bn.weight", "layer8.block0.proj.bn.weight" },
+        { "layer1.0.conv1.weight", "layer1.0.conv1.weight" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
