@@ -79,7 +79,7 @@ static void rename_tower(char *name, size_t n_prefix)
     replace(name, from, to);
 }
 
-/* A stage of NVIDIA's EfficientNet: "layers.0.block0." and, in its first files, "layer1.block0.". */
+/* A stage of NVIDIA's EfficientNet: "layers.0.block0.", in its first files "layer1.block0.". */
 static void rename_stage(char *name, size_t n_prefix)
 {
     char from[16], to[16];

@@ -299,7 +299,7 @@ td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
                              const int64_t *new_label)
 {
     const char **copy;
-    TD_CHECK(ds->has_class_names && ds->samples && !ds->objects);
+    TD_CHECK(ds->samples && !ds->objects);
     TD_TRY(copy_names(ds, n, names, &copy));
     renumber(ds, new_label);
     td_free(ds->class_names);

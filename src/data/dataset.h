@@ -85,9 +85,9 @@ static inline bool td_dataset_decodes(const td_dataset *ds)
 TD_CHECKED td_status td_class_name_in_json(const char *name, td_text *out);
 
 /**
- * Map class i of a data set of named classes to class new_label[i] of n (0 .. n - 1, checked by the
- * caller), with the class names `names` from now on; several may map to one.  Copies the
- * names.
+ * Map class i of a data set of images to class new_label[i] of n (0 .. n - 1, checked by the
+ * caller; any, if no image has it), with the class names `names` from now on; several may map to
+ * one.  Copies the names.
  */
 TD_CHECKED td_status td_dataset_relabel(td_dataset *ds, int n, const char *const *names,
                                         const int64_t *new_label);

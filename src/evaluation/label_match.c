@@ -29,6 +29,7 @@ typedef struct {
     td_known_classes imagenet; /* empty unless the network has at least as many outputs */
     bool is_imagenet;          /* the outputs' names are ImageNet's */
     bool trusts_names;         /* the names are known to be the outputs', not assumed */
+    bool has_numbers;          /* the data's labels are numbers; some may have no image */
     td_map by_name;            /* an output's name -> its number + 1, or AMBIGUOUS */
     int64_t *label;            /* [classes of ds] output of each class; -1: none */
 } matcher;
@@ -311,30 +312,59 @@ out:
     return st;
 }
 
+/* The output of class i + 1, by its name as it is or in JSON, or by its number; 0: none. */
+static td_status look_up(const matcher *x, const td_map *map, int i, intptr_t *output)
+{
+    char number[16];
+    td_text changed = { 0 };
+    const char *name = td_dataset_class_name(x->ds, i);
+    td_status st = TD_OK;
+    snprintf(number, sizeof number, "%d", i);
+    *output = (intptr_t)td_map_get(map, name);
+    if (!*output && x->has_numbers)
+        *output = (intptr_t)td_map_get(map, number);
+    if (!*output) {
+        st = td_class_name_in_json(name, &changed);
+        if (st == TD_OK)
+            *output = (intptr_t)td_map_get(map, td_text_get(&changed));
+    }
+    td_text_release(&changed);
+    return st;
+}
+
+static void note_used(const td_dataset *ds, bool *is_used)
+{
+    for (int64_t i = 0; i < ds->n; i++) {
+        const td_sample *s = &ds->samples[i];
+        if (s->label >= 0)
+            is_used[s->label] = true;
+        for (int k = 0; k < s->n_labels; k++)
+            is_used[s->labels[k]] = true;
+    }
+}
+
 static td_status match_by_map(matcher *x)
 {
     const int n = td_dataset_classes(x->ds);
     td_map map = { 0 };
-    td_text changed = { 0 };
+    bool *is_used = NULL;
     td_status st = TD_OK;
     TD_OUT(read_map(x, &map));
+    TD_OUT(TD_ALLOC(is_used, (size_t)n));
+    note_used(x->ds, is_used);
     for (int i = 0; i < n; i++) {
-        const char *name = td_dataset_class_name(x->ds, i);
-        intptr_t output = (intptr_t)td_map_get(&map, name);
-        td_text_release(&changed);
-        if (!output) {
-            TD_OUT(td_class_name_in_json(name, &changed));
-            output = (intptr_t)td_map_get(&map, td_text_get(&changed));
-        }
-        if (!output)
+        intptr_t output;
+        TD_OUT(look_up(x, &map, i, &output));
+        if (!output && (is_used[i] || !x->has_numbers))
             TD_OUT(td_error(TD_EFORMAT, "--label-map: '%s' does not contain the class '%s' of '%s'",
-                            x->m->label_map, name, td_dataset_root(x->ds)));
+                            x->m->label_map, td_dataset_class_name(x->ds, i),
+                            td_dataset_root(x->ds)));
         x->label[i] = output - 1;
     }
     td_log(TD_LOG_INFO, "classes", "matching the %d classes of '%s' to %d outputs with '%s'", n,
            td_dataset_root(x->ds), x->m->n_outputs, x->m->label_map);
 out:
-    td_text_release(&changed);
+    td_free(is_used);
     td_map_release(&map);
     return st;
 }
@@ -371,9 +401,13 @@ static td_status relabel(const matcher *x, td_dataset *ds)
         snprintf(room[i], sizeof room[i], "class %d", i);
         called[i] = i < names->n && x->trusts_names ? names->names[i] : room[i];
     }
-    for (int i = 0; i < td_dataset_classes(ds); i++)
-        if (called[x->label[i]] == room[x->label[i]])
-            called[x->label[i]] = td_dataset_class_name(ds, i);
+    for (int i = 0; i < td_dataset_classes(ds); i++) {
+        const char *name = td_dataset_class_name(ds, i);
+        const int64_t output = x->label[i];
+        const bool is_number = x->has_numbers && !name[strspn(name, "0123456789")];
+        if (output >= 0 && called[output] == room[output] && !is_number)
+            called[output] = name;
+    }
     st = td_dataset_relabel(ds, n, called, x->label);
 out:
     td_free((void *)called);
@@ -381,12 +415,12 @@ out:
     return st;
 }
 
-/* Labels that are numbers are output numbers. */
+/* Labels that are numbers are output numbers, unless files of images have a map of them. */
 static td_status check_numbers(const td_label_match *m, const td_dataset *ds)
 {
     if (m->label_map || m->by_order)
         return td_error(TD_EUSAGE, "%s: the labels of '%s' are already output numbers",
-                        m->label_map ? "--label-map" : "--labels-by-order", td_dataset_root(ds));
+                        m->by_order ? "--labels-by-order" : "--label-map", td_dataset_root(ds));
     if (td_dataset_classes(ds) > m->n_outputs)
         return td_error(TD_ESHAPE, "'%s' has %d classes, the network of '%s' has only %d",
                         td_dataset_root(ds), td_dataset_classes(ds), m->weights, m->n_outputs);
@@ -422,7 +456,8 @@ td_status td_label_match_apply(const td_label_match *m, td_dataset *ds)
     matcher x = { .m = m, .ds = ds, .trusts_names = m->names->source != TD_NAMES_IMAGENET };
     if (td_dataset_backend(ds) != TD_DATA_FOLDER)
         return check_numbers(m, ds);
-    if (!ds->has_class_names) {
+    x.has_numbers = !ds->has_class_names;
+    if (x.has_numbers && (m->by_order || !m->label_map)) {
         TD_TRY(check_numbers(m, ds));
         return name_numbers(m, ds);
     }

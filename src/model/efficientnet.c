@@ -18,8 +18,8 @@
  *   linear            uniform, 1 / sqrt(classes); bias 0      uniform, 1 / sqrt(inputs)
  *
  * SE has a quarter of the units of the block's input; of NVIDIA's efficientnet-widese-b0 and b4 a
- * quarter of the depthwise channels.  Block i of n is left out with the fraction i / n of the last one's
- * probability.
+ * quarter of the depthwise channels.  Block i of n is left out with the fraction i / n of the last
+ * one's probability.
  *
  * Source: Tan and Le 2019; agrees with torchvision 0.29 and NVIDIA's DeepLearningExamples.
  */

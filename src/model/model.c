@@ -47,8 +47,8 @@ static const td_field fields[] = {
                "vit_b_16, vit_b_32, vit_l_16, vit_l_32, "
                "mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small, "
                "efficientnet_b0, efficientnet_b1, efficientnet_b2, efficientnet_b3, "
-               "efficientnet_b4 (torchvision's), efficientnet-b0, efficientnet-b4, efficientnet-widese-b0 "
-               "and efficientnet-widese-b4 (NVIDIA's); "
+               "efficientnet_b4 (torchvision's), efficientnet-b0, efficientnet-b4, "
+               "efficientnet-widese-b0 and efficientnet-widese-b4 (NVIDIA's); "
                "detectors, which stretch images to a square: ssd320, ssd300, "
                "ssdlite320_mobilenet_v3_large and retinanet_resnet50_fpn (torchvision's)"),
     TD_TEXT(td_model_opts, model, NULL, "FILE",

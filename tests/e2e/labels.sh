@@ -87,6 +87,22 @@ expect 0 dataset check set/val --image-size 32 --dump-tensors val.safetensors
 expect 2 evaluate val.safetensors --data-backend tensors --weights named.safetensors --label-map map.txt
 error_names "'val.safetensors'"
 
+# labels that are numbers: those of image files have a map, which names the ones with images
+find set/val -name '*.jpg' | sort | awk -F/ '!($3 in n) { n[$3] = 100 + k++ } { print $0 "," n[$3] }' >numbers.csv
+for k in 0 1 2 3 4; do echo "$((100 + k)) $k"; done >numbers.map
+expect 0 evaluate set --weights named.safetensors $judge
+grep -o '"n": .*"loss": [0-9.]\{8\}' out >kept
+expect 0 evaluate numbers.csv --weights named.safetensors $judge --label-map numbers.map
+grep -o '"n": .*"loss": [0-9.]\{8\}' out >given
+same kept given
+expect 1 evaluate numbers.csv --weights named.safetensors
+error_names "'numbers.csv'" 105
+sed 1d numbers.map >short.map
+expect 1 evaluate numbers.csv --weights named.safetensors --label-map short.map
+error_names --label-map "'short.map'" "'100'"
+expect 2 evaluate numbers.csv --weights named.safetensors --labels-by-order
+error_names --labels-by-order "'numbers.csv'"
+
 # --- no names ------------------------------------------------------------------------------------
 nine="--arch resnet18 --image-size 32 --seed 1"
 expect 0 init $nine --num-classes 9 -o nine.safetensors

@@ -20,6 +20,10 @@ for option in --conv-init=fan_in --last-bn-0-init --se-form=ratio; do
     tries train absent "$option" --arch vgg11
     says "${option%%=*} has no effect.*vgg11"
 done
+tries train absent --bn-epsilon=0.1 --arch vgg11
+says "--bn-epsilon .*no effect.*vgg11"
+tries train absent --bn-epsilon=0.1 --arch vgg11_bn
+if grep -q bn-epsilon err; then complain "vgg11_bn reads it"; fi
 
 for option in --stochastic-depth=0.1 --survival-prob=0.9; do
     tries train absent "$option" --arch mobilenet_v2
