@@ -15,7 +15,7 @@
 
 /* clang-format off */
 #define TD_GPU_KERNELS(K)                                                                          \
-    K(map) K(reduce)                                                                               \
+    K(map) K(reduce) K(pixel_sums) K(pixel_map)                                                    \
     K(conv_plan) K(conv_run) K(conv_free)                                                          \
     K(gemm_plan) K(gemm_run) K(gemm_free) K(products)                                              \
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
@@ -92,6 +92,35 @@ typedef struct {
     td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
     void *scratch;         /* td_gpu_column_bytes(terms of a sum, sums), or NULL */
 } td_gpu_reduce;
+
+/* --- pixels whose channels are last ----------------------------------------------------------- */
+
+/**
+ * y = by * sum of x z over the pixels of each image, or of all: y [n, channels] or [channels].
+ * An image [area, channels] of x and z begins `step` elements after the one before.
+ */
+typedef struct {
+    td_dtype dtype, result; /* of x and z: f32, f16 or bf16; of y, also f32 */
+    int width;              /* 1, 2, 4 or 8, which divides channels and step; aligned so */
+    double by;
+    int64_t n, area, channels, step;
+    bool is_total;     /* over all images */
+    const void *x, *z; /* z NULL: sum of x */
+    void *y;
+    int64_t n_parts; /* that an image's pixels are divided in */
+    double *sums;    /* [n, n_parts, channels]; not used if a result has one part */
+} td_gpu_pixel_sums;
+
+/** y = x + by v, with one of v's numbers for each channel; x NULL or v NULL: 0. */
+typedef struct {
+    td_dtype dtype, result, vector; /* of x, y and v: one, or f32 */
+    int width;                      /* as above, and divides all steps */
+    float by;
+    int64_t n, area, channels;      /* area * channels < 2^31 */
+    int64_t x_step, y_step, v_step; /* from an image to the next; v_step 0: one vector */
+    const void *x, *v;
+    void *y;
+} td_gpu_pixel_map;
 
 /* --- convolutions ----------------------------------------------------------------------------- */
 

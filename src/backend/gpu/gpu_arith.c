@@ -239,22 +239,6 @@ static td_status run_concat(const td_prepared *p, void *const *args)
 }
 KERNEL(concat, td_gpu_accepts_any)
 
-static td_status run_global_avg_pool_grad(const td_prepared *p, void *const *args)
-{
-    const td_type *x = td_in_type(p->node, 1);
-    td_gpu_map m = { .f = TD_GPU_SCALE,
-                     .by = 1 / (double)(x->dim[2] * x->dim[3]),
-                     .y = td_gpu_tensor_at(p, 2, args) };
-    td_gpu_tensor dy = by_channel(td_gpu_tensor_at(p, 0, args));
-    const int images = TD_GPU_RANK - 2, batch = TD_GPU_RANK - 4;
-    dy.dim[batch] = dy.dim[images];
-    dy.stride[batch] = dy.stride[images];
-    dy.dim[images] = 1;
-    m.x = td_gpu_broadcast(dy, &m.y);
-    return start_map(&m);
-}
-KERNEL(global_avg_pool_grad, td_gpu_accepts_any)
-
 /* --- sums ------------------------------------------------------------------------------------- */
 
 static td_status start_reduce(const td_gpu_reduce *r)
@@ -304,18 +288,6 @@ static td_status run_sum_to(const td_prepared *p, void *const *args)
 }
 SUMS(sum_to)
 
-static td_status run_mul_reduce(const td_prepared *p, void *const *args)
-{
-    td_gpu_reduce r = { .by = 1, .y = td_gpu_tensor_at(p, 3, args) };
-    td_gpu_tensor x = td_gpu_tensor_at(p, 0, args), z = td_gpu_tensor_at(p, 1, args), full = x;
-    for (int d = 0; d < TD_GPU_RANK; d++)
-        full.dim[d] = x.dim[d] > z.dim[d] ? x.dim[d] : z.dim[d];
-    r.x = td_gpu_broadcast(x, &full);
-    r.z = td_gpu_broadcast(z, &full);
-    return start_reduce(&r);
-}
-KERNEL(mul_reduce, td_gpu_accepts_alike)
-
 static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
 {
     return start_reduce(&(td_gpu_reduce){ .by = 1,
@@ -324,17 +296,3 @@ static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
                                           .scratch = args[2] });
 }
 SUMS(bias_add_grad)
-
-static td_status run_global_avg_pool(const td_prepared *p, void *const *args)
-{
-    const td_type *x = td_in_type(p->node, 0);
-    td_gpu_reduce r = { .by = 1 / (double)(x->dim[2] * x->dim[3]),
-                        .x = td_gpu_tensor_at(p, 0, args) };
-    const td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
-    r.y = (td_gpu_tensor){ .data = y.data,
-                           .dtype = y.dtype,
-                           .dim = { 1, x->dim[0], x->dim[1], 1, 1 },
-                           .stride = { 0, x->dim[1], 1, 0, 0 } };
-    return start_reduce(&r);
-}
-KERNEL(global_avg_pool, td_gpu_accepts_any)

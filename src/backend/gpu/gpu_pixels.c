@@ -1,0 +1,196 @@
+/*
+ * gpu_pixels.c -- global average pooling, and sums over the pixels of channels
+ *
+ * Where channels are last, the plug-in's functions for pixels run; else those for any tensor.
+ */
+#include "backend/gpu/gpu_pixels.h"
+
+#include <string.h>
+
+/* --- sizes ------------------------------------------------------------------------------------ */
+
+enum { WIDEST = 8 };
+
+int td_gpu_width(int64_t channels, int64_t step, int64_t start)
+{
+    int width = WIDEST;
+    while (channels % width || step % width || start % width)
+        width /= 2;
+    return width;
+}
+
+int64_t td_gpu_pixel_parts(int64_t n, int64_t area, int64_t channels, int width)
+{
+    const int64_t wanted = 1024, together = 8, pixels = 512; /* blocks; vectors of a block */
+    const int64_t vectors = channels / width;
+    const int64_t blocks = n * ((vectors + together - 1) / together);
+    const int64_t parts = wanted / blocks, most = area / pixels;
+    return parts < 1 || most < 1 ? 1 : parts < most ? parts : most;
+}
+
+size_t td_gpu_pixel_sums_bytes(const td_gpu_pixel_sums *s)
+{
+    return (size_t)(s->n * s->n_parts * s->channels) * sizeof(double);
+}
+
+bool td_gpu_has_channels_last(const td_type *t)
+{
+    return t->rank == 4 &&
+           (strcmp(t->layout, "acdb") == 0 || (td_type_is_plain(t) && t->dim[2] * t->dim[3] == 1));
+}
+
+static bool is_pixel_float(td_dtype d)
+{
+    return d == TD_DT_F32 || td_dtype_is_half(d);
+}
+
+/* of x [N, C, H, W], without its data; false: not possible */
+static bool sums_of(const td_type *x, td_dtype result, td_gpu_pixel_sums *out)
+{
+    if (!td_gpu_has_channels_last(x) || !is_pixel_float(x->dtype) ||
+        (result != x->dtype && result != TD_DT_F32))
+        return false;
+    *out = (td_gpu_pixel_sums){ .dtype = x->dtype,
+                                .result = result,
+                                .by = 1,
+                                .n = x->dim[0],
+                                .area = x->dim[2] * x->dim[3],
+                                .channels = x->dim[1] };
+    out->step = out->area * out->channels;
+    out->width = td_gpu_width(out->channels, 0, 0);
+    out->n_parts = td_gpu_pixel_parts(out->n, out->area, out->channels, out->width);
+    return true;
+}
+
+static td_status start_reduce(const td_gpu_reduce *r)
+{
+    return td_gpu_status(td_gpu()->reduce(r));
+}
+
+#define KERNEL(op_, accepts_, prepare_)                                                            \
+    const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
+                                     .op = &td_op_##op_,                                           \
+                                     .accepts = accepts_,                                          \
+                                     .prepare = prepare_,                                          \
+                                     .run = run_##op_ };
+
+/* --- the gradient of a gate ------------------------------------------------------------------- */
+
+/* both operands are whole images, and the result has a number for each channel of each image */
+static bool gate_sums(const td_node *n, td_gpu_pixel_sums *out)
+{
+    const td_type *x = td_in_type(n, 0), *z = td_in_type(n, 1), *y = &n->out[0]->type;
+    if (x->rank != 4 || z->rank != 4 || y->rank != 4 || strcmp(x->layout, z->layout) != 0)
+        return false;
+    for (int d = 0; d < 4; d++)
+        if (x->dim[d] != z->dim[d] || y->dim[d] != (d < 2 ? x->dim[d] : 1))
+            return false;
+    return z->dtype == x->dtype && sums_of(x, y->dtype, out);
+}
+
+static td_status prepare_mul_reduce(const td_node *n, td_prepared *out)
+{
+    td_gpu_pixel_sums s;
+    out->scratch_bytes = gate_sums(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
+    return TD_OK;
+}
+
+static td_status run_mul_reduce(const td_prepared *p, void *const *args)
+{
+    td_gpu_pixel_sums s;
+    if (gate_sums(p->node, &s)) {
+        s.x = args[0];
+        s.z = args[1];
+        s.y = args[3];
+        s.sums = args[4];
+        return td_gpu_status(td_gpu()->pixel_sums(&s));
+    }
+    td_gpu_reduce r = { .by = 1, .y = td_gpu_tensor_at(p, 3, args) };
+    td_gpu_tensor x = td_gpu_tensor_at(p, 0, args), z = td_gpu_tensor_at(p, 1, args), full = x;
+    for (int d = 0; d < TD_GPU_RANK; d++)
+        full.dim[d] = x.dim[d] > z.dim[d] ? x.dim[d] : z.dim[d];
+    r.x = td_gpu_broadcast(x, &full);
+    r.z = td_gpu_broadcast(z, &full);
+    return start_reduce(&r);
+}
+KERNEL(mul_reduce, td_gpu_accepts_alike, prepare_mul_reduce)
+
+/* --- global average pooling ------------------------------------------------------------------- */
+
+static td_status prepare_global_avg_pool(const td_node *n, td_prepared *out)
+{
+    td_gpu_pixel_sums s;
+    const bool is_fast = sums_of(td_in_type(n, 0), n->out[0]->type.dtype, &s);
+    out->scratch_bytes = is_fast ? td_gpu_pixel_sums_bytes(&s) : 0;
+    return TD_OK;
+}
+
+static double mean_factor(const td_type *x)
+{
+    return 1 / (double)(x->dim[2] * x->dim[3]);
+}
+
+static td_status run_global_avg_pool(const td_prepared *p, void *const *args)
+{
+    td_gpu_pixel_sums s;
+    const td_type *x = td_in_type(p->node, 0);
+    if (sums_of(x, p->node->out[0]->type.dtype, &s)) {
+        s.by = mean_factor(x);
+        s.x = args[0];
+        s.y = args[1];
+        s.sums = args[2];
+        return td_gpu_status(td_gpu()->pixel_sums(&s));
+    }
+    td_gpu_reduce r = { .by = mean_factor(x), .x = td_gpu_tensor_at(p, 0, args) };
+    const td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
+    r.y = (td_gpu_tensor){ .data = y.data,
+                           .dtype = y.dtype,
+                           .dim = { 1, x->dim[0], x->dim[1], 1, 1 },
+                           .stride = { 0, x->dim[1], 1, 0, 0 } };
+    return start_reduce(&r);
+}
+KERNEL(global_avg_pool, td_gpu_accepts_any, prepare_global_avg_pool)
+
+/* a vector for each image, at all its pixels; false: not possible */
+static bool spread_of(const td_node *n, td_gpu_pixel_map *out)
+{
+    const td_type *dy = td_in_type(n, 0), *dx = &n->out[0]->type;
+    const int64_t channels = dx->dim[1], area = dx->dim[2] * dx->dim[3];
+    if (!td_gpu_has_channels_last(dx) || dx->dtype != dy->dtype || !is_pixel_float(dx->dtype) ||
+        channels * area > INT32_MAX)
+        return false;
+    *out = (td_gpu_pixel_map){ .dtype = dx->dtype,
+                               .result = dx->dtype,
+                               .vector = dx->dtype,
+                               .width = td_gpu_width(channels, 0, 0),
+                               .by = (float)mean_factor(dx),
+                               .n = dx->dim[0],
+                               .area = area,
+                               .channels = channels,
+                               .y_step = channels * area,
+                               .v_step = channels };
+    return true;
+}
+
+static td_status run_global_avg_pool_grad(const td_prepared *p, void *const *args)
+{
+    td_gpu_pixel_map m;
+    if (spread_of(p->node, &m)) {
+        m.v = args[0];
+        m.y = args[2];
+        return td_gpu_status(td_gpu()->pixel_map(&m));
+    }
+    const int images = TD_GPU_RANK - 2, batch = TD_GPU_RANK - 4, channel = TD_GPU_RANK - 3;
+    td_gpu_map any = { .f = TD_GPU_SCALE,
+                       .by = mean_factor(td_in_type(p->node, 1)),
+                       .y = td_gpu_tensor_at(p, 2, args) };
+    const td_gpu_tensor dy = td_gpu_tensor_at(p, 0, args);
+    td_gpu_tensor x = { .data = dy.data, .dtype = dy.dtype, .dim = { 1, 1, 1, 1, 1 } };
+    x.dim[batch] = dy.dim[images];
+    x.stride[batch] = dy.stride[images];
+    x.dim[channel] = dy.dim[images + 1];
+    x.stride[channel] = dy.stride[images + 1];
+    any.x = td_gpu_broadcast(x, &any.y);
+    return td_gpu_status(td_gpu()->map(&any));
+}
+KERNEL(global_avg_pool_grad, td_gpu_accepts_any, NULL)
