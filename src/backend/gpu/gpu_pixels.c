@@ -30,7 +30,9 @@ int64_t td_gpu_pixel_parts(int64_t n, int64_t area, int64_t channels, int width)
 
 size_t td_gpu_pixel_sums_bytes(const td_gpu_pixel_sums *s)
 {
-    return (size_t)(s->n * s->n_parts * s->channels) * sizeof(double);
+    const int64_t pieces = s->n * s->n_parts;
+    const bool is_one = s->is_total ? pieces == 1 : s->n_parts == 1; /* for a result */
+    return is_one ? 0 : (size_t)(pieces * s->channels) * sizeof(double);
 }
 
 bool td_gpu_has_channels_last(const td_type *t)

@@ -9,6 +9,10 @@ static td_status accepts(const td_node *n)
     const td_dtype wanted = td_in_type(n, 0)->dtype;
     if (wanted != TD_DT_F32 && !td_dtype_is_half(wanted))
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(wanted));
+    for (int i = 0; i < n->n_in + n->n_out; i++)
+        for (int d = 0; d < td_gpu_type(n, i)->rank; d++)
+            if (td_gpu_type(n, i)->dim[d] > INT32_MAX)
+                return td_error(TD_ENOKERNEL, "tensor %d has dimensions above %d", i, INT32_MAX);
     for (int i = 1; i < n->n_in + n->n_out; i++) {
         const td_dtype d = td_gpu_type(n, i)->dtype;
         if (!td_is_shape_only(n, i) && d != wanted && d != TD_DT_U8)
