@@ -161,7 +161,6 @@ static void a_device_is_needed(void **state)
     assert_int_equal(plan.made.n, 0);
 }
 
-/* workspaces above the limit are refusals, and another engine is found */
 static void properties_come_back_as_they_were(void **state)
 {
     static char read[sizeof json];
@@ -174,6 +173,8 @@ static void properties_come_back_as_they_were(void **state)
     assert_string_equal(read, "");
 }
 
+/* workspaces above the limit are refusals, and another engine is found; without another, one of
+   these is */
 static void a_workspace_limit_holds(void **state)
 {
     (void)state;
@@ -188,6 +189,14 @@ static void a_workspace_limit_holds(void **state)
     assert_true(plan.workspace_bytes <= 1000);
     assert_true(plan.n_refused > 0 && plan.n_refusals > 0);
     assert_non_null(strstr(plan.refusals[0].why, "1000 are allowed"));
+    td_cudnn_plan_release(&plan);
+    conv.direction = TD_CUDNN_FORWARD;
+    conv.fused = TD_CUDNN_STATISTICS;
+    const td_cudnn_target few = {
+        .json = json, .workspace_limit_bytes = 1, .without_fallback = true, .without_compiled = true
+    };
+    assert_int_equal(plan_of(&conv, few), 0);
+    assert_true(plan.workspace_bytes > 1);
     td_cudnn_plan_release(&plan);
 }
 

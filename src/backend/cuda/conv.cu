@@ -4,7 +4,8 @@
  * An engine that cuDNN compiles takes it a second, so nodes with the same problem share a plan, and
  * a question (made is NULL) is answered once: the plan is kept for the node that follows.
  * Convolutions with statistics, or of relu(scale x + shift), run on engines of heuristic mode A
- * only: those of the fallback list are slower than a pass over memory.
+ * only: those of the fallback list are slower than a pass over memory.  Engines that need a
+ * workspace above WORKSPACE_LIMIT are for problems that have no other.
  *
  * TANDEM_CUDNN names the library, instead of libcudnn.so.9.
  */
@@ -27,6 +28,9 @@ namespace
 
 char message[TD_CUDNN_TEXT];
 void *handle;
+
+/* bytes; the largest of the plans in tests/golden/cuda_plans.txt, at batch 32, have 300 MB */
+constexpr int64_t WORKSPACE_LIMIT = int64_t(1) << 30;
 
 /* a problem with its plan, or with the reason why there is none */
 struct planned {
@@ -125,6 +129,7 @@ const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
     if (const char *m = find_target(&target))
         return m;
     target.choice = choice;
+    target.workspace_limit_bytes = WORKSPACE_LIMIT;
     /* the compiled kernels that also sum, of 3 channels or in groups, take 3 to 10 times as long as
        a convolution and a pass for the sums, and their atomic sums differ from run to run */
     target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);

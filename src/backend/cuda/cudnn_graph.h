@@ -107,7 +107,7 @@ typedef struct {
 typedef struct {
     void *handle;     /* cudnnHandle_t of the device, or NULL */
     const char *json; /* properties of a device that is not here; used without handle */
-    int64_t workspace_limit_bytes; /* 0: none */
+    int64_t workspace_limit_bytes; /* engines that need more only if there are no others; 0: none */
     int choice;                    /* accepted plans to pass over, to measure the next best */
     bool without_fallback;         /* only the engines of heuristic mode A */
     bool without_compiled;         /* none whose kernel is compiled at run time */

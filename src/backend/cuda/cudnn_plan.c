@@ -26,6 +26,8 @@ typedef struct {
     const td_cudnn_target *target;
     td_descriptor graph, device; /* device is NULL with a handle */
     int n_passed_over;           /* for target->choice */
+    int64_t workspace_limit;     /* 0: none */
+    bool has_large;              /* an engine needs more */
 } search;
 
 /* an engine configuration */
@@ -178,7 +180,7 @@ static void refuse(td_cudnn_plan *plan, const config_info *info, const char *why
 }
 
 /* finalizes the plan of a configuration; on success the plan is the last descriptor */
-static int finalize_plan(const search *s, td_descriptor config, int64_t *workspace, char *error)
+static int finalize_plan(search *s, td_descriptor config, int64_t *workspace, char *error)
 {
     td_cudnn_builder b = { .made = &s->plan->made, .error = error };
     int64_t n;
@@ -194,12 +196,12 @@ static int finalize_plan(const search *s, td_descriptor config, int64_t *workspa
         b.status = td_cudnn_check(td_cudnn.get(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                CUDNN_TYPE_INT64, 1, &n, workspace),
                                   "the plan's workspace size", error);
-    if (!b.status && s->target->workspace_limit_bytes &&
-        *workspace > s->target->workspace_limit_bytes)
-        b.status = td_cudnn_error(
-            error, TD_CUDNN_EPLAN, "needs a workspace of %lld bytes, %lld are allowed",
-            (long long)*workspace, (long long)s->target->workspace_limit_bytes);
-    return b.status;
+    if (b.status || !s->workspace_limit || *workspace <= s->workspace_limit)
+        return b.status;
+    s->has_large = true;
+    return td_cudnn_error(error, TD_CUDNN_EPLAN,
+                          "needs a workspace of %lld bytes, %lld are allowed",
+                          (long long)*workspace, (long long)s->workspace_limit);
 }
 
 /* the configuration becomes the plan's if it is accepted and not passed over */
@@ -346,13 +348,23 @@ int td_cudnn_read_device(const td_cudnn_target *target, char *json, size_t room,
     return b.status;
 }
 
+static void try_heuristics(search *s, char *error)
+{
+    try_heuristic(s, CUDNN_HEUR_MODE_A, error);
+    if (!s->plan->plan && !s->target->without_fallback)
+        try_heuristic(s, CUDNN_HEUR_MODE_FALLBACK, error);
+}
+
 static int find_plan(search *s, char *error)
 {
     const td_cudnn_plan *plan = s->plan;
     char reason[TD_CUDNN_TEXT];
-    try_heuristic(s, CUDNN_HEUR_MODE_A, error);
-    if (!plan->plan && !s->target->without_fallback)
-        try_heuristic(s, CUDNN_HEUR_MODE_FALLBACK, error);
+    s->workspace_limit = s->target->workspace_limit_bytes;
+    try_heuristics(s, error);
+    if (!plan->plan && s->has_large && s->n_passed_over == 0) {
+        s->workspace_limit = 0;
+        try_heuristics(s, error);
+    }
     if (plan->plan)
         return 0;
     if (plan->n_refused > 0)
