@@ -56,10 +56,10 @@ struct share {
     int step;
 };
 
-template <int N> __device__ inline share share_of(const tile &t, int64_t channels)
+template <int N> __device__ inline share share_of(const tile &t, int64_t channels, unsigned part)
 {
     const unsigned lane = threadIdx.x % t.lanes, row = threadIdx.x / t.lanes;
-    const int64_t start = blockIdx.y * t.per_part;
+    const int64_t start = part * t.per_part;
     share s;
     s.step = static_cast<int>(THREADS / t.lanes);
     s.c = (static_cast<int64_t>(blockIdx.x) * t.lanes + lane) * N;
@@ -68,6 +68,12 @@ template <int N> __device__ inline share share_of(const tile &t, int64_t channel
     if (s.c >= channels || static_cast<int>(row) >= s.step)
         s.end = s.at = 0; /* nothing */
     return s;
+}
+
+/* for kernels after the sums: the cache still has the parts that were read last */
+__device__ inline unsigned part_from_end(const tile &t)
+{
+    return t.n_parts - 1 - blockIdx.y;
 }
 
 /* the index of channel c of pixel p of all images; channels are last where N is WIDE */
@@ -188,7 +194,7 @@ __device__ inline void add_forward(const td_gpu_norm &a, const share &s, float (
 template <typename T, int N> __global__ void forward_sums(td_gpu_norm a, tile t)
 {
     float sum[N] = {}, squares[N] = {};
-    const share s = share_of<N>(t, a.images.channels);
+    const share s = share_of<N>(t, a.images.channels, blockIdx.y);
     if (s.at < s.end)
         add_forward<T>(a, s, sum, squares);
     write_sums(a.work, t, a.images.channels, sum, squares);
@@ -287,7 +293,7 @@ __device__ inline void add_signed(const td_gpu_norm_grad &a, const share &s, flo
 template <typename T, int N> __global__ void signed_sums(td_gpu_norm_grad a, tile t)
 {
     float sum[N] = {}, dot[N] = {};
-    const share s = share_of<N>(t, a.images.channels);
+    const share s = share_of<N>(t, a.images.channels, blockIdx.y);
     if (s.at < s.end)
         add_signed<T>(a, s, sum, dot);
     write_sums(a.work, t, a.images.channels, sum, dot);
@@ -327,7 +333,7 @@ __device__ inline void add_backward(const td_gpu_norm_grad &a, const share &s, f
 template <typename T, int N> __global__ void backward_sums(td_gpu_norm_grad a, tile t)
 {
     float sum[N] = {}, dot[N] = {};
-    const share s = share_of<N>(t, a.images.channels);
+    const share s = share_of<N>(t, a.images.channels, blockIdx.y);
     if (s.at < s.end)
         add_backward<T>(a, s, sum, dot);
     write_sums(a.work, t, a.images.channels, sum, dot);
@@ -336,7 +342,7 @@ template <typename T, int N> __global__ void backward_sums(td_gpu_norm_grad a, t
 /* --- joining the parts ------------------------------------------------------------------------ */
 
 /* the threads of a block: JOINED channels, and for each as many threads that share the parts */
-constexpr unsigned JOINED = 8;
+constexpr unsigned JOINED = 2; /* 32 bytes of sums, the least that memory reads */
 
 struct totals {
     double a, b;
@@ -509,7 +515,7 @@ __device__ inline void put_forward(const td_gpu_norm &a, const coefs &f, int64_t
 
 template <typename T> __global__ void forward_wide(td_gpu_norm a, tile t)
 {
-    const share s = share_of<WIDE>(t, a.images.channels);
+    const share s = share_of<WIDE>(t, a.images.channels, part_from_end(t));
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
@@ -567,7 +573,7 @@ __device__ inline void put_backward(const td_gpu_norm_grad &a, const coefs &f, i
 /* g: dz, which the sums have written, or else dy under the mask */
 template <typename T> __global__ void backward_wide(td_gpu_norm_grad a, tile t)
 {
-    const share s = share_of<WIDE>(t, a.images.channels);
+    const share s = share_of<WIDE>(t, a.images.channels, part_from_end(t));
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);
@@ -589,7 +595,7 @@ template <typename T> __global__ void backward_wide(td_gpu_norm_grad a, tile t)
 
 template <typename T> __global__ void signed_wide(td_gpu_norm_grad a, tile t)
 {
-    const share s = share_of<WIDE>(t, a.images.channels);
+    const share s = share_of<WIDE>(t, a.images.channels, part_from_end(t));
     if (s.at >= s.end)
         return;
     const coefs f = wide_coefs(a, s.c);

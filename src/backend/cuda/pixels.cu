@@ -211,7 +211,7 @@ __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
 }
 
 /* a block of add_pieces: JOINED channels of a result, and for each as many threads for the pieces */
-constexpr unsigned JOINED = 8;
+constexpr unsigned JOINED = 4; /* 32 bytes, the least that memory reads */
 
 __global__ void add_pieces(td_gpu_pixel_sums s)
 {
