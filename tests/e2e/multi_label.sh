@@ -153,6 +153,12 @@ scores >given
 same kept given
 expect 0 dataset unpack columns.csv again
 same images/labels.csv again/labels.csv
+# names that a CSV file must quote
+sed '1s/even/"a, b ""c"""/' columns.csv >quoted.csv
+expect 0 dataset unpack quoted.csv quoted
+[ "$(head -1 quoted/labels.csv)" = 'image,split,circle,"a, b ""c""",third' ] || complain "$(head -1 quoted/labels.csv)"
+expect 0 dataset unpack quoted/labels.csv twice
+same quoted/labels.csv twice/labels.csv
 expect 1 dataset pack columns.csv x.pack
 error_names "'columns.csv'"
 sed '2,$s/circle|/class|/; 2,$s/circle,/class,/' delimiter.csv >named.csv

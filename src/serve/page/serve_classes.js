@@ -26,7 +26,8 @@ async function ask(blob) {
     if (mine !== turn) return;
     if (!r.ok) { say('It cannot be classified: ' + answer.error, true); return; }
     $('classes').replaceChildren(...answer.classes.map(bar));
-    say('in ' + Math.round(performance.now() - begin) + ' ms');
+    say((answer.classes.length ? 'in ' : 'No class reaches the threshold; in ') +
+        Math.round(performance.now() - begin) + ' ms');
   } catch (e) {
     if (mine === turn) say('The server does not answer.', true);
   }
