@@ -263,36 +263,3 @@ static td_status run_mean(const td_prepared *p, void *const *args)
     return run_total(p, 1 / (double)td_type_count(td_in_type(p->node, 0)), args);
 }
 KERNEL(mean, td_gpu_accepts_alike)
-
-/* memory for parts of the sums, results of the node, over its first operand */
-static td_status prepare_sums(const td_node *n, td_prepared *out)
-{
-    const int64_t sums = td_type_count(&n->out[0]->type);
-    out->scratch_bytes = (size_t)td_gpu_column_bytes(td_type_count(td_in_type(n, 0)) / sums, sums);
-    return TD_OK;
-}
-
-#define SUMS(op_)                                                                                  \
-    const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
-                                     .op = &td_op_##op_,                                           \
-                                     .accepts = td_gpu_accepts_any,                                \
-                                     .prepare = prepare_sums,                                      \
-                                     .run = run_##op_ };
-
-static td_status run_sum_to(const td_prepared *p, void *const *args)
-{
-    return start_reduce(&(td_gpu_reduce){ .by = 1,
-                                          .y = td_gpu_tensor_at(p, 2, args),
-                                          .x = td_gpu_tensor_at(p, 0, args),
-                                          .scratch = args[3] });
-}
-SUMS(sum_to)
-
-static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
-{
-    return start_reduce(&(td_gpu_reduce){ .by = 1,
-                                          .y = by_channel(td_gpu_tensor_at(p, 1, args)),
-                                          .x = td_gpu_tensor_at(p, 0, args),
-                                          .scratch = args[2] });
-}
-SUMS(bias_add_grad)

@@ -1,5 +1,5 @@
 /*
- * gpu_pixels.c -- global average pooling, and sums over the pixels of channels
+ * gpu_pixels.c -- global average pooling, and sums over the pixels of channels or over rows
  *
  * Where channels are last, the plug-in's functions for pixels run; else those for any tensor.
  */
@@ -116,6 +116,94 @@ static td_status run_mul_reduce(const td_prepared *p, void *const *args)
     return start_reduce(&r);
 }
 KERNEL(mul_reduce, td_gpu_accepts_alike, prepare_mul_reduce)
+
+/* --- gradients of biases ----------------------------------------------------------------------- */
+
+/* all that is summed as one image of `rows` pixels */
+static void set_total(td_gpu_pixel_sums *s, int64_t rows)
+{
+    s->is_total = true;
+    s->n = 1;
+    s->area = rows;
+    s->step = rows * s->channels;
+    s->width = td_gpu_width(s->channels, 0, 0);
+    s->n_parts = td_gpu_pixel_parts(1, rows, s->channels, s->width);
+}
+
+/* a number for each channel of all images; false: not possible */
+static bool channels_of(const td_node *n, td_gpu_pixel_sums *out)
+{
+    if (!sums_of(td_in_type(n, 0), n->out[0]->type.dtype, out))
+        return false;
+    set_total(out, out->n * out->area);
+    return true;
+}
+
+/* a number for each place in the result's dimensions, which the operand has last */
+static bool columns_of(const td_node *n, td_gpu_pixel_sums *out)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    int first = 0;
+    while (first < y->rank && y->dim[first] == 1)
+        first++;
+    for (int d = first; d < y->rank; d++)
+        if (y->dim[d] != x->dim[x->rank - y->rank + d])
+            return false;
+    if (!td_type_is_plain(x) || !td_type_is_plain(y) || !is_pixel_float(x->dtype) ||
+        (y->dtype != x->dtype && y->dtype != TD_DT_F32))
+        return false;
+    *out = (td_gpu_pixel_sums){
+        .dtype = x->dtype, .result = y->dtype, .by = 1, .channels = td_type_count(y)
+    };
+    set_total(out, td_type_count(x) / td_type_count(y));
+    return true;
+}
+
+static td_status prepare_bias_add_grad(const td_node *n, td_prepared *out)
+{
+    td_gpu_pixel_sums s;
+    out->scratch_bytes = channels_of(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
+    return TD_OK;
+}
+
+static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
+{
+    td_gpu_pixel_sums s;
+    if (channels_of(p->node, &s)) {
+        s.x = args[0];
+        s.y = args[1];
+        s.sums = args[2];
+        return td_gpu_status(td_gpu()->pixel_sums(&s));
+    }
+    td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
+    const int last = TD_GPU_RANK - 1, channel = last - 2;
+    y.dim[channel] = y.dim[last];
+    y.stride[channel] = y.stride[last];
+    y.dim[last] = 1;
+    return start_reduce(&(td_gpu_reduce){ .by = 1, .y = y, .x = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(bias_add_grad, td_gpu_accepts_any, prepare_bias_add_grad)
+
+static td_status prepare_sum_to(const td_node *n, td_prepared *out)
+{
+    td_gpu_pixel_sums s;
+    out->scratch_bytes = columns_of(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
+    return TD_OK;
+}
+
+static td_status run_sum_to(const td_prepared *p, void *const *args)
+{
+    td_gpu_pixel_sums s;
+    if (columns_of(p->node, &s)) {
+        s.x = args[0];
+        s.y = args[2];
+        s.sums = args[3];
+        return td_gpu_status(td_gpu()->pixel_sums(&s));
+    }
+    return start_reduce(&(td_gpu_reduce){
+        .by = 1, .y = td_gpu_tensor_at(p, 2, args), .x = td_gpu_tensor_at(p, 0, args) });
+}
+KERNEL(sum_to, td_gpu_accepts_any, prepare_sum_to)
 
 /* --- global average pooling ------------------------------------------------------------------- */
 
