@@ -6,7 +6,7 @@
  */
 #include "backend/cuda/plugin.cuh"
 #include "backend/cuda/row.cuh"
-#include "backend/cuda/tensor.cuh"
+#include "backend/cuda/vector.cuh"
 
 namespace tandem {
 namespace {
@@ -27,7 +27,14 @@ dim3 image_grid(const td_gpu_anchors &a, int64_t threads, unsigned most)
     return dim3(blocks < most ? blocks : most, images);
 }
 
-constexpr unsigned PARTS = TD_GPU_PARTS, ANY = 65535;
+constexpr unsigned PARTS = TD_GPU_PARTS;
+
+/* blocks of an image in gradients, of which each adds up the positives of all images first */
+unsigned enough_blocks(const td_gpu_anchors &a)
+{
+    const int64_t wanted = 4096 / (a.images > 0 ? a.images : 1); /* of all images */
+    return static_cast<unsigned>(wanted > PARTS ? wanted : PARTS);
+}
 
 /* scratch memory of focal_loss and huber_loss */
 struct partial_sums {
@@ -107,32 +114,33 @@ void add_parts(const td_gpu_anchors &a, const shares &s, const double *part, uns
 
 /* --- sigmoid_focal_loss ----------------------------------------------------------------------- */
 
-__device__ inline float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
-/* -ln sigmoid(x) */
-__device__ inline float log_loss(float x)
-{
-    return fmaxf(-x, 0) + log1pf(expf(-fabsf(x)));
-}
-
 __device__ inline float power(float x, float exponent)
 {
     return exponent == 2 ? x * x : powf(x, exponent);
 }
 
+/* sigmoid(x), sigmoid(-x) and -ln sigmoid(x), by one exponential */
+struct logit {
+    float hit, miss, loss;
+};
+
+__device__ inline logit logit_of(float x)
+{
+    const float e = expf(-fabsf(x)), large = 1 / (1 + e), small = e * large;
+    return { x > 0 ? large : small, x > 0 ? small : large, fmaxf(-x, 0) + log1pf(e) };
+}
+
 /* the loss of a positive column with logit x, or of a negative column with logit -x */
 __device__ inline float focal(float x, float gamma)
 {
-    return power(sigmoid(-x), gamma) * log_loss(x);
+    const logit l = logit_of(x);
+    return power(l.miss, gamma) * l.loss;
 }
 
 __device__ inline float focal_slope(float x, float gamma)
 {
-    const float miss = sigmoid(-x);
-    return -power(miss, gamma) * (miss + gamma * sigmoid(x) * log_loss(x));
+    const logit l = logit_of(x);
+    return -power(l.miss, gamma) * (l.miss + gamma * l.hit * l.loss);
 }
 
 /* per image, rows with a negative label do not count */
@@ -141,21 +149,50 @@ __device__ inline bool is_ignored(const td_gpu_focal_loss &f, int64_t row)
     return f.per_image && f.a.labels[row] < 0;
 }
 
+/* a warp reads AHEAD * WARP columns of its anchor's row before it uses one */
+constexpr int AHEAD = 4;
+
+/* columns c, c + WARP, ... of a row */
+template <typename T>
+__device__ inline void fetch_columns(const td_gpu_anchors &a, int64_t row, int64_t c,
+                                     elements<T, 1> (&x)[AHEAD])
+{
+    TD_UNROLL
+    for (int u = 0; u < AHEAD; u++)
+        x[u] = c + u * WARP < a.columns ? fetch<T, 1>(a.x, row * a.columns + c + u * WARP)
+                                        : elements<T, 1>{};
+}
+
+/* f(column, logit) for this thread's columns of a row */
+template <typename T, typename F>
+__device__ inline void each_column(const td_gpu_anchors &a, int64_t row, const F &f)
+{
+    for (int64_t c = threadIdx.x % WARP; c < a.columns; c += AHEAD * WARP) {
+        elements<T, 1> x[AHEAD];
+        fetch_columns(a, row, c, x);
+        TD_UNROLL
+        for (int u = 0; u < AHEAD; u++)
+            if (c + u * WARP < a.columns)
+                f(c + u * WARP, to_float(x[u].one));
+    }
+}
+
 /* a warp for each anchor */
-__global__ void focal_kernel(td_gpu_focal_loss f, double *part)
+template <typename T> __global__ void focal_kernel(td_gpu_focal_loss f, double *part)
 {
     const td_gpu_anchors &a = f.a;
     for (int64_t image = blockIdx.y; image < a.images; image += gridDim.y) {
         double sum = 0;
         for (int64_t k = row_index<WARP>(); k < a.anchors; k += row_count<WARP>()) {
             const int64_t row = image * a.anchors + k, hit = column(a, row);
+            float of_row = 0;
             if (is_ignored(f, row))
                 continue;
-            for (int64_t c = threadIdx.x % WARP; c < a.columns; c += WARP) {
-                const float x = load(a.x, a.dtype, row * a.columns + c);
+            each_column<T>(a, row, [&](int64_t c, float x) {
                 const bool is_hit = c > 0 && c == hit;
-                sum += (is_hit ? f.alpha : f.rest) * focal(is_hit ? x : -x, f.gamma);
-            }
+                of_row += (is_hit ? f.alpha : f.rest) * focal(is_hit ? x : -x, f.gamma);
+            });
+            sum += of_row;
         }
         sum = row_sum<THREADS>(sum);
         if (threadIdx.x == 0)
@@ -163,7 +200,7 @@ __global__ void focal_kernel(td_gpu_focal_loss f, double *part)
     }
 }
 
-__global__ void focal_grad_kernel(td_gpu_focal_loss f, shares s)
+template <typename T> __global__ void focal_grad_kernel(td_gpu_focal_loss f, shares s)
 {
     const td_gpu_anchors &a = f.a;
     const double dloss = load(a.dloss, a.dtype, 0), of_batch = batch_share(s);
@@ -171,14 +208,13 @@ __global__ void focal_grad_kernel(td_gpu_focal_loss f, shares s)
         const float by = static_cast<float>(dloss * share_of(s, image, of_batch));
         for (int64_t k = row_index<WARP>(); k < a.anchors; k += row_count<WARP>()) {
             const int64_t row = image * a.anchors + k, hit = column(a, row);
-            for (int64_t c = threadIdx.x % WARP; c < a.columns; c += WARP) {
-                const float x = load(a.x, a.dtype, row * a.columns + c);
+            const bool counts = !is_ignored(f, row);
+            each_column<T>(a, row, [&](int64_t c, float x) {
                 const bool is_hit = c > 0 && c == hit;
-                const float slope = is_ignored(f, row) ? 0
-                                    : is_hit           ? f.alpha * focal_slope(x, f.gamma)
-                                                       : -f.rest * focal_slope(-x, f.gamma);
-                store(a.y, a.dtype, row * a.columns + c, by * slope);
-            }
+                const float slope = focal_slope(is_hit ? x : -x, f.gamma);
+                const float dx = counts ? (is_hit ? f.alpha : -f.rest) * slope : 0;
+                static_cast<T *>(a.y)[row * a.columns + c] = from_float<T>(by * dx);
+            });
         }
     }
 }
@@ -387,14 +423,17 @@ const char *focal_loss(const td_gpu_focal_loss *f)
 {
     const partial_sums p = partial_sums_of(f->a);
     const shares s = { p.positives, f->a.images, f->per_image, 1, true };
-    const dim3 grid = image_grid(f->a, f->a.anchors * WARP, f->a.dloss ? ANY : PARTS);
+    const unsigned most = f->a.dloss ? enough_blocks(f->a) : PARTS;
+    const dim3 grid = image_grid(f->a, f->a.anchors * WARP, most);
     count_positives(f->a, p.positives);
-    if (f->a.dloss) {
-        TD_LAUNCH(focal_grad_kernel, grid, THREADS, 0, queue(), *f, s);
-    } else {
-        TD_LAUNCH(focal_kernel, grid, THREADS, 0, queue(), *f, p.part);
+    with_type(f->a.dtype, [=](auto zero) {
+        if (f->a.dloss)
+            TD_LAUNCH(focal_grad_kernel<decltype(zero)>, grid, THREADS, 0, queue(), *f, s);
+        else
+            TD_LAUNCH(focal_kernel<decltype(zero)>, grid, THREADS, 0, queue(), *f, p.part);
+    });
+    if (!f->a.dloss)
         add_parts(f->a, s, p.part, grid.x);
-    }
     return started();
 }
 
@@ -402,7 +441,7 @@ const char *huber_loss(const td_gpu_huber_loss *h)
 {
     const partial_sums p = partial_sums_of(h->a);
     const shares s = { p.positives, h->a.images, h->per_image, 0.25, false };
-    const dim3 grid = image_grid(h->a, h->a.anchors * 4, h->a.dloss ? ANY : PARTS);
+    const dim3 grid = image_grid(h->a, h->a.anchors * 4, h->a.dloss ? enough_blocks(h->a) : PARTS);
     count_positives(h->a, p.positives);
     if (h->a.dloss) {
         TD_LAUNCH(huber_grad_kernel, grid, THREADS, 0, queue(), *h, s);
@@ -422,9 +461,9 @@ const char *multibox_loss(const td_gpu_multibox_loss *m)
     const unsigned images = blocks_for(a.images * THREADS);
     TD_LAUNCH(multibox_rows_kernel, rows, THREADS, 0, queue(), a, s.loss);
     TD_LAUNCH(multibox_select_kernel, images, THREADS, 0, queue(), a, s, m->ratio);
+    const dim3 grid = image_grid(a, a.anchors * WARP, enough_blocks(a));
     if (a.dloss)
-        TD_LAUNCH(multibox_grad_kernel, image_grid(a, a.anchors * WARP, ANY), THREADS, 0, queue(),
-                  a, s, by_images);
+        TD_LAUNCH(multibox_grad_kernel, grid, THREADS, 0, queue(), a, s, by_images);
     else
         add_parts(a, by_images, s.sum, 1);
     return started();

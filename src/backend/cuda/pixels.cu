@@ -210,8 +210,9 @@ __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
     }
 }
 
-/* a block of add_pieces: JOINED channels of a result, and for each as many threads for the pieces */
-constexpr unsigned JOINED = 4; /* 32 bytes, the least that memory reads */
+/* a block of add_pieces: JOINED channels of a result, and for each as many threads for the pieces;
+   32 bytes of sums are the least that memory reads */
+constexpr unsigned JOINED = 4;
 
 __global__ void add_pieces(td_gpu_pixel_sums s)
 {
