@@ -26,7 +26,7 @@ typedef struct {
 } job;
 
 /* gradients, and the scalars of a run */
-static float gradients[N][LARGEST], lr, inverse, last, keep, share;
+static float gradients[N][LARGEST], lr, inverse, last, keep, share, rest1, rest2;
 
 static const char *shape(int i)
 {
@@ -35,10 +35,25 @@ static const char *shape(int i)
     return i == IS_4D ? "16,20,3,3" : text;
 }
 
-/* a step over two batches: sums, tests, steps with a half copy, averages, statistics, commits */
-static void write_graph(bool is_rmsprop, td_text *out)
+static void write_update(const char *rule, int i, td_text *out)
 {
-    static const char *const scalars[] = { "lr", "inverse", "last", "keep", "share" };
+    td_text_add(out, "%s %%w%d, %%v%d, %%s%d, %%lr, ", rule, i, i, i);
+    if (strcmp(rule, "sgd") != 0)
+        td_text_add(out, "%%m%d, ", i);
+    if (strcmp(rule, "adam") == 0)
+        td_text_add(out, "%%rest1, %%rest2, ");
+    td_text_add(out, "%%inverse, %%f%d, %%h%d {decay=0.%d", N - 1, i, i);
+    td_text_add(out, "%s}\n",
+                strcmp(rule, "adam") != 0 ? ", momentum=0.9"
+                : i % 2                   ? ", decoupled=true"
+                                          : "");
+}
+
+/* a step over two batches: sums, tests, steps with a half copy, averages, statistics, commits */
+static void write_graph(const char *rule, td_text *out)
+{
+    static const char *const scalars[] = { "lr",    "inverse", "last", "keep",
+                                           "share", "rest1",   "rest2" };
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
         td_text_add(out, "%%%s:f32[] = input\n", scalars[i]);
     for (int i = 0; i < N; i++) {
@@ -57,13 +72,7 @@ static void write_graph(bool is_rmsprop, td_text *out)
         td_text_add(out, i ? ", %%f%d\n" : ", %%last\n", i - 1);
     }
     for (int i = 0; i < N; i++) {
-        if (is_rmsprop)
-            td_text_add(out, "rmsprop %%w%d, %%v%d, %%s%d, %%lr, %%m%d, %%inverse, %%f%d, %%h%d ",
-                        i, i, i, i, N - 1, i);
-        else
-            td_text_add(out, "sgd %%w%d, %%v%d, %%s%d, %%lr, %%inverse, %%f%d, %%h%d ", i, i, i,
-                        N - 1, i);
-        td_text_add(out, "{momentum=0.9, decay=0.%d}\n", i);
+        write_update(rule, i, out);
         td_text_add(out, "carry %%w%d, %%a%d, %%s%d, %%last\n", i, i, i);
         td_text_add(out, "ema %%w%d, %%x%d, %%keep, %%share, %%f%d\n", i, i, N - 1);
         td_text_add(out, "commit %%y%d, %%z%d, %%last, %%f%d\n", i, i, N - 1);
@@ -82,6 +91,8 @@ static void bind(td_program *p)
     expect_ok(td_program_bind(p, "last", &last));
     expect_ok(td_program_bind(p, "keep", &keep));
     expect_ok(td_program_bind(p, "share", &share));
+    expect_ok(td_program_bind(p, "rest1", &rest1));
+    expect_ok(td_program_bind(p, "rest2", &rest2));
     for (int i = 0; i < N; i++) {
         (void)snprintf(name, sizeof name, "g%d", i);
         expect_ok(td_program_bind(p, name, gradients[i]));
@@ -119,6 +130,8 @@ static void draw(int r)
     inverse = 0.5f;
     keep = 0.75f;
     share = 0.25f;
+    rest1 = 0.19f;
+    rest2 = 0.002f;
     last = r > 0;
     if (r == RUNS - 2)
         gradients[2][counts[2] - 1] = INFINITY;
@@ -162,13 +175,12 @@ static float found_finite(const job *j)
     return *(const float *)td_program_output(j->p, "finite", NULL);
 }
 
-static void expect_calls(const job *j, bool is_rmsprop)
+static void expect_calls(const job *j, const char *rule)
 {
-    static const char *const ops[] = {
-        "sgd", "carry", "ema", "commit", "batch_norm_update", "cast", "accumulate", "all_finite"
-    };
+    const char *const ops[] = { rule,   "carry",      "ema",       "commit", "batch_norm_update",
+                                "cast", "accumulate", "all_finite" };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
-        const char *op = is_rmsprop && k == 0 ? "rmsprop" : ops[k];
+        const char *op = ops[k];
         int n_calls = 0;
         for (int i = 0; i < td_program_node_count(j->p); i++)
             if (strcmp(td_program_node(j->p, i).op, op) == 0)
@@ -178,15 +190,15 @@ static void expect_calls(const job *j, bool is_rmsprop)
     }
 }
 
-static void check(bool is_rmsprop)
+static void check(const char *rule)
 {
     const char *device = getenv("TANDEM_TEST_DEVICE");
     td_text text = { 0 };
-    write_graph(is_rmsprop, &text);
+    write_graph(rule, &text);
     td_graph *g = td_test_graph(td_text_get(&text));
     job many = start(device ? device : "cuda", g), single = start(device ? device : "cuda", g);
     job host = start("cpu", g);
-    expect_calls(&many, is_rmsprop);
+    expect_calls(&many, rule);
     td_program_observe(single.p, each_value, NULL);
     for (int r = 0; r < RUNS; r++) {
         draw(r);
@@ -210,13 +222,19 @@ static void check(bool is_rmsprop)
 static void steps_of_sgd(void **state)
 {
     (void)state;
-    check(false);
+    check("sgd");
 }
 
 static void steps_of_rmsprop(void **state)
 {
     (void)state;
-    check(true);
+    check("rmsprop");
+}
+
+static void steps_of_adam(void **state)
+{
+    (void)state;
+    check("adam");
 }
 
 /* whatever tensor, and wherever in it, is not finite */
@@ -224,7 +242,7 @@ static void one_number_is_found(void **state)
 {
     (void)state;
     td_text text = { 0 };
-    write_graph(false, &text);
+    write_graph("sgd", &text);
     td_graph *g = td_test_graph(td_text_get(&text));
     const char *device = getenv("TANDEM_TEST_DEVICE");
     job j = start(device ? device : "cuda", g);
@@ -250,6 +268,7 @@ int main(int argc, char **argv)
     td_process_setup(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(steps_of_sgd),
                                         cmocka_unit_test(steps_of_rmsprop),
+                                        cmocka_unit_test(steps_of_adam),
                                         cmocka_unit_test(one_number_is_found) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
