@@ -104,6 +104,8 @@ static const char *plan_no_conv(const td_gpu_conv_plan *a)
         return NULL;
     if (a->groups > 1)
         return "convolutions of groups are not fused";
+    if (a->has_statistics && (a->dtype != TD_DT_F16 || a->c % 8 != 0))
+        return "sums are computed in f16 only, of a multiple of 8 channels";
     if (a->direction == TD_GPU_FILTER_GRADIENT && (a->dtype != TD_DT_F16 || a->wide_vectors))
         return "filter gradients are fused in f16 only, with scale and shift in f16";
     return NULL;

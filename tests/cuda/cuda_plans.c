@@ -328,7 +328,8 @@ static int count_ops(const td_graph *g, const td_op *op)
     return n;
 }
 
-/* how the training graph's norms get their statistics, and where their results are stored */
+/* how the training graph's norms get their statistics, and where their results are stored; in bf16
+   only compiled kernels sum, which are passed over */
 static bool print_norms(const char *arch, td_precision precision)
 {
     static const td_op *const ops[] = {
@@ -348,7 +349,7 @@ static bool print_norms(const char *arch, td_precision precision)
         printf(" %s %d", ops[i]->name, count_ops(g, ops[i]));
     printf("\n");
     td_graph_free(g);
-    return is_fused;
+    return is_fused || precision == TD_PRECISION_BF16;
 }
 
 static bool print_all_norms(const char *name, int n_archs, char **archs)
