@@ -314,13 +314,13 @@ static td_status unpack_split(unpacking *u, const char *split)
     TD_OUT(u->names ? TD_OK : TD_ENOMEM);
     td_map_release(&u->taken);
     u->taken = (td_map){ 0 };
+    if (ds->is_multi_label && !u->list.len)
+        TD_OUT(begin_list(u));
     TD_OUT(td_make_folder(folder));
     if (has_folders(ds)) {
         TD_OUT(name_folders(u));
         TD_OUT(write_names(u));
     }
-    if (ds->is_multi_label && !u->list.len)
-        TD_OUT(begin_list(u));
     for (int64_t i = 0; i < ds->n; i++)
         TD_OUT(write_image(u, folder, i));
     if (ds->objects)

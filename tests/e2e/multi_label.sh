@@ -164,6 +164,7 @@ error_names "'columns.csv'"
 sed '2,$s/circle|/class|/; 2,$s/circle,/class,/' delimiter.csv >named.csv
 expect 1 dataset unpack named.csv named --list-delimiter '|'
 error_names "'named.csv'" "'class'"
+[ ! -e named ] || complain "a refused unpack leaves a folder"
 expect 2 dataset check delimiter.csv --list-delimiter '||'
 error_names --list-delimiter
 
