@@ -67,7 +67,7 @@ static inline double td_tolerance(const char *op, td_dtype dtype)
     return r->limit;
 }
 
-/* A GPU truncates factors to TF32 where the reference rounds: a unit of 2^-10 for each, less in sums */
+/* A GPU truncates factors to TF32, the reference rounds: a unit of 2^-10 each, less in sums. */
 #define TD_TF32_TOLERANCE 1e-3
 
 /* Central differences in float64, step 1e-5: truncation 1e-10, cancellation 1e-11 of the sum. */
