@@ -117,7 +117,7 @@ static td_status run_mul_reduce(const td_prepared *p, void *const *args)
 }
 KERNEL(mul_reduce, td_gpu_accepts_alike, prepare_mul_reduce)
 
-/* --- gradients of biases ----------------------------------------------------------------------- */
+/* --- gradients of biases ---------------------------------------------------------------------- */
 
 /* all that is summed as one image of `rows` pixels */
 static void set_total(td_gpu_pixel_sums *s, int64_t rows)
