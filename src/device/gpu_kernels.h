@@ -66,23 +66,6 @@ typedef struct {
 
 /* --- sums ------------------------------------------------------------------------------------- */
 
-enum { TD_GPU_COLUMN_PARTS = 64 };
-
-/** How many parts the rows of a matrix are divided in, so that a GPU is busy with its columns. */
-static inline int64_t td_gpu_column_parts(int64_t rows, int64_t columns)
-{
-    const int64_t wanted = 65536 / (columns + 31) + 1, most = rows / 128 + 1;
-    const int64_t parts = wanted < most ? wanted : most;
-    return parts < TD_GPU_COLUMN_PARTS ? parts : (int64_t)TD_GPU_COLUMN_PARTS;
-}
-
-/** Of a sum in float64 of each column and part; 0: there is one part. */
-static inline int64_t td_gpu_column_bytes(int64_t rows, int64_t columns)
-{
-    const int64_t parts = td_gpu_column_parts(rows, columns);
-    return parts > 1 ? 8 * parts * columns : 0;
-}
-
 /**
  * y = by * sum of x z over the dimensions in which y is 1 and x is not, in float64 in an order that
  * depends on the shape only.
@@ -90,7 +73,6 @@ static inline int64_t td_gpu_column_bytes(int64_t rows, int64_t columns)
 typedef struct {
     double by;
     td_gpu_tensor y, x, z; /* z.data NULL: sum of x */
-    void *scratch;         /* td_gpu_column_bytes(terms of a sum, sums), or NULL */
 } td_gpu_reduce;
 
 /* --- pixels whose channels are last ----------------------------------------------------------- */

@@ -38,29 +38,16 @@ __global__ void reduce_kernel(td_gpu_reduce r, reduce_walks w)
     }
 }
 
-/* the sums' part [o] of all parts; one part has no others to be added to */
-__device__ inline void write_part(const td_gpu_reduce &r, const reduce_walks &w, int64_t o,
-                                  const places &start, double sum)
-{
-    if (gridDim.y > 1)
-        static_cast<double *>(r.scratch)[blockIdx.y * w.out.count + o] = sum;
-    else
-        store(r.y.data, r.y.dtype, start.at[0], static_cast<float>(r.by * sum));
-}
-
-/* LANES results that are neighbours in x too, as channels are where they are last; blockIdx.y: a
-   part of their terms */
+/* LANES results that are neighbours in x too, as channels are where they are last */
 template <unsigned LANES> __global__ void reduce_neighbours(td_gpu_reduce r, reduce_walks w)
 {
     __shared__ double part[THREADS];
     const unsigned t = threadIdx.x;
-    const int64_t each = (w.in.count + gridDim.y - 1) / gridDim.y, from = blockIdx.y * each;
-    const int64_t end = from + each < w.in.count ? from + each : w.in.count;
     for (int64_t o = blockIdx.x * LANES + t % LANES; o - t % LANES < w.out.count;
          o += static_cast<int64_t>(gridDim.x) * LANES) {
         const places start = places_of(w.out, o < w.out.count ? o : 0);
         double sum = 0;
-        for (int64_t i = from + t / LANES; o < w.out.count && i < end; i += THREADS / LANES)
+        for (int64_t i = t / LANES; o < w.out.count && i < w.in.count; i += THREADS / LANES)
             sum += term(r, w.in, start, i);
         part[t] = sum;
         for (unsigned half = THREADS / 2; half >= LANES; half /= 2) {
@@ -69,18 +56,8 @@ template <unsigned LANES> __global__ void reduce_neighbours(td_gpu_reduce r, red
                 part[t] += part[t + half];
         }
         if (t < LANES && o < w.out.count)
-            write_part(r, w, o, start, part[t]);
+            store(r.y.data, r.y.dtype, start.at[0], static_cast<float>(r.by * part[t]));
         __syncthreads();
-    }
-}
-
-__global__ void join_parts(td_gpu_reduce r, walk out, int64_t n_parts)
-{
-    for (int64_t o = thread_index(); o < out.count; o += thread_count()) {
-        double sum = 0;
-        for (int64_t part = 0; part < n_parts; part++)
-            sum += static_cast<const double *>(r.scratch)[part * out.count + o];
-        store(r.y.data, r.y.dtype, places_of(out, o).at[0], static_cast<float>(r.by * sum));
     }
 }
 
@@ -112,23 +89,15 @@ const char *reduce(const td_gpu_reduce *r)
 {
     const reduce_walks w = walks_of(*r);
     constexpr unsigned few = 8, many = WARP;
-    const bool is_columns = has_neighbours(w);
-    const int64_t parts =
-        is_columns && r->scratch ? td_gpu_column_parts(w.in.count, w.out.count) : 1;
-    const int64_t lanes = !is_columns                                       ? 1
-                          : parts == 1 && w.out.count < 256 * int64_t(many) ? few
-                                                                            : many;
+    const int64_t lanes = !has_neighbours(w) ? 1 : w.out.count < 256 * many ? few : many;
     const int64_t all = (w.out.count + lanes - 1) / lanes;
-    const dim3 blocks(static_cast<unsigned>(all < 65535 ? all : 65535),
-                      static_cast<unsigned>(parts));
+    const unsigned blocks = static_cast<unsigned>(all < 65535 ? all : 65535);
     if (lanes == many)
         TD_LAUNCH(reduce_neighbours<many>, blocks, THREADS, 0, queue(), *r, w);
     else if (lanes == few)
         TD_LAUNCH(reduce_neighbours<few>, blocks, THREADS, 0, queue(), *r, w);
     else
         TD_LAUNCH(reduce_kernel, blocks, THREADS, 0, queue(), *r, w);
-    if (parts > 1)
-        TD_LAUNCH(join_parts, blocks_for(w.out.count), THREADS, 0, queue(), *r, w.out, parts);
     return started();
 }
 
