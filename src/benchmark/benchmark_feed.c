@@ -127,6 +127,11 @@ td_status td_feed_next(td_feed *f, td_program *p, const void **images)
                             : td_program_bind(p, "images", *images);
 }
 
+const void *td_feed_peek(const td_feed *f)
+{
+    return f->ld ? td_loader_peek(f->ld) : td_synthetic_images(&f->synthetic);
+}
+
 td_status td_feed_check(const td_feed *f)
 {
     return f->ld ? td_bad_limit_check(f->o.comm, f->ld) : TD_OK;

@@ -57,6 +57,9 @@ td_status td_feed_open(const td_feed_opts *o, td_model_opts *model, td_feed *out
  */
 td_status td_feed_next(td_feed *f, td_program *p, const void **images) TD_CHECKED;
 
+/** The images that the next td_feed_next binds, if they are known: for td_program_send_ahead. */
+const void *td_feed_peek(const td_feed *f);
+
 /** TD_EFORMAT: the ranks together found more unreadable images than allowed. */
 td_status td_feed_check(const td_feed *f) TD_CHECKED;
 

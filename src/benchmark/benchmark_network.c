@@ -257,13 +257,20 @@ static void trace_iteration(bench *b, int i, int64_t begin_ns)
                                                .loss = (double)NAN });
 }
 
-/* Run one iteration. */
+/* Run one iteration; as in training, the next images are copied to the device meanwhile. */
+static td_status run_program(bench *b)
+{
+    TD_TRY(td_program_start(b->program));
+    TD_TRY(td_program_send_ahead(b->program, "images", td_feed_peek(&b->feed)));
+    return td_program_finish(b->program);
+}
+
 static td_status run_once(bench *b)
 {
     const void *images;
     TD_TRY(td_feed_next(&b->feed, b->runner ? NULL : b->program, &images));
     if (!b->runner)
-        return td_program_run(b->program);
+        return run_program(b);
     const td_nms_opts nms = td_nms_defaults(td_detector_runner_anchors(b->runner)->kind);
     TD_TRY(td_detector_runner_run(b->runner, images, b->o.batch_size, &nms));
     b->boxes_s += td_detector_runner_boxes_s(b->runner);
