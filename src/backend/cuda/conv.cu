@@ -41,7 +41,10 @@ struct planned {
     td_cudnn_plan plan;
 };
 
-std::list<planned> plans;
+std::list<planned> plans; /* oldest first */
+
+/* plans without users that are kept: some kernels are compiled for a second */
+constexpr int KEPT = 64;
 
 #define INSTALL                                                                                    \
     "install the package nvidia-cudnn-cu13 (pip) and set TANDEM_CUDNN to its file libcudnn.so.9"
@@ -130,8 +133,8 @@ const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
         return m;
     target.choice = choice;
     target.workspace_limit_bytes = WORKSPACE_LIMIT;
-    /* the compiled kernels that also sum, of 3 channels or in groups, take 3 to 10 times as long as
-       a convolution and a pass for the sums, and their atomic sums differ from run to run */
+    /* the compiled kernels that also sum take 3 to 10 times as long as a convolution and a pass for
+       the sums: of 3 channels, in groups and in bf16 */
     target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);
     target.without_compiled = problem.fused & TD_CUDNN_STATISTICS;
     try {
@@ -235,10 +238,16 @@ const char *conv_run(const td_gpu_conv_run *a)
 
 const char *conv_free(const td_gpu_conv_free *a)
 {
-    auto *freed = static_cast<planned *>(a->plan);
-    if (freed && --freed->users > 0)
-        return nullptr;
-    release_plans([=](const planned &p) { return freed ? &p == freed : p.users == 0; });
+    int n_unused = 0;
+    if (auto *freed = static_cast<planned *>(a->plan)) {
+        freed->users--;
+        for (const planned &p : plans)
+            n_unused += p.users == 0;
+        n_unused -= KEPT;
+    } else {
+        n_unused = static_cast<int>(plans.size());
+    }
+    release_plans([&](const planned &p) { return p.users == 0 && n_unused-- > 0; });
     return nullptr;
 }
 

@@ -162,6 +162,10 @@ bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
+/* cuDNN's later engines for float32 include one that rounds factors to TF32 without saying so: of
+   filter gradients of 5 x 5 depthwise convolutions, on an H200 */
+enum { CHOICES_F32 = 3 };
+
 typedef struct {
     void *plan;
     bool rounds_bias; /* it is float32, and the others half */
@@ -171,6 +175,8 @@ typedef struct {
 static td_status plan(const td_node *n, const roles *r, int choice, td_gpu_planned *made)
 {
     td_gpu_conv_plan p = problem_of(n, r);
+    if (choice >= CHOICES_F32 && p.dtype == TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "engines for float32 after the third are not used");
     p.choice = choice;
     p.made = made;
     td_status st = td_gpu_status(td_gpu()->conv_plan(&p));
