@@ -55,6 +55,12 @@ typedef enum {
 TD_API void td_device_winograd(td_device *dev, td_winograd_mode mode);
 
 /**
+ * Programs compiled on `dev` from now on have no kernels whose sums differ from run to run: cuDNN's
+ * convolutions that leave the sums for batch norms, in half precision on a GPU.
+ */
+TD_API void td_device_reproducible(td_device *dev);
+
+/**
  * Set the number of compute threads of this process; 0: one for each physical core that it may use,
  * at most its cgroup quota.  Threads are bound to cores if there are 8 cores or more, each has one
  * thread, and no environment variable begins with OMP_.

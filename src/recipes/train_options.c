@@ -45,7 +45,8 @@ static const td_field train_fields[] = {
     TD_INT_AS (td_train_opts, batch.step_size, "optimizer_batch_size", NULL, -1, -1, 1 << 24, NULL,
                "images per optimizer step, reached by gradient accumulation; -1: one batch"),
     TD_BOOL_AS(td_train_opts, batch.is_reproducible, "reproducible", NULL, false,
-               "sum gradients batch by batch in a fixed order: same bits for any number of ranks"),
+               "sum gradients batch by batch in a fixed order: same bits for any number of ranks; "
+               "with --device cuda in half precision also in each run"),
     TD_INT_AS (td_train_opts, length.epochs, "epochs", NULL, 90, 1, 1000000, NULL,
                "total number of epochs; the learning rate schedule spans them"),
     TD_INT_AS (td_train_opts, length.run_epochs, "run_epochs", NULL, -1, -1, 1000000, NULL,

@@ -171,6 +171,11 @@ void td_device_winograd(td_device *dev, td_winograd_mode mode)
     dev->target.direct_only = mode == TD_WINOGRAD_OFF;
 }
 
+void td_device_reproducible(td_device *dev)
+{
+    dev->target.fuses_norms = false;
+}
+
 /* gradients are added on the host: by its transport? */
 static void warn_if_not_fast(const td_comm *c)
 {

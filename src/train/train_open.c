@@ -297,6 +297,8 @@ td_status td_train_open(td_train_job *j)
     TD_TRY(open_network(j));
     TD_TRY(td_device_open(j->o.device.name, &j->dev)); /* it decides what loaders give */
     td_device_winograd(j->dev, j->o.device.winograd);
+    if (j->o.batch.is_reproducible)
+        td_device_reproducible(j->dev);
     TD_TRY(open_data(j));
     TD_TRY(choose_precision(j));
     TD_TRY(open_schedule(j));

@@ -410,13 +410,19 @@ static bool same_bits(const variant *v, const buffers *a, const buffers *b)
     return true;
 }
 
+/* cuDNN's sums of a convolution's result differ from run to run on a GPU */
+static bool is_reproducible(const td_kernel *k)
+{
+    return k->op != &td_op_conv2d_statistics || strncmp(k->name, "cudnn_", 6) != 0;
+}
+
 static void repeat(run *r, const variant *v, const td_kernel *k, void *const *plain,
                    const buffers *first, takeover over, const char *how)
 {
     buffers b = { { NULL } };
     if (run_fresh(v, k, plain, over, &b) != TD_OK)
         fail(r, "%s (%s), %s: %s", k->name, v->name, how, td_error_message());
-    else if (!same_bits(v, first, &b))
+    else if (is_reproducible(k) && !same_bits(v, first, &b))
         fail(r, "%s (%s): other bits %s", k->name, v->name, how);
     buffers_release(&b);
 }
