@@ -137,7 +137,7 @@ static void runs_and_measured_times_end_with_a_sync(void **state)
     td_program_profile(p, true);
     n_syncs = 0;
     expect_ok(td_program_run(p));
-    assert_int_equal(n_syncs, 2); /* one kernel, one run */
+    assert_int_equal(n_syncs, 3); /* inputs, one kernel, one run */
     n_syncs = 0;
     expect_ok(td_program_time(p, i, 3, &best));
     assert_int_equal(n_syncs, 3);
