@@ -4,7 +4,7 @@
  *     ROW(K, name, "Op", "OpGrad", fields, reads, zero, "summary", function, gradient)
  *
  * A row makes two ops, `name` and `name_grad` (act.c), and their kernels: in float64 (ref_act.c),
- * in float32 for each instruction set (native_act.inc), and on a GPU (arith.cu).  Each defines what
+ * in float32 for each instruction set (native_act.inc), and on a GPU (map.cu).  Each defines what
  * the formulas call: EXP, EXPM1, LOG, SQRT, POW, TANH, ERF and ABS of its own type `real`.
  *
  *   Op, OpGrad   TensorFlow's ops whose precision class the two have; of a function that TensorFlow
