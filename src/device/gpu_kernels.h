@@ -82,7 +82,7 @@ typedef struct {
  * An image [area, channels] of x and z begins `step` elements after the one before.
  */
 typedef struct {
-    td_dtype dtype, result; /* of x and z: f32, f16 or bf16; of y, also f32 */
+    td_dtype dtype, result; /* x and z are f32, f16 or bf16; y is that or f32 */
     int width;              /* 1, 2, 4 or 8, which divides channels and step; aligned so */
     double by;
     int64_t n, area, channels, step;

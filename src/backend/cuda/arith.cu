@@ -41,7 +41,6 @@ __global__ void reduce_kernel(td_gpu_reduce r, reduce_walks w)
 /* LANES results that are neighbours in x too, as channels are where they are last */
 template <unsigned LANES> __global__ void reduce_neighbours(td_gpu_reduce r, reduce_walks w)
 {
-    __shared__ double part[THREADS];
     const unsigned t = threadIdx.x;
     for (int64_t o = blockIdx.x * LANES + t % LANES; o - t % LANES < w.out.count;
          o += static_cast<int64_t>(gridDim.x) * LANES) {
@@ -49,15 +48,9 @@ template <unsigned LANES> __global__ void reduce_neighbours(td_gpu_reduce r, red
         double sum = 0;
         for (int64_t i = t / LANES; o < w.out.count && i < w.in.count; i += THREADS / LANES)
             sum += term(r, w.in, start, i);
-        part[t] = sum;
-        for (unsigned half = THREADS / 2; half >= LANES; half /= 2) {
-            __syncthreads();
-            if (t < half)
-                part[t] += part[t + half];
-        }
+        sum = lane_sum<LANES>(sum);
         if (t < LANES && o < w.out.count)
-            store(r.y.data, r.y.dtype, start.at[0], static_cast<float>(r.by * part[t]));
-        __syncthreads();
+            store(r.y.data, r.y.dtype, start.at[0], static_cast<float>(r.by * sum));
     }
 }
 

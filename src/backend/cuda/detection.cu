@@ -32,7 +32,7 @@ constexpr unsigned PARTS = TD_GPU_PARTS;
 /* blocks of an image in gradients, of which each adds up the positives of all images first */
 unsigned enough_blocks(const td_gpu_anchors &a)
 {
-    const int64_t wanted = 4096 / (a.images > 0 ? a.images : 1); /* of all images */
+    const int64_t wanted = 4096 / (a.images > 0 ? a.images : 1); /* 4096 blocks for all images */
     return static_cast<unsigned>(wanted > PARTS ? wanted : PARTS);
 }
 

@@ -206,26 +206,20 @@ __global__ void gradient_columns(td_gpu_norm_rows_grad p)
 
 /* --- sums of parts ---------------------------------------------------------------------------- */
 
-constexpr unsigned COLUMNS = 16; /* of a block */
+constexpr unsigned COLUMNS = 16; /* a block adds so many columns */
 
 /* column i of dgamma, then of dbeta, is the sum of column i of all parts */
 __global__ void add_parts(td_gpu_norm_rows_grad p)
 {
-    __shared__ double part[THREADS];
     const unsigned t = threadIdx.x;
     const int64_t i = int64_t(blockIdx.x) * COLUMNS + t % COLUMNS;
     double sum = 0;
     if (i < 2 * p.width)
         for (int64_t k = t / COLUMNS; k < p.n_parts; k += THREADS / COLUMNS)
             sum += p.sums[k * 2 * p.width + i];
-    part[t] = sum;
-    for (unsigned half = THREADS / 2; half >= COLUMNS; half /= 2) {
-        __syncthreads();
-        if (t < half)
-            part[t] += part[t + half];
-    }
+    sum = lane_sum<COLUMNS>(sum);
     if (t < COLUMNS && i < 2 * p.width)
-        (i < p.width ? p.dgamma + i : p.dbeta + (i - p.width))[0] = static_cast<float>(part[t]);
+        (i < p.width ? p.dgamma + i : p.dbeta + (i - p.width))[0] = static_cast<float>(sum);
 }
 
 } // namespace

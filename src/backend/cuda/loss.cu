@@ -185,11 +185,6 @@ template <typename T, typename S> __global__ void softmax_vectors(td_gpu_rows r)
     }
 }
 
-bool is_aligned(const void *p)
-{
-    return reinterpret_cast<uintptr_t>(p) % sizeof(uint4) == 0;
-}
-
 /* with the elements of other rows in the first and last vector */
 int64_t vector_columns(const td_gpu_rows &r)
 {

@@ -173,11 +173,6 @@ __global__ void copy_kernel(td_gpu_map m, walk w)
 
 constexpr int AT_ONCE = 2; /* vectors of a thread that are read before one is used */
 
-bool is_aligned(const td_gpu_tensor &t)
-{
-    return reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
-}
-
 /* can tensor t be read or written by vectors of n elements of the fastest dimension? */
 bool has_vectors(const walk &w, int t, int64_t n, bool may_repeat)
 {
@@ -196,7 +191,7 @@ bool has_rows(const walk &w, int64_t n)
     return w.rank == 1 ? w.count >= n : w.dim[w.rank - 1] % n == 0;
 }
 
-/* of the whole vectors of n elements, which are counted instead of elements */
+/* the walk over whole vectors of n elements; it counts vectors, not elements */
 walk vectors_of(walk w, int64_t n)
 {
     const int last = w.rank - 1;
@@ -331,9 +326,9 @@ bool is_wide_map(const td_gpu_map &m, const walk &w)
 {
     if (!has_wide_types(m) || !has_rows(w, WIDE))
         return false;
-    return is_aligned(m.y) && has_vectors(w, 0, WIDE, false) &&
-           (!m.x.data || (is_aligned(m.x) && has_vectors(w, 1, WIDE, true))) &&
-           (!m.z.data || (is_aligned(m.z) && has_vectors(w, 2, WIDE, true)));
+    return is_aligned(m.y.data) && has_vectors(w, 0, WIDE, false) &&
+           (!m.x.data || (is_aligned(m.x.data) && has_vectors(w, 1, WIDE, true))) &&
+           (!m.z.data || (is_aligned(m.z.data) && has_vectors(w, 2, WIDE, true)));
 }
 
 /* bytes of an element that is copied */
@@ -357,7 +352,7 @@ int size_of(td_dtype d)
 bool is_wide_copy(const td_gpu_map &m, const walk &w)
 {
     const int64_t n = 16 / size_of(m.y.dtype);
-    return is_aligned(m.y) && is_aligned(m.x) && has_rows(w, n) && has_vectors(w, 0, n, false) &&
+    return is_aligned(m.y.data) && is_aligned(m.x.data) && has_rows(w, n) && has_vectors(w, 0, n, false) &&
            has_vectors(w, 1, n, false);
 }
 

@@ -87,7 +87,7 @@ template <typename T, int N> __device__ inline pack<T, N> packed(const float (&v
 constexpr int FETCHED = 4;              /* pixels before the first is used */
 constexpr int CHUNK = 32;               /* pixels that are summed in float32 */
 constexpr unsigned LEAST_LANES = 8;     /* threads with neighbouring channels */
-constexpr int64_t WANTED_BLOCKS = 1024; /* of THREADS; enough for the largest GPUs */
+constexpr int64_t WANTED_BLOCKS = 1024; /* as many keep the largest GPUs busy */
 
 /* blockIdx.x: `lanes` vectors of channels; blockIdx.y: a part of an image */
 struct tile {
@@ -216,22 +216,15 @@ constexpr unsigned JOINED = 4;
 
 __global__ void add_pieces(td_gpu_pixel_sums s)
 {
-    __shared__ double all[THREADS];
     const int64_t each = pieces_of_result(s), results = s.is_total ? 1 : s.n;
     const int64_t c = static_cast<int64_t>(blockIdx.x) * JOINED + threadIdx.x % JOINED;
     for (int64_t r = blockIdx.y; r < results; r += gridDim.y) {
         double sum = 0;
         for (int64_t i = threadIdx.x / JOINED; c < s.channels && i < each; i += THREADS / JOINED)
             sum += s.sums[(r * each + i) * s.channels + c];
-        all[threadIdx.x] = sum;
-        for (unsigned half = THREADS / 2; half >= JOINED; half /= 2) {
-            __syncthreads();
-            if (threadIdx.x < half)
-                all[threadIdx.x] += all[threadIdx.x + half];
-        }
+        sum = lane_sum<JOINED>(sum);
         if (threadIdx.x < JOINED && c < s.channels)
-            store(s.y, s.result, r * s.channels + c, static_cast<float>(s.by * all[threadIdx.x]));
-        __syncthreads();
+            store(s.y, s.result, r * s.channels + c, static_cast<float>(s.by * sum));
     }
 }
 

@@ -125,6 +125,21 @@ __device__ inline double block_sum(double v)
     return sum;
 }
 
+/** As block_sum, over the threads that are LANES apart, on the first LANES threads. */
+template <unsigned LANES> __device__ inline double lane_sum(double v)
+{
+    __shared__ double part[THREADS];
+    const unsigned t = threadIdx.x;
+    __syncthreads(); /* part may still be read by an earlier sum */
+    part[t] = v;
+    for (unsigned half = THREADS / 2; half >= LANES; half /= 2) {
+        __syncthreads();
+        if (t < half)
+            part[t] += part[t + half];
+    }
+    return t < LANES ? part[t] : 0;
+}
+
 } // namespace tandem
 
 #endif

@@ -16,6 +16,12 @@ namespace tandem
 
 constexpr int WIDE = 8;
 
+/** Can whole vectors be read from and written to `p`? */
+inline bool is_aligned(const void *p)
+{
+    return reinterpret_cast<uintptr_t>(p) % sizeof(uint4) == 0;
+}
+
 /* --- one element ------------------------------------------------------------------------------ */
 
 __device__ inline float to_float(float v)

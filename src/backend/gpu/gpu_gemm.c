@@ -125,8 +125,8 @@ static td_status accepts(const td_node *n)
 
 typedef struct {
     void *plan;
-    size_t bias_bytes;      /* of the bias in half; 0: it is not rounded */
-    size_t workspace_bytes; /* of the plan */
+    size_t bias_bytes;      /* size of the bias in half; 0: it is not rounded */
+    size_t workspace_bytes; /* size that the plan requires */
 } gemm_state;
 
 static td_status plan(const td_node *n, int choice, td_gpu_planned *made)

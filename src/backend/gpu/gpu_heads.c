@@ -62,10 +62,9 @@ static bool pixels_of(const td_join_attr *a, const td_type *x, const td_type *ta
 {
     const int64_t channels = x->dim[1], area = x->dim[2] * x->dim[3];
     const int64_t step = table->dim[1] * a->columns;
-    const bool has_floats = td_dtype_is_float(x->dtype) && x->dtype != TD_DT_F64;
     *first = start * a->columns;
-    if (a->order != TD_JOIN_PIXEL || !td_gpu_has_channels_last(x) || !has_floats ||
-        channels * area > INT32_MAX)
+    if (a->order != TD_JOIN_PIXEL || !td_gpu_has_channels_last(x) ||
+        !td_gpu_is_pixel_float(x->dtype) || channels * area > INT32_MAX)
         return false;
     *out = (td_gpu_pixel_map){ .width = td_gpu_width(channels, step, *first),
                                .n = x->dim[0],

@@ -41,16 +41,20 @@ bool td_gpu_has_channels_last(const td_type *t)
            (strcmp(t->layout, "acdb") == 0 || (td_type_is_plain(t) && t->dim[2] * t->dim[3] == 1));
 }
 
-static bool is_pixel_float(td_dtype d)
+bool td_gpu_is_pixel_float(td_dtype d)
 {
     return d == TD_DT_F32 || td_dtype_is_half(d);
 }
 
-/* of x [N, C, H, W], without its data; false: not possible */
+static bool has_sum(td_dtype x, td_dtype result)
+{
+    return td_gpu_is_pixel_float(x) && (result == x || result == TD_DT_F32);
+}
+
+/* the sums for x [N, C, H, W], without addresses; false: not possible */
 static bool sums_of(const td_type *x, td_dtype result, td_gpu_pixel_sums *out)
 {
-    if (!td_gpu_has_channels_last(x) || !is_pixel_float(x->dtype) ||
-        (result != x->dtype && result != TD_DT_F32))
+    if (!td_gpu_has_channels_last(x) || !has_sum(x->dtype, result))
         return false;
     *out = (td_gpu_pixel_sums){ .dtype = x->dtype,
                                 .result = result,
@@ -69,11 +73,27 @@ static td_status start_reduce(const td_gpu_reduce *r)
     return td_gpu_status(td_gpu()->reduce(r));
 }
 
-#define KERNEL(op_, accepts_, prepare_)                                                            \
+/* operand 0 is summed; the result and the scratch memory follow the operands */
+static td_status start_sums(const td_node *n, td_gpu_pixel_sums *s, void *const *args)
+{
+    s->x = args[0];
+    s->y = args[n->n_in];
+    s->sums = args[n->n_in + 1];
+    return td_gpu_status(td_gpu()->pixel_sums(s));
+}
+
+/* prepares with the scratch memory of sums_(n, &s), which is false where they are not possible */
+#define KERNEL(op_, accepts_, sums_)                                                               \
+    static td_status prepare_##op_(const td_node *n, td_prepared *out)                             \
+    {                                                                                              \
+        td_gpu_pixel_sums s;                                                                       \
+        out->scratch_bytes = sums_(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;                       \
+        return TD_OK;                                                                              \
+    }                                                                                              \
     const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
                                      .op = &td_op_##op_,                                           \
                                      .accepts = accepts_,                                          \
-                                     .prepare = prepare_,                                          \
+                                     .prepare = prepare_##op_,                                     \
                                      .run = run_##op_ };
 
 /* --- the gradient of a gate ------------------------------------------------------------------- */
@@ -90,22 +110,12 @@ static bool gate_sums(const td_node *n, td_gpu_pixel_sums *out)
     return z->dtype == x->dtype && sums_of(x, y->dtype, out);
 }
 
-static td_status prepare_mul_reduce(const td_node *n, td_prepared *out)
-{
-    td_gpu_pixel_sums s;
-    out->scratch_bytes = gate_sums(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
-    return TD_OK;
-}
-
 static td_status run_mul_reduce(const td_prepared *p, void *const *args)
 {
     td_gpu_pixel_sums s;
     if (gate_sums(p->node, &s)) {
-        s.x = args[0];
         s.z = args[1];
-        s.y = args[3];
-        s.sums = args[4];
-        return td_gpu_status(td_gpu()->pixel_sums(&s));
+        return start_sums(p->node, &s, args);
     }
     td_gpu_reduce r = { .by = 1, .y = td_gpu_tensor_at(p, 3, args) };
     td_gpu_tensor x = td_gpu_tensor_at(p, 0, args), z = td_gpu_tensor_at(p, 1, args), full = x;
@@ -115,7 +125,7 @@ static td_status run_mul_reduce(const td_prepared *p, void *const *args)
     r.z = td_gpu_broadcast(z, &full);
     return start_reduce(&r);
 }
-KERNEL(mul_reduce, td_gpu_accepts_alike, prepare_mul_reduce)
+KERNEL(mul_reduce, td_gpu_accepts_alike, gate_sums)
 
 /* --- gradients of biases ---------------------------------------------------------------------- */
 
@@ -149,8 +159,7 @@ static bool columns_of(const td_node *n, td_gpu_pixel_sums *out)
     for (int d = first; d < y->rank; d++)
         if (y->dim[d] != x->dim[x->rank - y->rank + d])
             return false;
-    if (!td_type_is_plain(x) || !td_type_is_plain(y) || !is_pixel_float(x->dtype) ||
-        (y->dtype != x->dtype && y->dtype != TD_DT_F32))
+    if (!td_type_is_plain(x) || !td_type_is_plain(y) || !has_sum(x->dtype, y->dtype))
         return false;
     *out = (td_gpu_pixel_sums){
         .dtype = x->dtype, .result = y->dtype, .by = 1, .channels = td_type_count(y)
@@ -159,22 +168,11 @@ static bool columns_of(const td_node *n, td_gpu_pixel_sums *out)
     return true;
 }
 
-static td_status prepare_bias_add_grad(const td_node *n, td_prepared *out)
-{
-    td_gpu_pixel_sums s;
-    out->scratch_bytes = channels_of(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
-    return TD_OK;
-}
-
 static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
 {
     td_gpu_pixel_sums s;
-    if (channels_of(p->node, &s)) {
-        s.x = args[0];
-        s.y = args[1];
-        s.sums = args[2];
-        return td_gpu_status(td_gpu()->pixel_sums(&s));
-    }
+    if (channels_of(p->node, &s))
+        return start_sums(p->node, &s, args);
     td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
     const int last = TD_GPU_RANK - 1, channel = last - 2;
     y.dim[channel] = y.dim[last];
@@ -182,55 +180,39 @@ static td_status run_bias_add_grad(const td_prepared *p, void *const *args)
     y.dim[last] = 1;
     return start_reduce(&(td_gpu_reduce){ .by = 1, .y = y, .x = td_gpu_tensor_at(p, 0, args) });
 }
-KERNEL(bias_add_grad, td_gpu_accepts_any, prepare_bias_add_grad)
-
-static td_status prepare_sum_to(const td_node *n, td_prepared *out)
-{
-    td_gpu_pixel_sums s;
-    out->scratch_bytes = columns_of(n, &s) ? td_gpu_pixel_sums_bytes(&s) : 0;
-    return TD_OK;
-}
+KERNEL(bias_add_grad, td_gpu_accepts_any, channels_of)
 
 static td_status run_sum_to(const td_prepared *p, void *const *args)
 {
     td_gpu_pixel_sums s;
-    if (columns_of(p->node, &s)) {
-        s.x = args[0];
-        s.y = args[2];
-        s.sums = args[3];
-        return td_gpu_status(td_gpu()->pixel_sums(&s));
-    }
+    if (columns_of(p->node, &s))
+        return start_sums(p->node, &s, args);
     return start_reduce(&(td_gpu_reduce){
         .by = 1, .y = td_gpu_tensor_at(p, 2, args), .x = td_gpu_tensor_at(p, 0, args) });
 }
-KERNEL(sum_to, td_gpu_accepts_any, prepare_sum_to)
+KERNEL(sum_to, td_gpu_accepts_any, columns_of)
 
 /* --- global average pooling ------------------------------------------------------------------- */
-
-static td_status prepare_global_avg_pool(const td_node *n, td_prepared *out)
-{
-    td_gpu_pixel_sums s;
-    const bool is_fast = sums_of(td_in_type(n, 0), n->out[0]->type.dtype, &s);
-    out->scratch_bytes = is_fast ? td_gpu_pixel_sums_bytes(&s) : 0;
-    return TD_OK;
-}
 
 static double mean_factor(const td_type *x)
 {
     return 1 / (double)(x->dim[2] * x->dim[3]);
 }
 
+static bool means_of(const td_node *n, td_gpu_pixel_sums *out)
+{
+    const td_type *x = td_in_type(n, 0);
+    const bool is_possible = sums_of(x, n->out[0]->type.dtype, out);
+    out->by = is_possible ? mean_factor(x) : 0;
+    return is_possible;
+}
+
 static td_status run_global_avg_pool(const td_prepared *p, void *const *args)
 {
     td_gpu_pixel_sums s;
     const td_type *x = td_in_type(p->node, 0);
-    if (sums_of(x, p->node->out[0]->type.dtype, &s)) {
-        s.by = mean_factor(x);
-        s.x = args[0];
-        s.y = args[1];
-        s.sums = args[2];
-        return td_gpu_status(td_gpu()->pixel_sums(&s));
-    }
+    if (means_of(p->node, &s))
+        return start_sums(p->node, &s, args);
     td_gpu_reduce r = { .by = mean_factor(x), .x = td_gpu_tensor_at(p, 0, args) };
     const td_gpu_tensor y = td_gpu_tensor_at(p, 1, args);
     r.y = (td_gpu_tensor){ .data = y.data,
@@ -239,15 +221,15 @@ static td_status run_global_avg_pool(const td_prepared *p, void *const *args)
                            .stride = { 0, x->dim[1], 1, 0, 0 } };
     return start_reduce(&r);
 }
-KERNEL(global_avg_pool, td_gpu_accepts_any, prepare_global_avg_pool)
+KERNEL(global_avg_pool, td_gpu_accepts_any, means_of)
 
 /* a vector for each image, at all its pixels; false: not possible */
 static bool spread_of(const td_node *n, td_gpu_pixel_map *out)
 {
     const td_type *dy = td_in_type(n, 0), *dx = &n->out[0]->type;
     const int64_t channels = dx->dim[1], area = dx->dim[2] * dx->dim[3];
-    if (!td_gpu_has_channels_last(dx) || dx->dtype != dy->dtype || !is_pixel_float(dx->dtype) ||
-        channels * area > INT32_MAX)
+    if (!td_gpu_has_channels_last(dx) || dx->dtype != dy->dtype ||
+        !td_gpu_is_pixel_float(dx->dtype) || channels * area > INT32_MAX)
         return false;
     *out = (td_gpu_pixel_map){ .dtype = dx->dtype,
                                .result = dx->dtype,
@@ -283,4 +265,8 @@ static td_status run_global_avg_pool_grad(const td_prepared *p, void *const *arg
     any.x = td_gpu_broadcast(x, &any.y);
     return td_gpu_status(td_gpu()->map(&any));
 }
-KERNEL(global_avg_pool_grad, td_gpu_accepts_any, NULL)
+
+const td_kernel td_gpu_global_avg_pool_grad = { .name = "cuda_global_avg_pool_grad",
+                                                .op = &td_op_global_avg_pool_grad,
+                                                .accepts = td_gpu_accepts_any,
+                                                .run = run_global_avg_pool_grad };

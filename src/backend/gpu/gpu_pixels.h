@@ -9,6 +9,9 @@
 /** Have the pixels of `t` [N, C, H, W] consecutive channels? */
 bool td_gpu_has_channels_last(const td_type *t);
 
+/** Do the plug-in's functions for pixels take this dtype? */
+bool td_gpu_is_pixel_float(td_dtype d);
+
 /** How many elements can be read at once, at most 8: it divides all three. */
 int td_gpu_width(int64_t channels, int64_t step, int64_t start);
 
