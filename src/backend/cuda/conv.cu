@@ -35,12 +35,9 @@ constexpr int64_t LEAST_LIMIT = int64_t(1) << 30;
 
 /* a sixteenth of the GPU's memory: with 1 GiB ResNet-50 in float32, batch 256, took 1.8 times as
    long on an H200 */
-int64_t workspace_limit(const td_cudnn_target &target)
+int64_t workspace_limit()
 {
-    size_t n_free = 0, n_total = 0;
-    if (!target.handle || cudaMemGetInfo(&n_free, &n_total) != cudaSuccess)
-        return LEAST_LIMIT;
-    return std::max(LEAST_LIMIT, static_cast<int64_t>(n_total / 16));
+    return std::max(LEAST_LIMIT, static_cast<int64_t>(memory_size() / 16));
 }
 
 /* a problem with its plan, or with the reason why there is none */
@@ -143,7 +140,7 @@ const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
     if (const char *m = find_target(&target))
         return m;
     target.choice = choice;
-    target.workspace_limit_bytes = workspace_limit(target);
+    target.workspace_limit_bytes = workspace_limit();
     /* the compiled kernels that also sum take 3 to 10 times as long as a convolution and a pass for
        the sums: of 3 channels, in groups and in bf16 */
     target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);

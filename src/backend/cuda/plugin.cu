@@ -18,6 +18,7 @@ namespace
 
 cudaStream_t stream;
 int device; /* of the process */
+size_t n_bytes; /* of its memory; 0: none is open */
 char message[512];
 char description[TD_GPU_PROPERTIES_BYTES]; /* JSON; "": the GPU is here */
 
@@ -90,6 +91,7 @@ const char *open(int index, td_gpu_info *out)
     if (const char *m = open_copies())
         return m;
     *description = '\0';
+    n_bytes = p.totalGlobalMem;
     set_info(p, out);
     return nullptr;
 }
@@ -213,6 +215,11 @@ cudaStream_t queue()
 {
     use_device();
     return stream;
+}
+
+size_t memory_size()
+{
+    return described() ? 0 : n_bytes;
 }
 
 const char *described()

@@ -14,6 +14,9 @@ namespace tandem
 /** The queue that all kernels and copies are on. */
 cudaStream_t queue();
 
+/** The bytes of the open GPU's memory; 0: it is only described. */
+size_t memory_size();
+
 /** The properties of the GPU that plans are made for, as JSON; NULL: it is here, and open. */
 const char *described();
 
