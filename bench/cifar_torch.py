@@ -148,6 +148,7 @@ def parser(description):
     p.add_argument("--label-smoothing", type=float, default=0.1)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--workers", type=int, default=2)
+    p.add_argument("--val-resize", type=int, help="short side before the centre crop; default: 32 above --image-size")
     p.add_argument("--state", help="FILE: keep FILE.SEED after every epoch, and go on from it")
     p.add_argument("--limit", type=int, default=0, help="train on this many images only, to try the script")
     return p
@@ -157,7 +158,7 @@ def datasets(o):
     """What is trained on and what is validated on."""
     size = o.image_size
     crop = T.Compose([T.RandomResizedCrop(size), T.RandomHorizontalFlip(), NORMALISE])
-    centre = T.Compose([T.Resize(size + 32), T.CenterCrop(size), NORMALISE])
+    centre = T.Compose([T.Resize(o.val_resize or size + 32), T.CenterCrop(size), NORMALISE])
     return Images(o.tar, "train", crop, o.limit), Images(o.tar, "val", centre, o.limit)
 
 

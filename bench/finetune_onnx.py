@@ -8,10 +8,10 @@ to OUT/pretrained.onnx with its norms.  Both programs then train it on all ten c
 recipe that cifar_torch.py describes:
 
     tandem train DATA --model OUT/pretrained.onnx --num-classes 10 --image-size 32 -b 128 --lr 0.05 --lr-schedule cosine
-        --warmup 1 --epochs 3 --momentum 0.9 --wd 1e-4 --label-smoothing 0.1 --seed S
+        --warmup 1 --epochs 3 --momentum 0.9 --wd 1e-4 --label-smoothing 0.1 --val-resize 32 --seed S
 
-No name contains 'bn', so all parameters are decayed in both.  Prints one JSON object with the validation top-1 of every
-seed; a run whose result is in OUT already is not repeated.
+Validation sees whole images.  No name contains 'bn', so all parameters are decayed in both.  Prints one JSON object
+with the validation top-1 of every seed; a run whose result is in OUT already is not repeated.
 """
 
 import json
@@ -81,7 +81,7 @@ def run_tandem(o, seed, folder, onnx):
     command = [o.tandem, "train", data, "--model", onnx, "--num-classes", "10", "--image-size", o.image_size, "-b",
                o.batch_size, "--lr", o.lr, "--lr-schedule", "cosine", "--warmup", o.warmup, "--epochs", o.epochs,
                "--momentum", o.momentum, "--wd", o.wd, "--label-smoothing", o.label_smoothing, "--seed", seed,
-               "--threads", o.threads, "--workspace", folder, "--no-checkpoints"]
+               "--val-resize", o.val_resize, "--threads", o.threads, "--workspace", folder, "--no-checkpoints"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
@@ -109,7 +109,7 @@ def main():
     p.add_argument("--tandem", default="build/release/tandem")
     p.add_argument("--only", choices=["pretrain", "torch", "tandem"])
     p.add_argument("--pretrain-epochs", type=int, default=3)
-    p.set_defaults(epochs=3, image_size=32, lr=0.05)
+    p.set_defaults(epochs=3, image_size=32, val_resize=32, lr=0.05)
     o = p.parse_args()
     os.makedirs(o.out, exist_ok=True)
     torch.set_num_threads(o.threads)
