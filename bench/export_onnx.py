@@ -3,8 +3,8 @@
 
     export_onnx.py ARCH SIZE OUT.onnx [--site FOLDER]
 
-PyTorch's initial weights of seed 0, as peer_torch.py has them; batch norms are folded into the convolutions; the batch is
-free, named 'batch'.  --site is a site-packages folder to take the package onnx from where this Python has none.
+PyTorch's initial weights of seed 0, as peer_torch.py has them, and random ones in a last layer that begins at zero; batch
+norms are folded into the convolutions; the batch is free, named 'batch'.  --site is a site-packages folder to take the package onnx from where this Python has none.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import nets  # noqa: E402
 
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
-net = nets.build(options.arch, 1000).eval()
+net = nets.fill_zero_layers(nets.build(options.arch, 1000)).eval()
 part = f"{options.out}.{os.getpid()}.part"
 try:
     torch.onnx.export(net, (torch.zeros(1, 3, options.size, options.size),), part, dynamo=False, opset_version=17,

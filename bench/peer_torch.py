@@ -53,7 +53,7 @@ def main(o):
     imported = common.resident()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    net = nets.build(o.arch, 1000)
+    net = nets.fill_zero_layers(nets.build(o.arch, 1000))
     batch = o.batch_size // o.ranks
     x = torch.from_numpy(common.random_images(o))[o.rank * batch:(o.rank + 1) * batch].clone()
     y = torch.randint(0, 1000, (batch,))

@@ -93,6 +93,15 @@ def build(arch, classes):
     return torchvision.models.get_model(arch, weights=None, num_classes=classes)
 
 
+def fill_zero_layers(net):
+    """Draw the weights of linear layers that begin at zero, as the head of torchvision's vision transformers does: such a
+    layer gives the same logits whatever is before it.  Returns `net`."""
+    for layer in net.modules():
+        if isinstance(layer, torch.nn.Linear) and not layer.weight.any():
+            torch.nn.init.normal_(layer.weight, std=0.02)
+    return net
+
+
 def is_basic(arch):
     """Whether the residual blocks have two convolutions, not three."""
     return arch in ("resnet18", "resnet34")

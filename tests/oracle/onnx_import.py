@@ -44,6 +44,8 @@ import torch
 import torchvision
 from safetensors.torch import load_file, save_file
 
+import nets
+
 NETWORKS = ("resnet18", "wide_resnet50_2", "resnext50_32x4d", "vgg11_bn", "densenet121", "squeezenet1_1", "googlenet",
             "inception_v3", "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "efficientnet_b0", "regnet_y_400mf",
             "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16", "swin_t", "timm/resnet50d", "timm/resnetv2_50", "timm/repvgg_a0",
@@ -111,12 +113,11 @@ def windows():
 def prepare(model, seed):
     """Weights as initialised; running statistics that are not 0 and 1; no dropout."""
     torch.manual_seed(seed)
+    nets.fill_zero_layers(model)
     for m in model.modules():
         if isinstance(m, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(m.running_mean, -0.2, 0.2)
             torch.nn.init.uniform_(m.running_var, 0.8, 1.2)
-        if isinstance(m, torch.nn.Linear) and not m.weight.any():  # the head of a vision transformer
-            torch.nn.init.normal_(m.weight, std=0.02)
         if isinstance(m, torch.nn.Dropout):
             m.p = 0.0
         if isinstance(m, torch.nn.MultiheadAttention):
