@@ -83,6 +83,7 @@ TD_API TD_CHECKED td_status td_list_delimiter(const char *text, char *out);
  *                `strict`, a bad one
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
  *   TD_EUNSUPPORTED  a pack of another version
+ *   TD_EUSAGE    `label_delimiter`, and `path` is no list or has no column of labels
  */
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 

@@ -84,6 +84,29 @@ td_status td_data_backend_parse(const char *name, td_data_backend *out)
     return unknown_backend(name);
 }
 
+/* Does a list name the images?  The functions above read other files without asking for it. */
+static bool is_list(const td_dataset_opts *opts)
+{
+    switch (opts->backend) {
+    case TD_DATA_FOLDER:
+    case TD_DATA_DALI_CPU:
+    case TD_DATA_DALI_GPU:
+        return !td_pack_is(opts->path) && td_list_is(opts->path);
+    case TD_DATA_LIST:
+        return !td_shards_is(opts->path) && !td_records_is(opts->path);
+    default:
+        return false;
+    }
+}
+
+static td_status check_delimiter(const td_dataset_opts *opts)
+{
+    if (!opts->label_delimiter || is_list(opts))
+        return TD_OK;
+    return td_error(TD_EUSAGE, "--list-delimiter requires a list of images, which '%s' is not",
+                    opts->path ? opts->path : "--data-backend synthetic");
+}
+
 td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
 {
     *out = NULL;
@@ -100,6 +123,8 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
     bool is_ready = opts->backend == TD_DATA_SYNTHETIC || opts->backend == TD_DATA_TENSORS;
     ds->backend = is_ready ? opts->backend : TD_DATA_FOLDER;
     td_status st = sources[opts->backend].open(opts, ds);
+    if (st == TD_OK)
+        st = check_delimiter(opts);
     if (st == TD_OK)
         *out = ds;
     else

@@ -204,6 +204,17 @@ expect 2 train columns.csv $run --list-delimiter '||'
 error_names --list-delimiter
 expect 2 train columns.csv $run --list-delimiter ';'
 error_names --list-delimiter "'columns.csv'"
+# data that are no list
+expect 0 dataset pack set set.pack
+for verb in "train set $run" "train set.pack $run" "train set $run --data-backend dali-cpu" "train set $run --val-split 0.2" \
+    "evaluate val.safetensors --data-backend tensors --weights a.safetensors" "dataset check set" "dataset stats set.pack"; do
+    expect 2 $verb --list-delimiter '|'
+    error_names --list-delimiter
+done
+expect 2 train $run --data-backend synthetic --list-delimiter '|'
+error_names --list-delimiter synthetic
+expect 1 train absent.csv $run --list-delimiter '|'
+error_names "'absent.csv'"
 expect 2 train set --arch ssd320 --multi-label
 error_names --multi-label "'ssd320'"
 expect 2 detect "$image" --weights a.safetensors --arch ssd320 --multi-label
