@@ -44,6 +44,21 @@ typedef struct {
     bool is_streamed;                        /* dx, as in td_native_plane */
 } td_native_window;
 
+#define TD_NATIVE_TILE_PIXELS  512
+#define TD_NATIVE_TAPS_AT_ONCE 10
+
+/* The filter gradient of a depthwise convolution on one channel block. */
+typedef struct {
+    int64_t H, W, P, Q;       /* of x and dy */
+    int64_t pixel;            /* elements from one pixel to the next: lanes, or C in acdb */
+    int64_t x_image, y_image; /* elements from one image to the next */
+    int side, stride, pad;    /* side: 3, 5 or 7 */
+    int first_row, rows;      /* the rows of taps that meet a pixel; the others' sums are 0 */
+    int first_col, cols;      /* the same for columns, of which there are 1, 2, 3, 5 or 7 */
+    int64_t images;           /* of a tile */
+    int64_t tile_P, tile_Q;   /* outputs of a tile, whose inputs are TD_NATIVE_TILE_PIXELS */
+} td_native_depthwise;
+
 typedef struct {
     double momentum, decay;
     float lr, inverse; /* inverse: 1 / loss scale */
@@ -89,6 +104,10 @@ typedef struct {
     void (*mul)(const td_native_plane *v, const void *x, const void *gate,
                 void *y);                                                         /* gate[lanes] */
     void (*fill)(const td_native_plane *v, const void *value, float by, void *y); /* value[lanes] */
+
+    /* adds the gradients of n images to dw[side side lanes] */
+    void (*depthwise_grad_w)(const td_native_depthwise *v, int64_t n, const void *dy, const void *x,
+                             float *dw);
 
     /* row p of the result; `where` has one byte for each lane of a pixel */
     void (*max_pool_row)(const td_native_window *v, const void *x, int64_t p, void *y,
@@ -265,10 +284,11 @@ bool td_native_stem_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_gated_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same for the convolutions of native_grouped.c and native_depthwise.c; false for other ops,
+/** The same for the convolutions of native_grouped.c and native_depthwise*.c; false for other ops,
     and if this machine has no loops for them. */
 bool td_native_grouped_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_native_depthwise_tiles_preferred_layout(const td_node *n, td_node_layouts *out);
 
 #define TD_NATIVE_TWO(K, name, ...) K(two_##name)
 
@@ -286,7 +306,8 @@ bool td_native_depthwise_preferred_layout(const td_node *n, td_node_layouts *out
     K(stem_conv_fused)                                                                             \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
-    K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_conv_grad_w)    \
+    K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_tiles_grad_w)   \
+    K(depthwise_conv_grad_w)                                                                       \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
     K(multibox_class_loss) K(multibox_class_loss_grad) \
     K(bias_add) K(bias_add_grad) K(resize_nearest) K(resize_nearest_grad)                          \

@@ -1,6 +1,7 @@
 /*
  * test_native_depthwise.c -- depthwise convolutions: rows in any division give the bits of whole
- * planes, the work is divided evenly among 1 to 128 threads, and networks need no reorders
+ * planes, the work is divided evenly among 1 to 128 threads, networks need no reorders, and small
+ * planes no matrix products
  *
  * On a machine without the loops there is nothing to test; tests/ops/depthwise.lines has the
  * comparisons with the reference.
@@ -100,8 +101,8 @@ static void rows_have_the_same_bits_in_every_division(void **state)
 
 /* --- networks --------------------------------------------------------------------------------- */
 
-#define NETWORK(dtype)                                                                             \
-    "%x:" dtype "[32,16,56,56] = input\n"                                                          \
+#define NETWORK(dtype, size)                                                                       \
+    "%x:" dtype "[32,16," size "] = input\n"                                                       \
     "%g:f32[32] = param {init=ones}\n"                                                             \
     "%b:f32[32] = param\n"                                                                         \
     "%w1:" dtype "[32,16,1,1] = param {init=normal, scale=0.1}\n"                                  \
@@ -145,7 +146,7 @@ static void check_share(const td_kernel *k, const td_node *n)
     }
 }
 
-static void check_network(const char *text, int n_native)
+static void check_network(const char *text, const char *name, int n_native)
 {
     td_device *dev;
     td_graph *out, *g = td_test_graph(text);
@@ -160,7 +161,7 @@ static void check_network(const char *text, int n_native)
             continue;
         const td_kernel *k = td_device_select(dev, node, NULL);
         assert_non_null(k);
-        if (strncmp(k->name, "native_depthwise_conv", 21) == 0) {
+        if (strncmp(k->name, name, strlen(name)) == 0) {
             check_share(k, node);
             n++;
         }
@@ -177,8 +178,20 @@ static void networks_need_no_reorders_and_divide_their_work(void **state)
     (void)state;
     if (!td_depthwise_loops_for(TD_DT_F32) || !TD_HAVE_DNNL)
         skip();
-    check_network(NETWORK("f32"), 1);  /* the filter gradient of 5 x 5 */
-    check_network(NETWORK("bf16"), 4); /* the images; filter gradients only with wide */
+    /* the filter gradient of 5 x 5 */
+    check_network(NETWORK("f32", "56,56"), "native_depthwise_conv", 1);
+    /* the images; filter gradients only with wide */
+    check_network(NETWORK("bf16", "56,56"), "native_depthwise_conv", 4);
+}
+
+/* whatever the machine: oneDNN's direct kernels need more rows */
+static void filter_gradients_of_small_planes_are_native(void **state)
+{
+    (void)state;
+    if (!TD_HAVE_DNNL)
+        skip();
+    check_network(NETWORK("f32", "2,2"), "native_depthwise_tiles_grad_w", 2);
+    check_network(NETWORK("f32", "1,1"), "native_depthwise_tiles_grad_w", 2);
 }
 
 int main(void)
@@ -186,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_the_same_bits_in_every_division),
         cmocka_unit_test(networks_need_no_reorders_and_divide_their_work),
+        cmocka_unit_test(filter_gradients_of_small_planes_are_native),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,6 +159,33 @@ static void mul_and_fill(const td_native_simd *f, area *m)
     f->fill(&w, m->z, 0.25f, m->b);
 }
 
+/* every number of columns of taps; whole planes of several images, and parts of planes */
+static void depthwise(const td_native_simd *f, area *m)
+{
+    static const td_native_depthwise all[] = {
+        { .H = 1, .P = 1, .side = 3, .stride = 1, .pad = 1, .first_row = 1, .rows = 1 },
+        { .H = 2, .P = 1, .side = 3, .stride = 2, .pad = 1, .first_row = 1, .rows = 2 },
+        { .H = 6, .P = 6, .side = 3, .stride = 1, .pad = 1, .rows = 3 },
+        { .H = 11, .P = 11, .side = 5, .stride = 1, .pad = 2, .rows = 5 },
+        { .H = 8, .P = 4, .side = 7, .stride = 2, .pad = 3, .rows = 7 },
+    };
+    for (int i = 0; i < 2 * (int)(sizeof all / sizeof all[0]); i++) {
+        td_native_depthwise v = all[i / 2];
+        const bool is_whole = i % 2 == 0;
+        v.W = v.H;
+        v.Q = v.P;
+        v.first_col = v.first_row;
+        v.cols = v.rows;
+        v.pixel = f->lanes;
+        v.x_image = v.H * v.W * f->lanes;
+        v.y_image = v.P * v.Q * f->lanes;
+        v.images = is_whole && v.H < 8 ? 3 : 1;
+        v.tile_P = is_whole ? v.P : (v.P + 2) / 3;
+        v.tile_Q = is_whole ? v.Q : (v.Q + 1) / 2;
+        f->depthwise_grad_w(&v, 5, m->z, m->x, m->v + i * 49 * 16);
+    }
+}
+
 static void max_pool(const td_native_simd *f, area *m)
 {
     const td_native_window v = { SIDE, SIDE, WINDOWS, WINDOWS, 3, 2, 1, false };
@@ -284,6 +311,7 @@ TEST(grad_apply_streamed)
 TEST(sum)
 TEST(dot)
 TEST(mul_and_fill)
+TEST(depthwise)
 TEST(max_pool)
 TEST(flat)
 TEST(sgd)
@@ -460,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_dot),
         cmocka_unit_test(test_mul_and_fill),
+        cmocka_unit_test(test_depthwise),
         cmocka_unit_test(test_max_pool),
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_sgd),
