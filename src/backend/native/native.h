@@ -24,11 +24,13 @@
 
 #define TD_NATIVE_LANES_MAX 16
 
-/* One plane, or planes of several tensors with the same layout. */
+/* One plane, or planes of several tensors with the same layout; in the loops of norms, the same
+   plane of some images. */
 typedef struct {
     int64_t n_pixels;
-    int64_t stride;   /* elements from one pixel to the next: lanes, or C in acdb */
-    bool is_streamed; /* non-temporal stores: too large for the caches */
+    int64_t stride;     /* elements from one pixel to the next: lanes, or C in acdb */
+    bool is_streamed;   /* non-temporal stores: too large for the caches */
+    int64_t more, next; /* images after the first; elements from one image to the next */
 } td_native_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */
@@ -78,7 +80,8 @@ typedef struct {
     td_dtype dtype;
     int lanes;
 
-    /* mean[lanes] and sum of squared deviations m2[lanes] of a plane */
+    /* mean[lanes] and sum of squared deviations m2[lanes] of a plane; of several images: of at most
+       TD_NATIVE_CHUNK pixels */
     void (*norm_stats)(const td_native_plane *v, const void *x, double *mean, double *m2);
 
     /* y = (x - mean) scale + shift (+ z), clipped to 0 .. cap unless cap is 0 (INFINITY: relu);

@@ -9,9 +9,9 @@
  * remain are divided among all threads, in two phases: 16 blocks on 12 threads are 12 blocks, one
  * for each thread, and 4 blocks of which each thread has a third.
  *
- * Sums are of at most TD_NATIVE_CHUNK pixels of a plane.  They are joined in the order of chunks
- * and images, in float64, and phases divide planes between chunks only: the bits do not depend on
- * the division.
+ * Sums are of at most TD_NATIVE_CHUNK pixels of a plane, or of the small planes of some images: a
+ * chunk.  They are joined in the order of chunks and images, in float64, and phases divide the work
+ * between chunks only: the bits do not depend on the division.
  */
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,10 @@
 
 #define L TD_NATIVE_LANES_MAX
 
-/* sums of one chunk of a plane: mean and m2 in forward, sum and dot in backward */
+/* planes of fewer pixels are summed together, up to as many */
+#define SMALL_PIXELS 256
+
+/* sums of one chunk: mean and m2 in forward, sum and dot in backward */
 typedef struct {
     double a[L], b[L];
 } chunk_sums;
@@ -37,7 +40,7 @@ typedef struct {
     float *mean, *var, *dgamma, *dbeta;
     float cap; /* upper bound; 0: no relu, INFINITY: relu */
     uint8_t *mask;
-    chunk_sums *sums; /* [CB, N, chunks] */
+    chunk_sums *sums; /* [CB, groups, chunks] */
 } job;
 
 /* like td_native_shape_of, but plain order is accepted too */
@@ -91,14 +94,35 @@ typedef struct {
     void (*apply)(const job *j, const td_native_part *p, const td_native_coefs *c);
 } steps;
 
+/* chunks of a plane; 1 if a chunk has planes of several images */
 static int64_t chunks_of(const td_native_shape *s)
 {
     return (s->plane.n_pixels + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
 }
 
+/* images of a group, whose planes are one chunk unless it is 1 */
+static int64_t images_of(const td_native_shape *s)
+{
+    const int64_t n = SMALL_PIXELS / s->plane.n_pixels;
+    return n < 1 ? 1 : n < s->N ? n : s->N;
+}
+
+static int64_t groups_of(const td_native_shape *s)
+{
+    const int64_t images = images_of(s);
+    return (s->N + images - 1) / images;
+}
+
+/* pixels of group g */
+static int64_t pixels_of(const td_native_shape *s, int64_t g)
+{
+    const int64_t images = images_of(s), left = s->N - g * images;
+    return (left < images ? left : images) * s->plane.n_pixels;
+}
+
 static chunk_sums *sums_of(const job *j, int64_t cb)
 {
-    return &j->sums[cb * j->s.N * chunks_of(&j->s)];
+    return &j->sums[cb * groups_of(&j->s) * chunks_of(&j->s)];
 }
 
 /* pixels [from, from + n) of plane (image, cb) */
@@ -108,6 +132,25 @@ static td_native_part part_at(const job *j, int64_t image, int64_t cb, int64_t f
     td_native_part p = { image, cb, at, j->s.plane };
     p.plane.n_pixels = n;
     return p;
+}
+
+/* planes (image, cb) to (image + n - 1, cb) */
+static td_native_part planes_at(const job *j, int64_t image, int64_t cb, int64_t n)
+{
+    td_native_part p = part_at(j, image, cb, 0, j->s.plane.n_pixels);
+    if (p.plane.n_pixels == 1) {
+        p.plane.n_pixels = n;
+        p.plane.stride = j->s.image;
+        return p;
+    }
+    p.plane.more = n - 1;
+    p.plane.next = j->s.image;
+    return p;
+}
+
+static td_native_part group_at(const job *j, int64_t g, int64_t cb)
+{
+    return planes_at(j, g * images_of(&j->s), cb, pixels_of(&j->s, g) / j->s.plane.n_pixels);
 }
 
 static void sum_pixels(const job *j, const steps *f, int64_t image, int64_t cb, int64_t from,
@@ -122,27 +165,30 @@ static void sum_pixels(const job *j, const steps *f, int64_t image, int64_t cb, 
     }
 }
 
-/* small planes are many, so their part is made once */
+static void sum_group(const job *j, const steps *f, int64_t g, int64_t cb)
+{
+    if (chunks_of(&j->s) > 1) {
+        sum_pixels(j, f, g, cb, 0, j->s.plane.n_pixels);
+        return;
+    }
+    const td_native_part p = group_at(j, g, cb);
+    f->sum(j, &p, sums_of(j, cb) + g);
+}
+
 static void run_block(const job *j, const steps *f, int64_t cb)
 {
     td_native_coefs c;
-    td_native_part p = part_at(j, 0, cb, 0, j->s.plane.n_pixels);
-    const bool is_small = j->s.plane.n_pixels <= TD_NATIVE_CHUNK;
-    const int64_t first = p.at;
-    chunk_sums *out = sums_of(j, cb);
-    for (; p.n < j->s.N; p.n++, p.at += j->s.image) {
-        if (is_small)
-            f->sum(j, &p, out++);
-        else
-            sum_pixels(j, f, p.n, cb, 0, j->s.plane.n_pixels);
-    }
+    const td_native_part all = planes_at(j, 0, cb, j->s.N);
+    const int64_t groups = groups_of(&j->s);
+    for (int64_t g = 0; g < groups; g++)
+        sum_group(j, f, g, cb);
     f->join(j, cb, &c);
-    for (p.n = 0, p.at = first; p.n < j->s.N; p.n++, p.at += j->s.image)
-        f->apply(j, &p, &c);
+    f->apply(j, &all, &c);
 }
 
-/* Blocks [0, whole) are computed by one thread each, as many by every thread; the planes of the
-   other blocks, block after block, are divided. */
+/* Blocks [0, whole) are computed by one thread each, as many by every thread; the groups of the
+   other blocks, block after block, are divided: planes into pixels, or groups of several planes
+   among threads. */
 typedef struct {
     int64_t whole;
     td_native_planes rest;
@@ -155,8 +201,8 @@ static division divide(const td_native_shape *s, int threads)
     const td_work_share by_block = td_work_share_of(s->CB, 1, threads);
     const bool is_even = s->CB >= threads && by_block.largest <= by_block.mean * UNEVEN_MAX;
     const int64_t whole = is_even ? s->CB : s->CB - s->CB % threads;
-    return (division){ whole,
-                       { (s->CB - whole) * s->N, s->plane.n_pixels, TD_NATIVE_CHUNK, threads } };
+    const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
+    return (division){ whole, { (s->CB - whole) * groups_of(s), area, TD_NATIVE_CHUNK, threads } };
 }
 
 static td_work_share share_of_shape(const td_native_shape *s, int threads)
@@ -165,20 +211,29 @@ static td_work_share share_of_shape(const td_native_shape *s, int threads)
     const double pixel = s->lanes, block = (double)(s->N * s->plane.n_pixels) * pixel;
     const td_work_share whole = td_work_share_of(d.whole, block, threads);
     const td_work_share rest = td_native_planes_share(&d.rest);
-    return (td_work_share){ whole.largest + rest.largest * pixel, whole.mean + rest.mean * pixel };
+    const double each = d.rest.area == s->plane.n_pixels ? pixel : (double)pixels_of(s, 0) * pixel;
+    return (td_work_share){ whole.largest + rest.largest * each, whole.mean + rest.mean * each };
 }
 
 static void sum_share(const job *j, const steps *f, const division *d, int t)
 {
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
-        sum_pixels(j, f, s.plane % j->s.N, d->whole + s.plane / j->s.N, s.from, s.n);
+    const int64_t groups = groups_of(&j->s);
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
+        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
+        if (images_of(&j->s) > 1)
+            sum_group(j, f, g, cb);
+        else
+            sum_pixels(j, f, g, cb, s.from, s.n);
+    }
 }
 
 static void apply_share(const job *j, const steps *f, const division *d, int t)
 {
+    const int64_t groups = groups_of(&j->s);
     for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
-        const int64_t cb = d->whole + s.plane / j->s.N;
-        const td_native_part p = part_at(j, s.plane % j->s.N, cb, s.from, s.n);
+        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
+        const td_native_part p =
+            images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s.from, s.n);
         f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
     }
 }
@@ -259,25 +314,27 @@ static void join_chunks(const td_native_shape *s, chunk_sums *p)
     }
 }
 
-/* merges the statistics of planes of equal size */
-static void join_planes(const job *j, int64_t cb, double *mean, double *m2)
+/* merges the statistics of groups; all but the last are of equal size */
+static void join_groups(const job *j, int64_t cb, double *mean, double *m2)
 {
-    const int64_t chunks = chunks_of(&j->s);
-    const double area = (double)j->s.plane.n_pixels;
-    for (int64_t n = 0; n < j->s.N; n++) {
-        chunk_sums *p = sums_of(j, cb) + n * chunks;
+    const int64_t chunks = chunks_of(&j->s), groups = groups_of(&j->s);
+    double before = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        chunk_sums *p = sums_of(j, cb) + g * chunks;
+        const double now = (double)pixels_of(&j->s, g);
         join_chunks(&j->s, p);
-        if (n == 0) {
+        if (g == 0) {
             memcpy(mean, p->a, sizeof p->a);
             memcpy(m2, p->b, sizeof p->b);
-            continue;
+        } else {
+            const double share = now / (before + now), weight = before * share;
+            for (int i = 0; i < j->s.lanes; i++) {
+                const double gap = p->a[i] - mean[i];
+                mean[i] += gap * share;
+                m2[i] += p->b[i] + gap * gap * weight;
+            }
         }
-        const double share = 1 / (double)(n + 1), weight = area * (double)n * share;
-        for (int i = 0; i < j->s.lanes; i++) {
-            const double gap = p->a[i] - mean[i];
-            mean[i] += gap * share;
-            m2[i] += p->b[i] + gap * gap * weight;
-        }
+        before += now;
     }
 }
 
@@ -301,7 +358,7 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
 {
     const double total = (double)(j->s.H * j->s.W * j->s.N);
     double mean[L], m2[L];
-    join_planes(j, cb, mean, m2);
+    join_groups(j, cb, mean, m2);
     if (j->s.channels == 1)
         join_lanes(j, mean, m2);
     for (int i = 0; i < j->s.lanes; i++) {
@@ -345,19 +402,22 @@ static td_status run_forward(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-static void infer_share(const job *j, const float *mean, const float *var,
-                        const td_native_planes *d, int t)
+static void infer_coefs(const job *j, const float *mean, const float *var, int64_t cb,
+                        td_native_coefs *c)
+{
+    for (int i = 0; i < j->s.lanes; i++) {
+        const int64_t k = channel_of(&j->s, cb, i);
+        c->mean[i] = mean[k];
+        c->scale[i] = (float)((double)j->gamma[k] / sqrt((double)var[k] + j->eps));
+        c->shift[i] = j->beta[k];
+    }
+}
+
+static void infer_share(const job *j, const td_native_coefs *c, const td_native_planes *d, int t)
 {
     for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
         const td_native_part p = td_native_part_of(&j->s, &s);
-        td_native_coefs c;
-        for (int i = 0; i < j->s.lanes; i++) {
-            const int64_t k = channel_of(&j->s, p.cb, i);
-            c.mean[i] = mean[k];
-            c.scale[i] = (float)((double)j->gamma[k] / sqrt((double)var[k] + j->eps));
-            c.shift[i] = j->beta[k];
-        }
-        forward_apply(j, &p, &c);
+        forward_apply(j, &p, &c[p.cb]);
     }
 }
 
@@ -370,10 +430,17 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     j.z = p->node->n_in > 5 ? args[5] : NULL;
     j.y = args[p->node->n_in];
     j.cap = p->node->op != &td_op_batch_norm_infer ? cap_of(p->node) : 0;
+    td_native_coefs *coefs = args[p->node->n_in + p->node->n_out];
     const td_native_planes d = td_native_planes_of(&j.s, TD_NATIVE_GRAIN, td_threads());
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < d.threads; t++)
-        infer_share(&j, args[3], args[4], &d, t);
+#pragma omp parallel
+    {
+#pragma omp for
+        for (int64_t cb = 0; cb < j.s.CB; cb++)
+            infer_coefs(&j, args[3], args[4], cb, &coefs[cb]);
+#pragma omp for schedule(static, 1)
+        for (int t = 0; t < d.threads; t++)
+            infer_share(&j, coefs, &d, t);
+    }
     return TD_OK;
 }
 
@@ -405,12 +472,12 @@ static void backward_sum(const job *j, const td_native_part *p, chunk_sums *out)
                             at(j, j->x, p), out->a, out->b);
 }
 
-/* adds the sums of chunks to planes, and planes to the block */
-static void add_planes(const job *j, int64_t cb, double *sum, double *dot)
+/* adds the sums of chunks to groups, and groups to the block */
+static void add_groups(const job *j, int64_t cb, double *sum, double *dot)
 {
-    const int64_t chunks = chunks_of(&j->s);
-    for (int64_t n = 0; n < j->s.N; n++) {
-        chunk_sums *p = sums_of(j, cb) + n * chunks;
+    const int64_t chunks = chunks_of(&j->s), groups = groups_of(&j->s);
+    for (int64_t g = 0; g < groups; g++) {
+        chunk_sums *p = sums_of(j, cb) + g * chunks;
         for (int i = 0; i < j->s.lanes; i++) {
             for (int64_t k = 1; k < chunks; k++) {
                 p->a[i] += p[k].a[i];
@@ -435,7 +502,7 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
 {
     const double total = (double)(j->s.H * j->s.W * j->s.N);
     double sum[L] = { 0 }, dot[L] = { 0 };
-    add_planes(j, cb, sum, dot);
+    add_groups(j, cb, sum, dot);
     if (j->s.channels == 1) {
         add_lanes(j, sum);
         add_lanes(j, dot);
@@ -495,7 +562,15 @@ static td_status prepare(const td_node *n, td_prepared *out)
 {
     td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
-    out->scratch_bytes = (size_t)(s.N * s.CB * chunks_of(&s)) * sizeof(chunk_sums);
+    out->scratch_bytes = (size_t)(groups_of(&s) * s.CB * chunks_of(&s)) * sizeof(chunk_sums);
+    return TD_OK;
+}
+
+static td_status prepare_infer(const td_node *n, td_prepared *out)
+{
+    td_native_shape s;
+    TD_TRY(shape_of(td_in_type(n, 0), &s));
+    out->scratch_bytes = (size_t)s.CB * sizeof(td_native_coefs);
     return TD_OK;
 }
 
@@ -519,6 +594,6 @@ TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward, share);
 TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward, share);
 TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward, share);
 TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward, share);
-TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare, run_infer, share_infer);
-TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare, run_infer, share_infer);
-TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare, run_infer, share_infer);
+TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare_infer, run_infer, share_infer);
+TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare_infer, run_infer, share_infer);
+TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare_infer, run_infer, share_infer);

@@ -77,7 +77,13 @@ typedef void (*step)(const td_native_simd *f, area *m);
 
 static td_native_plane plane_of(const td_native_simd *f, bool is_streamed)
 {
-    return (td_native_plane){ PIXELS, f->lanes, is_streamed };
+    return (td_native_plane){ PIXELS, f->lanes, is_streamed, 0, 0 };
+}
+
+/* planes of 5 pixels of 90 images */
+static td_native_plane planes_of(const td_native_simd *f)
+{
+    return (td_native_plane){ 5, f->lanes, false, 89, 16 * f->lanes };
 }
 
 static void stats(const td_native_simd *f, area *m)
@@ -138,6 +144,53 @@ static void grad_apply_streamed(const td_native_simd *f, area *m)
     const td_native_coefs c = coefs();
     f->norm_grad_apply(&v, &c, m->z, m->mask_in, m->x, m->a, NULL);
     f->norm_grad_apply(&v, &c, m->z, NULL, m->x, m->b, NULL);
+}
+
+static void small_planes(const td_native_simd *f, area *m)
+{
+    const td_native_plane v = planes_of(f);
+    const td_native_coefs c = coefs();
+    f->norm_stats(&v, m->x, m->s, m->t);
+    f->norm_apply(&v, &c, m->x, m->z, m->a, 6, m->mask);
+    f->norm_grad_sums(&v, &c, m->z, m->mask_in, m->x, m->s, m->t);
+    f->norm_grad_apply(&v, &c, m->z, m->mask_in, m->x, m->b, NULL);
+    f->add_masked(&v, m->x, m->z, m->mask_in, m->a);
+}
+
+/* several planes have the sums of one plane whose pixels are theirs, to rounding, and the same
+   pixels are written */
+static void check_small(const td_native_simd *f)
+{
+    area *m = new_area(f->dtype), *one = new_area(f->dtype);
+    const td_native_plane v = planes_of(f);
+    const td_native_coefs c = coefs();
+    const size_t plane = 5 * (size_t)f->lanes * td_dtype_bytes(f->dtype);
+    td_native_plane all = plane_of(f, false);
+    all.n_pixels = 5 * 90;
+    for (size_t i = 0; i < 90; i++)
+        memcpy((char *)one->x + i * plane,
+               (const char *)m->x + i * (size_t)v.next * td_dtype_bytes(f->dtype), plane);
+    f->norm_stats(&v, m->x, m->s, m->t);
+    f->norm_stats(&all, one->x, one->s, one->t);
+    for (int i = 0; i < f->lanes; i++) {
+        assert_true(fabs(m->s[i] - one->s[i]) < 1e-5);
+        assert_true(fabs(m->t[i] - one->t[i]) < 1e-3);
+    }
+    f->norm_apply(&v, &c, m->x, NULL, m->a, 0, NULL);
+    f->norm_apply(&all, &c, one->x, NULL, one->a, 0, NULL);
+    for (size_t i = 0; i < 90; i++)
+        assert_memory_equal((const char *)m->a + i * (size_t)v.next * td_dtype_bytes(f->dtype),
+                            (const char *)one->a + i * plane, plane);
+    td_free(m);
+    td_free(one);
+}
+
+static void test_several_planes_are_one(void **state)
+{
+    const td_native_simd *f;
+    (void)state;
+    for (int i = 0; (f = td_native_simd_at(i)); i++)
+        check_small(f);
 }
 
 static void sum(const td_native_simd *f, area *m)
@@ -308,6 +361,7 @@ TEST(grad_sums)
 TEST(grad_sums_unmasked)
 TEST(grad_apply)
 TEST(grad_apply_streamed)
+TEST(small_planes)
 TEST(sum)
 TEST(dot)
 TEST(mul_and_fill)
@@ -485,6 +539,8 @@ int main(void)
         cmocka_unit_test(test_grad_sums_unmasked),
         cmocka_unit_test(test_grad_apply),
         cmocka_unit_test(test_grad_apply_streamed),
+        cmocka_unit_test(test_small_planes),
+        cmocka_unit_test(test_several_planes_are_one),
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_dot),
         cmocka_unit_test(test_mul_and_fill),
