@@ -2,10 +2,11 @@
  * native_depthwise.c -- depthwise convolutions of 3 x 3, 5 x 5 and 7 x 7, and their gradients
  *
  * What oneDNN lacks on machines with AVX2: those in bf16, and in float32 the filter gradients of
- * 5 x 5 and 7 x 7, which it computes 5 to 9 times as slowly (docs/results.md); its other float32
- * kernels are as fast as memory.  Tensors are in channel blocks of 8, as its 1 x 1 convolutions
- * before and after them prefer, and filters in its own layout, so nothing is reordered.
- * native_depthwise.inc has the loops.
+ * 5 x 5 and 7 x 7, which it computes 5 to 9 times as slowly (docs/results.md), and rows of fewer
+ * outputs than there is padding before them, which it computes as matrix products; its other
+ * float32 kernels are as fast as memory.  Tensors are in channel blocks of 8, as its 1 x 1
+ * convolutions before and after them prefer, and filters in its own layout, so nothing is
+ * reordered.  native_depthwise.inc has the loops.
  *
  *     forward, grad_x     rows of all blocks of all images are divided among the threads
  *     grad_w              a job is one block of some images (native_conv.h)
@@ -24,6 +25,18 @@
 
 static const char image_layout[] = "aBcd8b";
 
+/* TD_ENOKERNEL where oneDNN is faster, in float32 */
+static td_status check_speed(const td_node *n, int64_t side, int64_t Q)
+{
+    if (n->op == &td_op_conv2d_grad_x)
+        return td_error(TD_ENOKERNEL, "oneDNN has a direct kernel");
+    if (n->op == &td_op_conv2d_grad_w && side == 3)
+        return td_error(TD_ENOKERNEL, "only filter gradients larger than 3 x 3 in f32");
+    if (n->op != &td_op_conv2d_grad_w && Q >= ((const td_conv_attr *)n->attr)->pad)
+        return td_error(TD_ENOKERNEL, "oneDNN has a direct kernel for rows of %lld", (long long)Q);
+    return TD_OK;
+}
+
 /* checks everything except layouts */
 static td_status shape_of(const td_node *n, td_depthwise *v)
 {
@@ -40,8 +53,8 @@ static td_status shape_of(const td_node *n, td_depthwise *v)
         return td_error(TD_ENOKERNEL, "not 3 x 3, 5 x 5 or 7 x 7 with stride 1 or 2");
     if (t.x->dtype != t.y->dtype || !td_depthwise_loops_for(t.x->dtype))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(t.x->dtype));
-    if (t.x->dtype == TD_DT_F32 && (n->op != &td_op_conv2d_grad_w || side == 3))
-        return td_error(TD_ENOKERNEL, "only filter gradients larger than 3 x 3 in f32");
+    if (t.x->dtype == TD_DT_F32)
+        TD_TRY(check_speed(n, side, t.y->dim[3]));
     *v = (td_depthwise){ .dtype = t.x->dtype,
                          .side = (int)side,
                          .stride = a->stride,

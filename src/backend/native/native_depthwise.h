@@ -38,7 +38,7 @@ typedef struct {
 } td_depthwise_rows;
 
 typedef struct {
-    /* computes rows of y; NULL in float32 */
+    /* computes rows of y */
     void (*forward)(const td_depthwise *v, const td_depthwise_rows *r, const void *x, const void *w,
                     const td_depthwise_end *end, void *y);
 
