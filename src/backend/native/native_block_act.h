@@ -36,9 +36,13 @@ INLINE __m256 td_block_exp_minus(__m256 x)
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), power));
 }
 
+/* x / (1 + exp(-x)), where exp(-x) overflows below -88.7: -0 there, and NaN of -inf */
 INLINE __m256 td_block_silu(__m256 x)
 {
-    return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1), td_block_exp_minus(x)));
+    const __m256 is_over = _mm256_cmp_ps(x, _mm256_set1_ps(-0x1.62e42ep6f), _CMP_LT_OQ);
+    const __m256 one =
+        _mm256_or_ps(_mm256_set1_ps(1), _mm256_and_ps(is_over, _mm256_set1_ps(INFINITY)));
+    return _mm256_div_ps(x, _mm256_add_ps(one, td_block_exp_minus(x)));
 }
 
 INLINE __m256 td_block_hardswish(__m256 x)

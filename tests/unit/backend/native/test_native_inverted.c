@@ -6,10 +6,12 @@
  */
 #include "support/expect.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/native/native_block_act.h"
 #include "backend/native/native_inverted.h"
 #include "base/rng.h"
 #include "support/graphs.h"
@@ -189,6 +191,42 @@ static void has_more_threads_than_rows(void **state)
     td_free(many);
 }
 
+#if defined(__x86_64__)
+TARGET static void silu_of(float *x, int n)
+{
+    for (int i = 0; i < n; i += 8)
+        td_block_curve(TD_BLOCK_SILU, x + i);
+}
+#else
+static void silu_of(float *x, int n)
+{
+    (void)x, (void)n;
+}
+#endif
+
+/* as x / (1 + exp(-x)): -0 where exp overflows, NaN of -infinity */
+static void silu_holds_at_its_ends(void **state)
+{
+    (void)state;
+    static const float x[16] = {
+        -INFINITY, -FLT_MAX, -1e30F, -200, -89,   -88.8F, -88.7F,  -88,
+        -86,       -20,      -1e-3F, 0,    1e-3F, 20,     FLT_MAX, INFINITY
+    };
+    float y[16], nan[8] = { NAN, 0, NAN, 0, 0, 0, 0, 0 };
+    if (!td_inverted_loops_here())
+        skip();
+    memcpy(y, x, sizeof y);
+    silu_of(y, 16);
+    assert_true(isnan(y[0]));
+    for (int i = 1; i < 16; i++) {
+        const double wanted = x[i] / (1 + exp(-(double)x[i]));
+        assert_true(isinf(x[i]) ? isinf(y[i]) : fabs(y[i] - wanted) <= 4e-7 * fabs(wanted) + 3e-36);
+        assert_int_equal(signbit(y[i]) != 0, signbit(x[i]) != 0);
+    }
+    silu_of(nan, 8);
+    assert_true(isnan(nan[0]) && !isnan(nan[1]) && isnan(nan[2]));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -202,6 +240,7 @@ int main(void)
         cmocka_unit_test(agrees_with_convolutions),
         cmocka_unit_test(depends_on_neither_threads_nor_batch),
         cmocka_unit_test(has_more_threads_than_rows),
+        cmocka_unit_test(silu_holds_at_its_ends),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
