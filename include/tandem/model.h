@@ -58,6 +58,7 @@ typedef struct {
                                layer gets as many rows */
     const char *backbone;   /* detectors: "resnet50", or 18, 34, 101, 152 */
     double bn_decay;        /* detectors: fraction of running statistics kept; 0: default */
+    double bn_momentum;     /* weight of each batch's statistics; negative: the network's own */
     double bn_epsilon;      /* epsilon of all batch norms; negative: the default */
     int channels;           /* image channels: 3 (RGB) or 1 (gray); 0: the default */
     int image_size;         /* side of the input; 0: the default of the architecture, 224 */

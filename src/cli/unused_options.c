@@ -34,7 +34,7 @@ typedef struct {
 #define MODEL                                                                                      \
     " arch model model_output num_classes image_size channels val_resize multi_label mean std "    \
     "se_form variant backbone bn_epsilon "
-#define TRAINED " last_bn_0_init conv_init bn_decay dropout stochastic_depth "
+#define TRAINED " last_bn_0_init conv_init bn_decay bn_momentum dropout stochastic_depth "
 #define AMP                                                                                        \
     " amp no-amp precision amp_rule amp_level amp_allow_add amp_allow_remove amp_infer_add "       \
     "amp_infer_remove amp_deny_add amp_deny_remove amp_clear_add amp_clear_remove amp_log_path "
@@ -135,14 +135,14 @@ static const struct {
     { "benchmark", " val_list val_split ", "no validation is run" },
     { "evaluate", " val_list ", "DATA names the list" },
     { "quantize", " winograd ", "activations are observed in direct convolutions" },
-    { "benchmark", " last_bn_0_init conv_init bn_decay bn_epsilon ",
+    { "benchmark", " last_bn_0_init conv_init bn_decay bn_momentum bn_epsilon ",
       "speed does not depend on it" },
     { "evaluate", " " CHANGES "decode exact_decode ", "it applies to training" },
     { "evaluate", " val_annotations ", "--annotations names the boxes to be found" },
     { "inspect", " last_bn_0_init conv_init ", "no weights are made" },
     { "inspect", " val_resize mean std ", "no images are read" },
     { "convert", " val_resize ", "the file has no resize of its images" },
-    { "init", " dropout stochastic_depth ", "initial weights do not depend on it" },
+    { "init", " dropout stochastic_depth bn_momentum ", "initial weights do not depend on it" },
 };
 
 /*

@@ -115,5 +115,5 @@ const td_family td_family_convnext = {
     .build = build,
     .head = "classifier.2",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL ",dropout,bn_epsilon",
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",dropout,bn_epsilon,bn_momentum",
 };

@@ -203,7 +203,8 @@ td_value *td_net_norm(td_net *m, td_value *x, const char *name, bool is_branch_e
     snprintf(attrs, sizeof attrs, "eps=%.17g", eps);
     if (!m->is_training)
         return td_batch_norm_infer(m->b, x, gamma, beta, mean, var, attrs);
-    snprintf(attrs, sizeof attrs, "eps=%.17g, momentum=%.17g", eps, m->momentum);
+    const double momentum = m->opts->bn_momentum >= 0 ? m->opts->bn_momentum : m->momentum;
+    snprintf(attrs, sizeof attrs, "eps=%.17g, momentum=%.17g", eps, momentum);
     return td_batch_norm_train(m->b, x, gamma, beta, mean, var, attrs);
 }
 

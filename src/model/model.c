@@ -107,6 +107,9 @@ static const td_field fields[] = {
             "detectors: fraction of the running statistics that each step keeps; 0: 0.997 for "
             "ssd320, 0.9 for ssd300 and retinanet_resnet50_fpn, 0.97 for "
             "ssdlite320_mobilenet_v3_large"),
+    TD_REAL(td_model_opts, bn_momentum, -1, -1, 1,
+            "weight of a batch's statistics in the running statistics of batch norms; -1: the "
+            "network's own; of detectors 1 - --bn-decay"),
     TD_REAL(td_model_opts, bn_epsilon, -1, -1, 1,
             "what batch norms add to the variance; -1: the weight file's value, or the network's"),
     TD_END,
@@ -146,8 +149,8 @@ bool td_model_lacks(const td_model_opts *opts, const char *option)
 {
     const td_arch *arch = td_arch_known(opts->arch);
     if (is_own_graph(opts))
-        return td_text_in_list(TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT ",bn_epsilon",
-                               option);
+        return td_text_in_list(
+            TD_ARCH_LACKS_RESIDUAL "," TD_ARCH_LACKS_DROPOUT ",bn_epsilon,bn_momentum", option);
     return arch && td_text_in_list(arch->family->lacks, option);
 }
 
@@ -405,6 +408,11 @@ static td_status check_options(const td_model_opts *opts, const td_arch *arch)
                         td_variant_name(opts->variant));
     if (!(opts->bn_epsilon == -1 || opts->bn_epsilon >= 0))
         return td_error(TD_EUSAGE, "--bn-epsilon is %g, wanted 0 to 1, or -1", opts->bn_epsilon);
+    if (!(opts->bn_momentum == -1 || opts->bn_momentum >= 0))
+        return td_error(TD_EUSAGE, "--bn-momentum is %g, wanted 0 to 1, or -1", opts->bn_momentum);
+    if (opts->bn_momentum >= 0 && opts->bn_decay > 0)
+        return td_error(TD_EUSAGE, "--bn-momentum %g and --bn-decay %g exclude each other",
+                        opts->bn_momentum, opts->bn_decay);
     TD_TRY(check_probability("dropout", opts->dropout));
     return check_probability("stochastic-depth", opts->stochastic_depth);
 }

@@ -88,5 +88,5 @@ const td_family td_family_squeezenet = {
     .build = build,
     .head = "classifier.1",
     .side_min = 17,
-    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon",
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon,bn_momentum",
 };

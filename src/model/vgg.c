@@ -97,7 +97,7 @@ const td_family td_family_vgg = {
     .build = build,
     .head = "classifier.6",
     .side_min = 32,
-    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon",
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon,bn_momentum",
 };
 
 const td_family td_family_vgg_bn = {

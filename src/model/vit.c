@@ -177,5 +177,5 @@ const td_family td_family_vit = {
     .side_min = 32,
     .positions = "encoder.pos_embedding",
     .side_of = side_of,
-    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon",
+    .lacks = TD_ARCH_LACKS_RESIDUAL ",stochastic_depth,bn_epsilon,bn_momentum",
 };

@@ -107,7 +107,6 @@ static const td_field fields[] = {
     TD_REFUSED("quant_delay", NO_QUANT),
     TD_REFUSED("use_qdq", NO_QUANT),
     TD_REFUSED("symmetric", NO_QUANT),
-    TD_REFUSED("bn_momentum", "every network has its own"),
     TD_END,
 };
 /* clang-format on */

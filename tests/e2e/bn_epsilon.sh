@@ -78,11 +78,39 @@ cp out one
 expect 0 detect --weights ssd.safetensors --threads 1 --min-score 0 --max-boxes 3 --json "$image" --bn-epsilon 1e-3
 if cmp -s out one; then complain "detect does not depend on it"; fi
 
+# --- --bn-momentum: running statistics after one step from 0 and 1 are that share of the batch's ------------
+expect 0 inspect graph --arch efficientnet-b0 --image-size 32 --training
+prints 'batch_norm_update .*momentum=0.01'
+expect 0 inspect graph --arch efficientnet-b0 --image-size 32 --training --bn_momentum 0.25
+prints 'batch_norm_update .*momentum=0.25'
+if grep -q 'momentum=0.01' out; then complain "not every norm has it"; fi
+one_step="$net --threads 1 --workers 1 --seed 1 -b 4 --lr 0.01 --run-iters 1 --no-checkpoints"
+for momentum in 0 0.1 0.5; do
+    expect 0 train set $one_step --bn-momentum $momentum --workspace m --final-weights m$momentum.safetensors --overwrite
+done
+expect 0 train set $one_step --workspace m --final-weights m.safetensors --overwrite
+same m.safetensors m0.1.safetensors
+payload m0.1.safetensors >one
+payload m0.5.safetensors >two
+if cmp -s one two; then complain "training does not depend on it"; fi
+expect 0 inspect graph --arch ssd320 --backbone resnet18 --image-size 160 --training --bn-momentum 0.25
+if grep 'batch_norm_update' out | grep -v 'momentum=0.25'; then complain "a detector's norm has its own"; fi
+
 # --- refused, or without effect --------------------------------------------------------------------
 expect 2 inspect graph $net --bn-epsilon -0.5
 error_names bn-epsilon 0 1
 expect 2 inspect graph $net --bn-epsilon 2
 error_names bn-epsilon
+expect 2 inspect graph $net --bn-momentum -0.5
+error_names bn-momentum 0 1
+expect 2 inspect graph $net --bn-momentum 1.5
+error_names bn-momentum
+expect 2 inspect graph --arch ssd320 --bn-momentum 0.1 --bn-decay 0.9
+error_names --bn-momentum --bn-decay
+expect 0 inspect graph --arch vit_b_16 --image-size 32 --bn-momentum 0.25
+log_names --bn-momentum vit_b_16
+expect 0 evaluate set --weights b.safetensors --threads 1 --bn-momentum 0.25
+log_names --bn-momentum
 expect 0 inspect graph --arch vit_b_16 --image-size 32 --bn-epsilon 0.25
 log_names --bn-epsilon vit_b_16
 small_model small.td 32 2

@@ -42,7 +42,7 @@ first=$("$TANDEM" help train | sed -n '/^Usual options:$/,/^$/s/^.*--\(\[no-\]\)
 [ "$first" = "arch image-size batch-size" ] || fail "train's page does not begin with its usual options but '$first'"
 # a page lists what its verb reads, not what only training does
 for verb in evaluate classify detect serve convert; do
-    if grep -e '--conv-init' -e '--last-bn-0-init' -e '--bn-decay' -e '--augmentation' "$verb.txt"; then
+    if grep -e '--conv-init' -e '--last-bn-0-init' -e '--bn-decay' -e '--bn-momentum' -e '--augmentation' "$verb.txt"; then
         fail "the page of $verb lists options of training"
     fi
 done

@@ -16,6 +16,7 @@ has_no_effect evaluate --last-bn-0-init
 has_no_effect evaluate --decode=fast
 has_no_effect benchmark --bn-decay=0.9
 has_no_effect convert --conv-init=fan_in --to onnx
+has_no_effect convert --bn-momentum=0.1 --to onnx
 for option in --conv-init=fan_in --last-bn-0-init --se-form=ratio; do
     tries train absent "$option" --arch vgg11
     says "${option%%=*} has no effect.*vgg11"
