@@ -111,8 +111,9 @@ static const td_field train_fields[] = {
                "apply weight decay to batch norm parameters too"),
     TD_ENUM_AS(td_train_opts, optimizer.decay_rule, "decay_rule", NULL, TD_DECAY_CODE, decay_rules,
                "batch norm parameters exempt from weight decay; code: those with 'bn' in their "
-               "name, as the reference code does, which leaves out the shortcuts'; readme: all, "
-               "as its README says"),
+               "name, as the reference code does, so the shortcuts' of residual networks are "
+               "decayed, and all of networks with other names (mobilenet_v2, densenet121); readme: "
+               "all, as its README says"),
     TD_BOOL_AS(td_train_opts, loss.reports_l2, "l2_loss", NULL, false,
                "add the weight decay term to the reported loss, as the TensorFlow programs do"),
     TD_BOOL_AS(td_train_opts, optimizer.nesterov, "nesterov", NULL, false, "use Nesterov momentum"),
