@@ -55,9 +55,9 @@ typedef struct {
     double top1, topk;           /* percent, last validation; -1: none was made */
     int rank;                    /* of the run's ranks; files are rank 0's */
     double best_top1;
-    bool is_multi_label;          /* then top1, topk and best_top1 are mAP, micro F1 and mAP ... */
-    double macro_f1;              /* ... and this counts, too; percent */
-    bool detects;                 /* and then these count, not top1 and topk: */
+    bool is_multi_label;                      /* then these count, not top1 and topk: */
+    double map, micro_f1, macro_f1, best_map; /* 0 .. 1, last validation; -1: none was made */
+    bool detects;                             /* and then these count: */
     double boxes[TD_BOX_METRICS]; /* last validation, 0 .. 1; -1: none, or nothing to find */
     double best_ap;
     double images_per_s;       /* training, waiting included, last epoch */
@@ -68,6 +68,7 @@ typedef struct {
     char best[512];            /* path of the run's best weights, or "" */
     bool has_ema;              /* this run validated averaged weights; their last validation: */
     double ema_top1, ema_topk, ema_loss; /* percent, percent, true mean */
+    double ema_map, ema_micro_f1;        /* a multi-label network's, 0 .. 1 */
     double ema_boxes[TD_BOX_METRICS];    /* a detector's metrics, 0 .. 1; -1: no objects */
     char arch[64];                       /* the network's, or the graph file's name, cut */
     char *profile; /* with opts->prof: where the steps' time went (td_text_free); or NULL */

@@ -148,7 +148,8 @@ static td_status read_metadata(const td_tensors *in, const char *path, td_conver
         return TD_OK;
     TD_TRY(td_checkpoint_state(in, path, &s));
     r->epoch = s.epoch;
-    r->best_top1 = s.detects ? -1 : s.best;
+    r->best_top1 = s.detects || s.is_multi_label ? -1 : s.best;
+    r->best_map = s.is_multi_label && s.best >= 0 ? s.best / 100 : -1;
     return TD_OK;
 }
 
@@ -203,7 +204,7 @@ td_status td_convert(const char *in_path, const char *out_path, const td_convert
     bool is_to_pth;
     td_tensors *in = NULL, *out = NULL;
     const td_model_opts network = { .output = opts->model_output, .image_size = opts->image_size };
-    *result = (td_convert_result){ .epoch = -1, .best_top1 = -1 };
+    *result = (td_convert_result){ .epoch = -1, .best_top1 = -1, .best_map = -1 };
     TD_TRY(choose_format(out_path, opts, &is_to_pth));
     TD_TRY(td_log_configure(opts->log));
     TD_TRY(td_output_check_new(out_path, opts->overwrite));

@@ -131,6 +131,8 @@ static void print_json(const td_call *call, const td_convert_result *r)
         td_json_add(call->out, "epoch", (double)r->epoch);
     if (r->best_top1 >= 0)
         td_json_add(call->out, "best_top1", r->best_top1);
+    if (r->best_map >= 0)
+        td_json_add(call->out, "best_mAP", r->best_map);
     td_text_add(call->out, "}\n");
 }
 
@@ -140,6 +142,8 @@ static void print_text(const td_call *call, const td_convert_result *r)
         td_text_add(call->out, "epoch %lld\n", (long long)r->epoch);
     if (r->best_top1 >= 0)
         td_text_add(call->out, "best accuracy %.3f %%\n", r->best_top1);
+    if (r->best_map >= 0)
+        td_text_add(call->out, "best mAP %.4f\n", r->best_map);
     td_text_add(call->out, "%s\n", ((const options *)call->opts)->out);
 }
 
@@ -173,7 +177,7 @@ static td_status restore(const td_call *call)
 {
     const options *o = call->opts;
     td_onnx_opts defaults;
-    td_convert_result r = { .epoch = -1, .best_top1 = -1 };
+    td_convert_result r = { .epoch = -1, .best_top1 = -1, .best_map = -1 };
     td_onnx_defaults(&defaults);
     if (!o->out)
         return td_error(TD_EUSAGE, "convert requires IN OUT");

@@ -85,6 +85,12 @@ static td_status stored_options(void *opts, td_arena *arena, char **json)
     return read_stored_options(o, json);
 }
 
+/* -1: there was no validation */
+static double fraction(double v)
+{
+    return v < 0 ? NAN : v;
+}
+
 static void add_json(const td_train_opts *o, const td_train_result *r, td_text *out)
 {
     td_text_add(out, "{");
@@ -98,12 +104,11 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
         if (r->has_ema)
             td_cli_add_boxes(out, "ema_", r->ema_boxes);
     } else if (r->is_multi_label) {
-        const bool has_none = r->top1 < 0;
-        td_json_add(out, "val_loss", has_none ? NAN : r->val_loss);
-        td_json_add(out, "mAP", has_none ? NAN : r->top1 / 100);
-        td_json_add(out, "micro_f1", has_none ? NAN : r->topk / 100);
-        td_json_add(out, "macro_f1", has_none ? NAN : r->macro_f1 / 100);
-        td_json_add(out, "best_mAP", r->best_top1 < 0 ? NAN : r->best_top1 / 100);
+        td_json_add(out, "val_loss", r->map < 0 ? NAN : r->val_loss);
+        td_json_add(out, "mAP", fraction(r->map));
+        td_json_add(out, "micro_f1", fraction(r->micro_f1));
+        td_json_add(out, "macro_f1", fraction(r->macro_f1));
+        td_json_add(out, "best_mAP", fraction(r->best_map));
     } else {
         td_json_add(out, "val_loss", r->top1 < 0 ? NAN : r->val_loss);
         td_cli_add_accuracy(out, r->top1 < 0 ? NAN : r->top1, r->top1 < 0 ? NAN : r->topk,
@@ -111,7 +116,8 @@ static void add_json(const td_train_opts *o, const td_train_result *r, td_text *
         td_json_add(out, "best_top1", r->top1 < 0 || r->best_top1 < 0 ? NAN : r->best_top1);
     }
     if (r->has_ema && r->is_multi_label) {
-        td_json_add(out, "ema_mAP", r->ema_top1 / 100);
+        td_json_add(out, "ema_mAP", r->ema_map);
+        td_json_add(out, "ema_micro_f1", r->ema_micro_f1);
         td_json_add(out, "ema_loss", r->ema_loss);
     } else if (r->has_ema && !r->detects)
         td_cli_add_averages(out, r->ema_top1, r->ema_topk, r->ema_loss);
@@ -156,8 +162,8 @@ static void add_averages(const td_train_opts *o, const td_train_result *r, td_te
         td_text_add(out, "averages      AP %.4f, AP50 %.4f\n", r->ema_boxes[TD_BOX_AP],
                     r->ema_boxes[TD_BOX_AP50]);
     else if (r->has_ema && r->is_multi_label)
-        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %s\n", r->ema_top1 / 100,
-                    r->ema_topk / 100, td_real_word(r->ema_loss, 5, word));
+        td_text_add(out, "averages      mAP %.4f, micro F1 %.4f, loss %s\n", r->ema_map,
+                    r->ema_micro_f1, td_real_word(r->ema_loss, 5, word));
     else if (r->has_ema)
         td_text_add(out, "averages      top1 %.2f %%, top%d %.2f %%, loss %s\n", r->ema_top1,
                     o->validation.topk, r->ema_topk, td_real_word(r->ema_loss, 5, word));
@@ -175,15 +181,14 @@ static void add_text(const td_train_opts *o, const td_train_result *r, td_text *
     if (r->detects && r->boxes[TD_BOX_AP] >= 0)
         td_text_add(out, "AP            %.4f (best %.4f)\nAP50          %.4f\n",
                     r->boxes[TD_BOX_AP], r->best_ap, r->boxes[TD_BOX_AP50]);
-    if (r->top1 >= 0) {
+    if (r->top1 >= 0 || r->map >= 0) {
         td_text_add(out, "val loss      %s", td_real_word(r->val_loss, 5, word));
         add_smoothing(o, out);
         td_text_add(out, "\n");
     }
-    if (r->top1 >= 0 && r->is_multi_label) {
-        td_text_add(out, "mAP           %.4f (best %.4f)\n", r->top1 / 100, r->best_top1 / 100);
-        td_text_add(out, "micro F1      %.4f\nmacro F1      %.4f\n", r->topk / 100,
-                    r->macro_f1 / 100);
+    if (r->map >= 0) {
+        td_text_add(out, "mAP           %.4f (best %.4f)\n", r->map, r->best_map);
+        td_text_add(out, "micro F1      %.4f\nmacro F1      %.4f\n", r->micro_f1, r->macro_f1);
     } else if (r->top1 >= 0) {
         td_text_add(out, "top1          %.2f %%", r->top1);
         if (r->best_top1 >= 0)

@@ -440,9 +440,13 @@ static td_status save_epoch(job *j, int64_t epoch, bool is_best)
 static void keep_averages(const td_eval_result *v, td_train_result *out)
 {
     out->has_ema = true;
-    const bool is_multi = v->is_multi_label;
-    out->ema_top1 = is_multi ? 100 * v->multi.map : td_percent(v->counts.n_top1, v->counts.n);
-    out->ema_topk = is_multi ? 100 * v->multi.micro_f1 : td_percent(v->counts.n_topk, v->counts.n);
+    if (v->is_multi_label) {
+        out->ema_map = v->multi.map;
+        out->ema_micro_f1 = v->multi.micro_f1;
+    } else {
+        out->ema_top1 = td_percent(v->counts.n_top1, v->counts.n);
+        out->ema_topk = td_percent(v->counts.n_topk, v->counts.n);
+    }
     out->ema_loss = td_mean_loss(&v->counts);
     memcpy(out->ema_boxes, v->boxes, sizeof out->ema_boxes);
 }
@@ -585,9 +589,14 @@ static void fill_result(const job *j, td_train_result *out)
     if (j->s.detects) {
         memcpy(out->boxes, j->eval.boxes, sizeof j->eval.boxes);
         out->best_ap = j->s.best;
+    } else if (j->s.is_multi_label) {
+        const bool has_none = j->s.last < 0;
+        out->is_multi_label = true;
+        out->map = has_none ? -1 : j->s.last / 100;
+        out->micro_f1 = has_none ? -1 : j->s.last_second / 100;
+        out->macro_f1 = has_none ? -1 : j->eval.multi.macro_f1;
+        out->best_map = j->s.best < 0 ? -1 : j->s.best / 100;
     } else {
-        out->is_multi_label = j->s.is_multi_label;
-        out->macro_f1 = 100 * j->eval.multi.macro_f1;
         out->top1 = j->s.last;
         out->topk = j->s.last_second;
         out->best_top1 = j->s.best;
@@ -619,7 +628,14 @@ td_status td_train(const td_train_opts *opts, td_train_result *out)
 {
     td_status st = TD_OK;
     job j = { .o = *opts, .out = out, .log.grad_norm = (double)NAN };
-    *out = (td_train_result){ .top1 = -1, .topk = -1, .best_top1 = -1, .loss_scale = 1 };
+    *out = (td_train_result){ .top1 = -1,
+                              .topk = -1,
+                              .best_top1 = -1,
+                              .map = -1,
+                              .micro_f1 = -1,
+                              .macro_f1 = -1,
+                              .best_map = -1,
+                              .loss_scale = 1 };
     TD_OUT(td_train_open(&j));
     td_train_note_work(&j, TD_WORK_NONE);
     td_ticker_restart(j.log.ticker); /* the settings have been logged */

@@ -20,7 +20,14 @@ run="--model net.td --threads 1 --workers 1 --seed 1 -b 4 --lr 0.01 --loss bce"
 # --- training: both forms, resumed, with mixed images, on two ranks ----------------------------------------
 expect 0 train columns.csv $run --epochs 2 --workspace a --final-weights a.safetensors --json
 prints '"mAP": 0\.[0-9]+, "micro_f1": [0-9.]+, "macro_f1": [0-9.]+, "best_mAP": 0\.[0-9]+'
+best=$(grep -o '"best_mAP": [0-9.]*' out)
 log_names mAP micro macro
+if grep top1 out err; then complain "it has no top1"; fi
+expect 0 convert a/checkpoint.safetensors kept.safetensors --json
+grep -q "$best" out || complain "no $best"
+if grep top1 out; then complain "convert knows a top1"; fi
+expect 0 convert a/checkpoint.safetensors kept.safetensors --overwrite
+prints '^best mAP 0\.[0-9]+$'
 header a.safetensors >out
 prints '"tandem.multi_label":"1"'
 prints '"tandem.classes":"\[\\"circle\\", \\"even\\", \\"third\\"\]"'
@@ -53,7 +60,10 @@ payload p2.safetensors >two
 same one two
 expect 0 train columns.csv $run --mixup 0.2 --cutmix 1 --bce-target-thresh 0.2 --epochs 1 --no-checkpoints --workspace d
 expect 0 launch --nproc 2 train columns.csv $run -b 2 --epochs 1 --no-checkpoints --workspace e
-expect 0 train columns.csv $run --val-list columns.csv --epochs 1 --no-checkpoints --workspace f --use-ema 0.9
+expect 0 train columns.csv $run --val-list columns.csv --epochs 1 --no-checkpoints --workspace f --use-ema 0.9 --json
+prints '"mAP": 0\.[0-9]+, .*"ema_mAP": [0-9.]+, "ema_micro_f1": [0-9.]+, "ema_loss": '
+expect 0 train columns.csv $run --epochs 1 --training-only --no-checkpoints --workspace f --overwrite --json
+prints '"val_loss": null, "mAP": null, "micro_f1": null, "macro_f1": null, "best_mAP": null'
 grep -v ,val columns.csv >train.csv
 expect 0 train train.csv $run --val-split 0.25 --epochs 1 --no-checkpoints --workspace g
 
