@@ -20,6 +20,11 @@ exporters as for inference, which folds norms into convolutions, and once with i
 
 `--table FILE` writes the numbers as rows of Markdown.
 
+    python tests/oracle/onnx_import.py --photos cifar10.tar [--warm-up 100] [--batch 32] [--size 64] [--table FILE] [NAME ...]
+
+judges bf16 alone, where it is well-conditioned: PyTorch first trains the network in float32 for `--warm-up` steps (SGD, rate
+0.02, momentum 0.9) on batches of photos from a tar file of NAME/train/CLASS/*.jpg, and the gradients are those of the next batch.
+
     python tests/oracle/onnx_import.py --golden tests/golden/onnx
 
 writes a small network with many operators in three forms, an input, its logits, and weights after three steps.
@@ -34,14 +39,17 @@ import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 
+import numpy as np
 import onnx
 import onnxruntime
 import timm
 import torch
 import torchvision
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import nets
@@ -57,6 +65,8 @@ SIZES = {"inception_v3": 96, "timm/mixer_b32_224": 224, "timm/legacy_xception": 
 SIZED = ("vit", "swin_t", "timm/deit")  # the size is an argument
 LIMIT, STEP_LIMIT, COSINE = 1e-4, 1e-2, 0.99
 LR, MOMENTUM = 1e-3, 0.9
+HALF_LR = 1.0  # of the one step whose gradients are compared: small steps would be rounded with the weights
+MEAN, STD = 0.449, 0.226
 
 
 class Small(torch.nn.Module):
@@ -151,9 +161,41 @@ def export(model, x, path, form, **options):
                               training=torch.onnx.TrainingMode.PRESERVE if keeps else torch.onnx.TrainingMode.EVAL, **options)
 
 
-def steps_of(model, x, labels, steps, momentum=MOMENTUM, cast=False):
+def photos_of(path, n):
+    """The first `n` images of a shuffled selection, the same number of each class, f32 [n, 3, H, W], and labels."""
+    with tarfile.open(path) as tar:
+        members = sorted((m for m in tar if m.isfile() and m.name.split("/")[-3] == "train"), key=lambda m: m.name)
+        classes = sorted({m.name.split("/")[-2] for m in members})
+        parts = [[m for m in members if m.name.split("/")[-2] == c] for c in classes]
+        chosen = [(m, k) for k, part in enumerate(parts) for m in part[:-(-n // len(classes))]]
+        pixels = [np.asarray(Image.open(io.BytesIO(tar.extractfile(m).read())).convert("RGB")) for m, _ in chosen]
+    order = torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[:n]
+    x = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
+    return ((x - MEAN) / STD)[order].contiguous(), torch.tensor([k for _, k in chosen])[order]
+
+
+def warm_up(model, photos, size, batch, steps):
+    """Train in float32; the next batch."""
+    def batch_of(step):
+        rows = slice(step * batch, (step + 1) * batch)
+        x = torch.nn.functional.interpolate(photos[0][rows], size=(size, size), mode="bilinear")
+        return x.contiguous(), photos[1][rows]
+
     model.train()
-    sgd = torch.optim.SGD(model.parameters(), LR, momentum)
+    sgd = torch.optim.SGD(model.parameters(), 0.02, 0.9)
+    for step in range(steps):
+        x, labels = batch_of(step)
+        sgd.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), labels).backward()
+        sgd.step()
+    model.zero_grad()
+    model.eval()
+    return batch_of(steps)
+
+
+def steps_of(model, x, labels, steps, momentum=MOMENTUM, cast=False, lr=LR):
+    model.train()
+    sgd = torch.optim.SGD(model.parameters(), lr, momentum)
     for _ in range(steps):
         sgd.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=cast):
@@ -190,7 +232,7 @@ class Judge:
         """is_met: the limit itself, not only PyTorch's own error, which leaves little to compare if it is as large."""
         self.bad += not is_good
         self.unmet += is_good and not is_met
-        self.rows.setdefault(name, {})[what] = f"{found:.4f}" if what == "bf16" else f"{found:.1e}"
+        self.rows.setdefault(name, {})[what] = (f"{found:.4f}" if what == "bf16" else f"{found:.1e}") + of.replace("PyTorch ", "")
         print(f"{name:20} {what:10} {found:.2e} {'WRONG' if not is_good else 'ok' if is_met else 'no worse than PyTorch'}{of}", flush=True)
 
     def compare(self, name, what, found, y):
@@ -203,9 +245,9 @@ class Judge:
             self.compare(name, form, next(iter(load_file(self.folder / "out.safetensors").values())),
                          runtime(self.folder / f"{form}.onnx", x))
 
-    def train(self, name, steps, momentum, precision, form="norms"):
-        if not self.run(name, "train", "in.safetensors", "--model", f"{form}.onnx", "--data-backend", "tensors", "-b", 4,
-                        "--run-iters", steps, "--lr", LR, "--momentum", momentum, "--weight-decay", 0, "--lr-schedule", "step",
+    def train(self, name, steps, momentum, precision, form="norms", batch=4, lr=LR):
+        if not self.run(name, "train", "in.safetensors", "--model", f"{form}.onnx", "--data-backend", "tensors", "-b", batch,
+                        "--run-iters", steps, "--lr", lr, "--momentum", momentum, "--weight-decay", 0, "--lr-schedule", "step",
                         "--warmup", 0, "--training-only", "--no-checkpoints", "--workspace", "w",
                         "--final-weights", "trained.safetensors", "--overwrite", "--precision", precision):
             return None
@@ -224,8 +266,11 @@ class Judge:
         what = f"{steps} steps" + (" by dynamo" if form == "raw" else "")
         self.say(name, what, ours, ours < max(STEP_LIMIT, 3 * theirs), f" (PyTorch {theirs:.1e})", ours < STEP_LIMIT)
 
-    def half(self, name, before, truth, theirs):
-        found = self.train(name, 1, 0, "bf16")
+    def half(self, name, model, x, labels):
+        before = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        truth = steps_of(copy.deepcopy(model).double(), x.double(), labels, 1, 0, lr=HALF_LR)
+        theirs = steps_of(copy.deepcopy(model), x, labels, 1, 0, True, HALF_LR)
+        found = self.train(name, 1, 0, "bf16", batch=len(x), lr=HALF_LR)
         if found:
             ours, theirs = cosine(found, truth, before), cosine(theirs, truth, before)
             self.say(name, "bf16", ours, ours >= min(COSINE, theirs - 0.01), f" (PyTorch {theirs:.4f})", ours >= COSINE)
@@ -265,9 +310,7 @@ def judge_network(judge, model, name, size, steps, forms):
     judge.again(name, x)
     before = {k: v.detach().clone() for k, v in model.state_dict().items()}
     wide = copy.deepcopy(model).double()
-    first = steps_of(copy.deepcopy(wide), x.double(), labels, 1, 0)
-    cast = steps_of(copy.deepcopy(model), x, labels, 1, 0, True)
-    judge.half(name, before, first, cast)
+    judge.half(name, model, x, labels)
     if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules()):
         try:
             export(copy.deepcopy(model), x[:2], str(judge.folder / "raw.onnx"), "raw")
@@ -277,6 +320,13 @@ def judge_network(judge, model, name, size, steps, forms):
     for form in ("norms", "raw"):
         if (judge.folder / f"{form}.onnx").exists():
             judge.training(name, before, after, truth, steps, form)
+
+
+def judge_half(judge, model, name, size, photos, batch, steps):
+    x, labels = warm_up(prepare(model, 1), photos, size, batch, steps)
+    save_file({"images": x, "labels": labels}, judge.folder / "in.safetensors")
+    export(copy.deepcopy(model), x[:2], str(judge.folder / "norms.onnx"), "norms")
+    judge.half(name, model, x, labels)
 
 
 def write_table(path, rows):
@@ -353,17 +403,22 @@ def main():
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--golden", type=pathlib.Path)
     p.add_argument("--table", help="write the numbers as Markdown")
+    p.add_argument("--photos", help="judge bf16 alone, after training on these: a tar file of NAME/train/CLASS/*.jpg")
+    p.add_argument("--warm-up", type=int, default=100, help="steps of training with --photos")
+    p.add_argument("--batch", type=int, default=32, help="with --photos")
+    p.add_argument("--size", type=int, help="side of the images with --photos")
     p.add_argument("names", nargs="*")
     o = p.parse_args()
     if o.golden:
         return write_golden(o.golden)
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(os.path.abspath(o.tandem), pathlib.Path(folder))
-        for name in o.names or ("small", "more", "windows", *NETWORKS):
+        photos = photos_of(o.photos, (o.warm_up + 1) * o.batch) if o.photos else None
+        for name in o.names or (() if photos else ("small", "more", "windows")) + NETWORKS:
             torch.manual_seed(0)
             for old in judge.folder.glob("*.onnx"):
                 old.unlink()
-            size = SIZES.get(name, 224 if name.startswith("vgg") else 64)
+            size = o.size if photos and o.size else SIZES.get(name, 224 if name.startswith("vgg") else 64)
             if name == "small":
                 model, size = Small(), 34
             elif name == "more":
@@ -376,6 +431,9 @@ def main():
                 options = dict(image_size=size) if name.startswith("vit") else {}
                 options |= dict(init_weights=False) if name in ("googlenet", "inception_v3") else {}
                 model = getattr(torchvision.models, name)(weights=None, **options)
+            if photos:
+                judge_half(judge, model, name, size, photos, o.batch, o.warm_up)
+                continue
             forms = ("folded", "dynamo", "norms")
             judge_network(judge, model, name, size, o.steps, forms)
     if o.table:
