@@ -15,7 +15,7 @@
 
 /* clang-format off */
 #define TD_GPU_KERNELS(K)                                                                          \
-    K(map) K(reduce) K(pixel_sums) K(pixel_map)                                                    \
+    K(map) K(reduce) K(pixel_sums) K(pixel_map) K(gated_sum) K(gated_grad)                         \
     K(conv_plan) K(conv_run) K(conv_free)                                                          \
     K(gemm_plan) K(gemm_run) K(gemm_free) K(products)                                              \
     K(norm) K(norm_grad) K(norm_scale) K(norm_update) K(norm_statistics)                           \
@@ -79,7 +79,8 @@ typedef struct {
 
 /**
  * y = by * sum of x z over the pixels of each image, or of all: y [n, channels] or [channels].
- * An image [area, channels] of x and z begins `step` elements after the one before.
+ * An image [area, channels] of x and z begins `step` elements after the one before.  kept, with z:
+ * x + x2 where `where` is above 0, otherwise 0, rounded to kept, takes the place of x.
  */
 typedef struct {
     td_dtype dtype, result; /* x and z are f32, f16 or bf16; y is that or f32 */
@@ -88,10 +89,33 @@ typedef struct {
     int64_t n, area, channels, step;
     bool is_total;     /* over all images */
     const void *x, *z; /* z NULL: sum of x */
+    const void *x2, *where; /* x2 NULL: 0; with kept only */
+    void *kept;             /* may be x, x2, where or z; NULL: none */
     void *y;
     int64_t n_parts; /* that an image's pixels are divided in */
     double *sums;    /* [n, n_parts, channels]; not used if a result has one part */
 } td_gpu_pixel_sums;
+
+/**
+ * y = x gate + by z, then relu if it is set, of images [n, area, channels] or, plain,
+ * [n, channels, area].  gate and, if z_is_vector, z have a number for each channel of each image.
+ */
+typedef struct {
+    td_dtype dtype, vector; /* of x, gate and y, and of z: the same, or f32 for a vector */
+    bool is_channels_last, z_is_vector, relu;
+    float by;
+    int64_t n, area, channels;
+    const void *x, *gate, *z;
+    void *y; /* may be x or z */
+} td_gpu_gated_sum;
+
+/** dz = dy + dy2 where y is above 0, otherwise 0; dgate = the sum over pixels of dz x. Plain. */
+typedef struct {
+    td_dtype dtype;
+    int64_t planes, area;
+    const void *dy, *dy2, *y, *x; /* dy2 NULL: 0 */
+    void *dz, *dgate;             /* dz may be any operand */
+} td_gpu_gated_grad;
 
 /** y = x + by v, with one of v's numbers for each channel; x NULL or v NULL: 0. */
 typedef struct {

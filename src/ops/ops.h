@@ -349,6 +349,12 @@ typedef struct {
 const td_op *td_squeeze_excite_hidden(const td_node *n);
 const td_op *td_squeeze_excite_gate(const td_node *n);
 
+/* gated_add */
+typedef struct {
+    bool relu;
+    double by;
+} td_gated_attr;
+
 typedef struct {
     double threshold;
 } td_sigmoid_loss_attr;

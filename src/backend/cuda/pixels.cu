@@ -3,7 +3,8 @@
  *
  * A thread has a.width neighbouring channels, and several pixels in flight.
  *
- *     sums    a block has some channels of one part of an image's pixels; the sums of 32 pixels are
+ *     sums    of pixels, of products, or of products with a gradient that is masked and kept on the
+ *             way; a block has some channels of one part of an image's pixels; the sums of 32 pixels are
  *             float32, everything else float64.  Where an image, or the result, has several parts,
  *             a second kernel adds them.
  *     map     a block has consecutive elements of an image
@@ -123,8 +124,28 @@ __device__ inline void fetch_pixels(const td_gpu_pixel_sums &s, const void *data
                                   : pack<T, N>{};
 }
 
+/* what is summed: x; x z; or x z of the x that is kept, made of one operand or of two */
+enum terms { PLAIN, PRODUCT, KEPT, KEPT_OF_TWO };
+
+/* v becomes v + x2 where `where` is above 0, rounded to T, and is written to element i of kept */
+template <typename T, int N, bool HAS_TWO>
+__device__ inline void keep(const td_gpu_pixel_sums &s, int64_t i, const pack<T, N> &where,
+                            const pack<T, N> &x2, float (&v)[N])
+{
+    float positive[N], plus[N] = {};
+    unpack_all(where, positive);
+    if constexpr (HAS_TWO)
+        unpack_all(x2, plus);
+    TD_UNROLL
+    for (int k = 0; k < N; k++)
+        v[k] = positive[k] > 0 ? v[k] + plus[k] : 0;
+    const pack<T, N> kept = packed<T, N>(v);
+    unpack_all(kept, v);
+    store_pack<T, N>(s.kept, i, kept);
+}
+
 /* sum += the pixels p, p + rows, ... of [p, end) of image elements from `at` */
-template <typename T, int N, bool IS_PRODUCT>
+template <typename T, int N, terms TERMS>
 __device__ inline void sum_of(const td_gpu_pixel_sums &s, int64_t at, int64_t p, int64_t end,
                               int rows, double (&sum)[N])
 {
@@ -132,19 +153,32 @@ __device__ inline void sum_of(const td_gpu_pixel_sums &s, int64_t at, int64_t p,
         float few[N] = {};
         const int64_t stop = p + CHUNK * rows;
         for (; p < end && p < stop; p += FETCHED * rows) {
-            pack<T, N> x[FETCHED], z[IS_PRODUCT ? FETCHED : 1];
+            constexpr bool IS_KEPT = TERMS == KEPT || TERMS == KEPT_OF_TWO;
+            constexpr bool HAS_TWO = TERMS == KEPT_OF_TWO;
+            pack<T, N> x[FETCHED], z[TERMS == PLAIN ? 1 : FETCHED];
+            pack<T, N> where[IS_KEPT ? FETCHED : 1], x2[HAS_TWO ? FETCHED : 1];
             fetch_pixels<T, N>(s, s.x, at, p, end, rows, x);
-            if constexpr (IS_PRODUCT)
+            if constexpr (TERMS != PLAIN)
                 fetch_pixels<T, N>(s, s.z, at, p, end, rows, z);
+            if constexpr (IS_KEPT)
+                fetch_pixels<T, N>(s, s.where, at, p, end, rows, where);
+            if constexpr (HAS_TWO)
+                fetch_pixels<T, N>(s, s.x2, at, p, end, rows, x2);
             TD_UNROLL
             for (int u = 0; u < FETCHED; u++) {
                 float v[N], by[N];
                 unpack_all(x[u], v);
-                if constexpr (IS_PRODUCT)
+                if constexpr (TERMS != PLAIN)
                     unpack_all(z[u], by);
+                if constexpr (IS_KEPT) {
+                    if (p + u * rows >= end)
+                        continue;
+                    keep<T, N, HAS_TWO>(s, at + (p + u * rows) * s.channels, where[u],
+                                        x2[HAS_TWO ? u : 0], v);
+                }
                 TD_UNROLL
                 for (int k = 0; k < N; k++)
-                    few[k] += IS_PRODUCT ? v[k] * by[k] : v[k];
+                    few[k] += TERMS == PLAIN ? v[k] : v[k] * by[k];
             }
         }
         TD_UNROLL
@@ -184,7 +218,7 @@ __host__ __device__ inline int64_t pieces_of_result(const td_gpu_pixel_sums &s)
     return s.is_total ? s.n * s.n_parts : s.n_parts;
 }
 
-template <typename T, int N, bool IS_PRODUCT>
+template <typename T, int N, terms TERMS>
 __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
 {
     const unsigned lane = threadIdx.x % t.lanes, row = threadIdx.x / t.lanes;
@@ -194,7 +228,7 @@ __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
         const int64_t start = i % s.n_parts * t.per_part, stop = start + t.per_part;
         double sum[N] = {};
         if (has_share)
-            sum_of<T, N, IS_PRODUCT>(s, i / s.n_parts * s.step + c, start + row,
+            sum_of<T, N, TERMS>(s, i / s.n_parts * s.step + c, start + row,
                                      stop < s.area ? stop : s.area, static_cast<int>(t.rows), sum);
         join_rows(t, sum);
         if (!has_share || row > 0)
@@ -311,10 +345,14 @@ template <typename T, int N> void start_sums(const td_gpu_pixel_sums &s)
 {
     const tile t = tile_of(s);
     const dim3 blocks(t.groups, at_most_65535(t.pieces));
-    if (s.z)
-        TD_LAUNCH((sum_pixels<T, N, true>), blocks, THREADS, 0, queue(), s, t);
+    if (s.kept && s.x2)
+        TD_LAUNCH((sum_pixels<T, N, KEPT_OF_TWO>), blocks, THREADS, 0, queue(), s, t);
+    else if (s.kept)
+        TD_LAUNCH((sum_pixels<T, N, KEPT>), blocks, THREADS, 0, queue(), s, t);
+    else if (s.z)
+        TD_LAUNCH((sum_pixels<T, N, PRODUCT>), blocks, THREADS, 0, queue(), s, t);
     else
-        TD_LAUNCH((sum_pixels<T, N, false>), blocks, THREADS, 0, queue(), s, t);
+        TD_LAUNCH((sum_pixels<T, N, PLAIN>), blocks, THREADS, 0, queue(), s, t);
     const dim3 results((s.channels + JOINED - 1) / JOINED, at_most_65535(s.is_total ? 1 : s.n));
     if (pieces_of_result(s) > 1)
         TD_LAUNCH(add_pieces, results, THREADS, 0, queue(), s);

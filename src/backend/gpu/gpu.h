@@ -89,6 +89,7 @@ void td_gpu_multi_release(void *state);
     K(concat) K(slice) K(slice_grad) K(gather) K(gather_grad) K(transpose) K(broadcast_to)         \
     K(sum) K(mean) K(sum_to)                                                                       \
     K(mul_reduce) K(bias_add_grad) K(global_avg_pool) K(global_avg_pool_grad)                      \
+    K(gated_add) K(gated_add_relu_grad)                                                            \
     TD_GPU_6(K, conv2d) TD_GPU_6(K, conv2d_fused) TD_GPU_6(K, conv2d_grad_x)                       \
     TD_GPU_6(K, conv2d_grad_w)                                                                     \
     TD_GPU_3(K, conv2d_statistics) TD_GPU_3(K, conv2d_scale_relu_grad_w)                           \

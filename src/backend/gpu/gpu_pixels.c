@@ -127,6 +127,86 @@ static td_status run_mul_reduce(const td_prepared *p, void *const *args)
 }
 KERNEL(mul_reduce, td_gpu_accepts_alike, gate_sums)
 
+/* --- gated sums ------------------------------------------------------------------------------- */
+
+/* images of one float type, plain or with channels last; the vectors are plain */
+static td_status accepts_gated(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 0);
+    if (!td_gpu_is_pixel_float(x->dtype))
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        const td_type *t = td_gpu_type(n, i);
+        if (t->rank != 4 && !td_type_is_plain(t))
+            return td_error(TD_ENOKERNEL, "layout %s", t->layout);
+        if (t->rank == 4 && strcmp(t->layout, x->layout) != 0)
+            return td_error(TD_ENOKERNEL, "tensors 0 and %d differ in layout", i);
+    }
+    if (!td_type_is_plain(x) && strcmp(x->layout, "acdb") != 0)
+        return td_error(TD_ENOKERNEL, "layout %s", x->layout);
+    return TD_OK;
+}
+
+static td_status run_gated_add(const td_prepared *p, void *const *args)
+{
+    const td_gated_attr *a = p->node->attr;
+    const td_type *x = td_in_type(p->node, 0), *z = td_in_type(p->node, 2);
+    return td_gpu_status(
+        td_gpu()->gated_sum(&(td_gpu_gated_sum){ .dtype = x->dtype,
+                                                 .vector = z->dtype,
+                                                 .is_channels_last = td_gpu_has_channels_last(x),
+                                                 .z_is_vector = z->rank == 2,
+                                                 .relu = a->relu,
+                                                 .by = (float)a->by,
+                                                 .n = x->dim[0],
+                                                 .area = x->dim[2] * x->dim[3],
+                                                 .channels = x->dim[1],
+                                                 .x = args[0],
+                                                 .gate = args[1],
+                                                 .z = args[2],
+                                                 .y = args[3] }));
+}
+
+const td_kernel td_gpu_gated_add = { .name = "cuda_gated_add",
+                                     .op = &td_op_gated_add,
+                                     .accepts = accepts_gated,
+                                     .run = run_gated_add };
+
+static bool gated_sums(const td_node *n, td_gpu_pixel_sums *out)
+{
+    return sums_of(td_in_type(n, 0), td_in_type(n, 0)->dtype, out);
+}
+
+/* (dy, y, x[, dy2]) -> dz, dgate */
+static td_status run_gated_add_relu_grad(const td_prepared *p, void *const *args)
+{
+    const td_node *n = p->node;
+    const td_type *x = td_in_type(n, 2);
+    const void *dy2 = n->n_in > 3 ? args[3] : NULL;
+    void *dz = args[n->n_in], *dgate = args[n->n_in + 1];
+    td_gpu_pixel_sums s;
+    if (!gated_sums(n, &s))
+        return td_gpu_status(td_gpu()->gated_grad(&(td_gpu_gated_grad){
+            .dtype = x->dtype,
+            .planes = x->dim[0] * x->dim[1],
+            .area = x->dim[2] * x->dim[3],
+            .dy = args[0],
+            .dy2 = dy2,
+            .y = args[1],
+            .x = args[2],
+            .dz = dz,
+            .dgate = dgate }));
+    s.x = args[0];
+    s.x2 = dy2;
+    s.where = args[1];
+    s.z = args[2];
+    s.kept = dz;
+    s.y = dgate;
+    s.sums = args[n->n_in + 2];
+    return td_gpu_status(td_gpu()->pixel_sums(&s));
+}
+KERNEL(gated_add_relu_grad, accepts_gated, gated_sums)
+
 /* --- gradients of biases ---------------------------------------------------------------------- */
 
 /* all that is summed as one image of `rows` pixels */

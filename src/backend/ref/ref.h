@@ -101,6 +101,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(max_pool2d) K(max_pool2d_grad) K(avg_pool2d) K(avg_pool2d_grad)                              \
     K(global_avg_pool) K(global_avg_pool_grad)                                                     \
     TD_BINARY_LIST(TD_REF_BINARY, K) K(mul_reduce) K(sum_to) K(scale)                              \
+    K(gated_add) K(gated_add_relu_grad)                                                            \
     K(broadcast_like) K(concat) K(slice) K(slice_grad) K(gather) K(gather_grad)                    \
     K(reshape) K(transpose) K(broadcast_to)                                                        \
     K(cast) K(reorder) K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)           \
