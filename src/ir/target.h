@@ -32,6 +32,7 @@ typedef struct {
     bool direct_only;  /* it may not compute convolutions by Winograd's algorithm */
     bool has_tf32;     /* it multiplies TF32 faster than float32 */
     bool is_reference; /* it computes every op by its definition, whatever the time */
+    bool fuses_gates;  /* pass gates: it has kernels for gated_add and means of half images */
     bool fuses_norms;  /* pass norms: convolutions compute the sums for batch norms */
 } td_target;
 

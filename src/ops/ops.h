@@ -192,6 +192,12 @@ typedef struct {
     bool count_include_pad; /* avg_pool2d only */
 } td_pool_attr;
 
+/* global_avg_pool and its gradient */
+typedef struct {
+    bool wide;   /* global_avg_pool only: half images, float32 means */
+    bool narrow; /* its gradient only: dy is float32, dx of x's half dtype */
+} td_global_pool_attr;
+
 /* the batch_norm family */
 typedef struct {
     double eps;

@@ -1,7 +1,7 @@
 /*
  * max_pool2d(x) -> y, where       largest value of each kernel x kernel window
  * avg_pool2d(x) -> y              mean of each window
- * global_avg_pool(x) -> y[N, C]   mean over H and W
+ * global_avg_pool(x) -> y[N, C]   mean over H and W; wide: y is float32, of half x
  *
  *   x      [N, C, H, W]  any float
  *   y      [N, C, P, Q]  P = (H + 2 pad + pad_extra - kernel) / stride + 1
@@ -14,6 +14,7 @@
  *
  * max_pool2d_grad(dy, where, x) -> dx, avg_pool2d_grad(dy, x) -> dx,
  * global_avg_pool_grad(dy, x) -> dx      x for its shape only; dx has dy's dtype
+ *   narrow, of the last: dy is float32 and dx has x's dtype, a half one
  */
 #include "ir/build.h"
 #include "ops/ops.h"
@@ -33,6 +34,16 @@ static const td_field max_fields[] = {
 static const td_field avg_fields[] = {
     POOL_ROWS,
     TD_BOOL(td_pool_attr, count_include_pad, true, "padding counts as zeros"),
+    TD_END,
+};
+
+static const td_field global_fields[] = {
+    TD_BOOL(td_global_pool_attr, wide, false, "float32 means of half images"),
+    TD_END,
+};
+
+static const td_field global_grad_fields[] = {
+    TD_BOOL(td_global_pool_attr, narrow, false, "dy is f32 whatever half the images are"),
     TD_END,
 };
 /* clang-format on */
@@ -72,7 +83,10 @@ static td_status avg_infer(const td_node *n, td_type *y)
 static td_status global_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0);
-    *y = td_type_2d(x->dtype, x->dim[0], x->dim[1]);
+    const bool is_wide = ((const td_global_pool_attr *)n->attr)->wide;
+    if (is_wide && !td_dtype_is_half(x->dtype))
+        return td_error(TD_ESHAPE, "global_avg_pool: wide, but x is %s", td_dtype_name(x->dtype));
+    *y = td_type_2d(is_wide ? TD_DT_F32 : x->dtype, x->dim[0], x->dim[1]);
     return TD_OK;
 }
 
@@ -124,8 +138,13 @@ static td_status global_grad_infer(const td_node *n, td_type *y)
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
     if (dy->dim[0] != x->dim[0] || dy->dim[1] != x->dim[1])
         return td_error(TD_ESHAPE, "global_avg_pool_grad: dy is not [N, C] of x");
+    const bool is_narrow = ((const td_global_pool_attr *)n->attr)->narrow;
+    if (is_narrow && (dy->dtype != TD_DT_F32 || !td_dtype_is_half(x->dtype)))
+        return td_error(TD_ESHAPE, "global_avg_pool_grad: narrow, but dy is %s and x %s",
+                        td_dtype_name(dy->dtype), td_dtype_name(x->dtype));
     *y = td_type_plain(x);
-    y->dtype = dy->dtype;
+    if (!is_narrow)
+        y->dtype = dy->dtype;
     return TD_OK;
 }
 
@@ -141,7 +160,8 @@ static void avg_grad(td_builder *b, const td_node *n, td_value *const *dy, td_va
 
 static void global_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
-    dx[0] = td_emit(b, &td_op_global_avg_pool_grad, NULL, dy[0], n->in[0]);
+    const td_global_pool_attr attr = { .narrow = ((const td_global_pool_attr *)n->attr)->wide };
+    dx[0] = td_emit(b, &td_op_global_avg_pool_grad, &attr, dy[0], n->in[0]);
 }
 
 const td_op td_op_max_pool2d = {
@@ -207,6 +227,8 @@ const td_op td_op_global_avg_pool = {
     .n_in = 1,
     .n_out = 1,
     .in_rank = { 4 },
+    .fields = global_fields,
+    .attr_bytes = sizeof(td_global_pool_attr),
     .tf_op = "Mean",
     .layout = TD_LAYOUT_FOLLOWS,
     .infer = global_infer,
@@ -219,6 +241,8 @@ const td_op td_op_global_avg_pool_grad = {
     .n_in = 2,
     .n_out = 1,
     .in_rank = { 2, 4 },
+    .fields = global_grad_fields,
+    .attr_bytes = sizeof(td_global_pool_attr),
     .tf_op = "RealDiv",
     .layout = TD_LAYOUT_CHOOSES,
     .shape_only = 1u << 1,

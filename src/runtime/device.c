@@ -55,6 +55,7 @@ static void add_gpu(td_device *dev)
     dev->memory = &td_gpu_memory;
     dev->backends[dev->n_backends++] = td_backend_of_gpus();
     dev->target.has_tf32 = true;
+    dev->target.fuses_gates = true;
     dev->target.multi = multi;
 }
 

@@ -74,6 +74,7 @@ const td_target td_test_target = { .supports = supports,
                                    .preferred_layout = preferred_layout,
                                    .multi = multi,
                                    .is_reference = true,
+                                   .fuses_gates = true,
                                    .fuses_norms = true };
 
 /* --- graphs ----------------------------------------------------------------------------------- */

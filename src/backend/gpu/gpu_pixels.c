@@ -308,12 +308,12 @@ static bool spread_of(const td_node *n, td_gpu_pixel_map *out)
 {
     const td_type *dy = td_in_type(n, 0), *dx = &n->out[0]->type;
     const int64_t channels = dx->dim[1], area = dx->dim[2] * dx->dim[3];
-    if (!td_gpu_has_channels_last(dx) || dx->dtype != dy->dtype ||
+    if (!td_gpu_has_channels_last(dx) || (dx->dtype != dy->dtype && dy->dtype != TD_DT_F32) ||
         !td_gpu_is_pixel_float(dx->dtype) || channels * area > INT32_MAX)
         return false;
     *out = (td_gpu_pixel_map){ .dtype = dx->dtype,
                                .result = dx->dtype,
-                               .vector = dx->dtype,
+                               .vector = dy->dtype,
                                .width = td_gpu_width(channels, 0, 0),
                                .by = (float)mean_factor(dx),
                                .n = dx->dim[0],
