@@ -111,7 +111,7 @@ typedef struct {
 
 /** dz = dy + dy2 where y is above 0, otherwise 0; dgate = the sum over pixels of dz x. Plain. */
 typedef struct {
-    td_dtype dtype;
+    td_dtype dtype, result; /* of dgate: the same, or f32 */
     int64_t planes, area;
     const void *dy, *dy2, *y, *x; /* dy2 NULL: 0 */
     void *dz, *dgate;             /* dz may be any operand */

@@ -8,7 +8,7 @@
  *             [N, C]        same or f32   added to all pixels of the channel
  *   dy, dy2   [N, C, H, W]  same          the gradient of y is their sum
  *   dz        [N, C, H, W]  same          that gradient where y > 0, otherwise 0
- *   dgate     [N, C]        same          the sum over pixels of dz x
+ *   dgate     [N, C]        same          the sum over pixels of dz x; wide: f32, of half x
  *
  * The end of a residual block with a squeeze-excite layer, one pass over memory.  Backward, z is the
  * gradient by the channel means: dx = gated_add(dz, gate, dmean) {by = 1 / (H W)}.  Pass `fuse` makes
@@ -21,6 +21,11 @@
 static const td_field gated_fields[] = {
     TD_BOOL(td_gated_attr, relu, false, "negative results become 0"),
     TD_REAL(td_gated_attr, by, 1, -1e30, 1e30, "factor of z"),
+    TD_END,
+};
+
+static const td_field gated_grad_fields[] = {
+    TD_BOOL(td_gated_grad_attr, wide, false, "dgate is f32 whatever half the images are"),
     TD_END,
 };
 /* clang-format on */
@@ -53,8 +58,12 @@ static td_status gated_grad_infer(const td_node *n, td_type *y)
     for (int i = 0; i < n->n_in; i++)
         if (!td_type_same_shape(td_in_type(n, i), x) || td_in_type(n, i)->dtype != x->dtype)
             return td_error(TD_ESHAPE, "gated_add_relu_grad: operands %d and 2 differ in type", i);
+    const bool is_wide = ((const td_gated_grad_attr *)n->attr)->wide;
+    if (is_wide && x->dtype == TD_DT_F32)
+        return td_error(TD_ESHAPE, "gated_add_relu_grad: wide, but x is f32");
     y[0] = *x;
-    y[1] = td_type_2d(x->dtype, x->dim[0], x->dim[1]);
+    y[1] = td_type_2d(is_wide && td_dtype_is_half(x->dtype) ? TD_DT_F32 : x->dtype, x->dim[0],
+                      x->dim[1]);
     return TD_OK;
 }
 
@@ -116,6 +125,8 @@ const td_op td_op_gated_add_relu_grad = {
     .n_in_max = 4,
     .n_out = 2,
     .in_rank = { 4, 4, 4, 4 },
+    .fields = gated_grad_fields,
+    .attr_bytes = sizeof(td_gated_grad_attr),
     .tf_op = "Mul",
     .layout = TD_LAYOUT_FOLLOWS,
     .may_overwrite = 0xfu,

@@ -361,6 +361,11 @@ typedef struct {
     double by;
 } td_gated_attr;
 
+/* gated_add_relu_grad */
+typedef struct {
+    bool wide;
+} td_gated_grad_attr;
+
 typedef struct {
     double threshold;
 } td_sigmoid_loss_attr;

@@ -84,9 +84,10 @@ static td_status global_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0);
     const bool is_wide = ((const td_global_pool_attr *)n->attr)->wide;
-    if (is_wide && !td_dtype_is_half(x->dtype))
+    if (is_wide && x->dtype == TD_DT_F32) /* else mixed precision could not narrow the result */
         return td_error(TD_ESHAPE, "global_avg_pool: wide, but x is %s", td_dtype_name(x->dtype));
-    *y = td_type_2d(is_wide ? TD_DT_F32 : x->dtype, x->dim[0], x->dim[1]);
+    *y = td_type_2d(is_wide && td_dtype_is_half(x->dtype) ? TD_DT_F32 : x->dtype, x->dim[0],
+                    x->dim[1]);
     return TD_OK;
 }
 
@@ -160,7 +161,8 @@ static void avg_grad(td_builder *b, const td_node *n, td_value *const *dy, td_va
 
 static void global_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
-    const td_global_pool_attr attr = { .narrow = ((const td_global_pool_attr *)n->attr)->wide };
+    const td_global_pool_attr attr = { .narrow = ((const td_global_pool_attr *)n->attr)->wide &&
+                                                 td_dtype_is_half(td_in_type(n, 0)->dtype) };
     dx[0] = td_emit(b, &td_op_global_avg_pool_grad, &attr, dy[0], n->in[0]);
 }
 

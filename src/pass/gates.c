@@ -6,7 +6,7 @@
  *     %y = relu %s
  *
  *     %d = add %d1, %d2                ->    %dz, %dg = gated_add_relu_grad %d1, %y, %x, %d2
- *     %dz = relu_grad %d, %y
+ *     %dz = relu_grad %d, %y                 {wide}, if %dz and %x are cast to float32 for the sum
  *     %dgate = mul_reduce %dz, %x, ...
  *
  *     %m = global_avg_pool_grad %ds    ->    %dx = gated_add %dz, %g, %ds {by = 1 / (H W)}
@@ -14,14 +14,14 @@
  *     %p = mul %dz, %gate
  *     %dx = add %p, %h
  *
- *     %w = cast %x                     ->    %s = global_avg_pool %x {wide}
- *     %s = global_avg_pool %w
+ *     %w = cast %x                     ->    %s = global_avg_pool %x {wide}, or, if %s is only cast
+ *     %s = global_avg_pool %w                back to half, without wide: the same bits
  *
- *     %m = global_avg_pool_grad %ds    ->    %h = global_avg_pool_grad %ds {narrow}
- *     %h = cast %m
+ *     %m = global_avg_pool_grad %ds    ->    %h = global_avg_pool_grad %ds {narrow}, or without it,
+ *     %h = cast %m                           of what %ds was cast from
  *
- * A rule is emitted at its last node, but the second one at relu_grad.  Means stay float32, as
- * mixed precision wants them; only the copy of their images is gone.
+ * A rule is emitted at its last node; those of relu_grad and of means, there.  Sums stay float32, as
+ * mixed precision wants them; only the float32 copies of images are gone.
  */
 #include "ir/match.h"
 #include "ops/ops.h"
@@ -29,13 +29,14 @@
 
 typedef enum { NO_RULE, SUM, SUM_GRAD, IMAGE_GRAD, MEAN, MEAN_GRAD } rule;
 
-/* the nodes of a match; the root is where it is emitted */
+/* the nodes of a match; the root is where it is emitted.  MEAN's cast follows it, or is NULL */
 typedef struct {
     rule by;
     const td_node *mul, *add;   /* of IMAGE_GRAD, `add` is the root */
     const td_node *reduce;      /* of SUM_GRAD */
     const td_node *mean, *cast; /* of IMAGE_GRAD and MEAN_GRAD; the cast of the former may be NULL */
     const td_value *image;      /* of MEAN, and of MEAN_GRAD for its shape: half */
+    const td_value *ds;         /* of IMAGE_GRAD and MEAN_GRAD: what the mean's gradient reads */
     const td_value *z;          /* of SUM */
 } match;
 
@@ -90,16 +91,35 @@ static bool match_sum(const state *s, const td_node *relu, match *m)
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* the sum over pixels of dz times the image of `mul`, in the shape of its gate; or NULL */
+static bool is_widening(const td_node *cast)
+{
+    return cast->op == &td_op_cast && cast->out[0]->type.dtype == TD_DT_F32 &&
+           td_dtype_is_half(td_in_type(cast, 0)->dtype);
+}
+
+/* what `v` was cast from, for a node that reads it instead; v itself where that is not possible */
+static const td_value *before_cast(const state *s, const td_value *v, const td_node *reader)
+{
+    const td_node *cast = v->producer;
+    return is_widening(cast) && !td_overwritten_between(s->g, cast->id, reader->id, cast)
+               ? cast->in[0]
+               : v;
+}
+
+/* the reader of dz that sums dz times the image of `mul` to the shape of its gate; or NULL */
 static const td_node *reduce_of(const state *s, const td_value *dz, const td_node *mul)
 {
     int n;
     const td_node *const *users = td_uses_of(&s->uses, dz, &n);
-    for (int i = 0; i < n; i++)
-        if (users[i]->op == &td_op_mul_reduce && users[i]->in[0] == dz &&
-            users[i]->in[1] == image_of(mul) &&
-            td_type_same_shape(&users[i]->out[0]->type, td_in_type(mul, gate_of(mul))))
-            return users[i];
+    for (int i = 0; i < n; i++) {
+        const td_node *u = users[i];
+        if (is_widening(u))
+            u = td_uses_only(&s->uses, u->out[0]);
+        if (u && u->op == &td_op_mul_reduce && before_cast(s, u->in[0], u) == dz &&
+            before_cast(s, u->in[1], u) == image_of(mul) &&
+            td_type_same_shape(&u->out[0]->type, td_in_type(mul, gate_of(mul))))
+            return u;
+    }
     return NULL;
 }
 
@@ -127,8 +147,12 @@ static bool match_mean_grad(const state *s, const td_value *v, const td_node *us
         return false;
     m->cast = n->op == &td_op_cast ? n : NULL;
     m->mean = m->cast ? n->in[0]->producer : n;
-    return m->mean->op == &td_op_global_avg_pool_grad &&
-           (!m->cast || td_uses_only(&s->uses, n->in[0]) == n) &&
+    if (m->mean->op != &td_op_global_avg_pool_grad)
+        return false;
+    m->ds = before_cast(s, m->mean->in[0], user);
+    if (m->ds->type.dtype != v->type.dtype)
+        m->ds = m->mean->in[0];
+    return (!m->cast || td_uses_only(&s->uses, n->in[0]) == n) &&
            (m->mean->out[0]->type.dtype == TD_DT_F32 ||
             m->mean->out[0]->type.dtype == v->type.dtype);
 }
@@ -147,26 +171,14 @@ static bool match_image_grad(const state *s, const td_node *add, match *m)
 
 /* --- means of half images --------------------------------------------------------------------- */
 
-static bool is_widening(const td_node *cast)
-{
-    return cast->op == &td_op_cast && cast->out[0]->type.dtype == TD_DT_F32 &&
-           td_dtype_is_half(td_in_type(cast, 0)->dtype);
-}
-
-/* what `v` was cast from, for a node that reads it instead; v itself where that is not possible */
-static const td_value *before_cast(const state *s, const td_value *v, const td_node *reader)
-{
-    const td_node *cast = v->producer;
-    return is_widening(cast) && !td_overwritten_between(s->g, cast->id, reader->id, cast)
-               ? cast->in[0]
-               : v;
-}
-
 /* the cast stays for its other readers; without readers it is removed as dead */
 static bool match_mean(const state *s, const td_node *mean, match *m)
 {
+    const td_node *user = td_uses_only(&s->uses, mean->out[0]);
     m->by = MEAN;
     m->image = before_cast(s, mean->in[0], mean);
+    if (user && user->op == &td_op_cast && user->out[0]->type.dtype == m->image->type.dtype)
+        m->cast = user;
     return m->image != mean->in[0];
 }
 
@@ -184,6 +196,9 @@ static bool match_narrow_grad(const state *s, const td_node *cast, match *m)
     if (m->mean->op != &td_op_global_avg_pool_grad)
         return false;
     m->image = before_cast(s, m->mean->in[1], cast);
+    m->ds = before_cast(s, m->mean->in[0], cast);
+    if (m->ds->type.dtype != half)
+        m->ds = m->mean->in[0];
     return td_dtype_is_half(half) &&
            m->mean->out[0]->type.dtype == TD_DT_F32 &&
            td_uses_only(&s->uses, cast->in[0]) == cast && m->image->type.dtype == half;
@@ -256,7 +271,9 @@ static void emit_sum_grad(td_rewriter *rw, const td_node *relu_grad, const match
     td_value *in[] = { td_rw_get(rw, m->add ? m->add->in[0] : relu_grad->in[0]),
                        td_rw_get(rw, relu_grad->in[1]), td_rw_get(rw, image_of(m->mul)),
                        m->add ? td_rw_get(rw, m->add->in[1]) : NULL };
-    td_emit_n(rw->b, &td_op_gated_add_relu_grad, NULL, m->add ? 4 : 3, in, out);
+    const td_gated_grad_attr attr = { .wide = m->reduce->out[0]->type.dtype !=
+                                              relu_grad->out[0]->type.dtype };
+    td_emit_n(rw->b, &td_op_gated_add_relu_grad, &attr, m->add ? 4 : 3, in, out);
     td_rw_set(rw, relu_grad->out[0], out[0]);
     td_rw_set(rw, m->reduce->out[0], td_reshape(rw->b, out[1], 4, m->reduce->out[0]->type.dim));
 }
@@ -265,21 +282,24 @@ static void emit_match(td_rewriter *rw, const td_node *root, const match *m)
 {
     const td_type *y = &root->out[0]->type;
     td_value *out = NULL;
-    td_global_pool_attr pool = { .wide = m->by == MEAN, .narrow = m->by == MEAN_GRAD };
+    const td_global_pool_attr pool = { .wide = m->by == MEAN && !m->cast,
+                                       .narrow = m->by == MEAN_GRAD && m->ds == m->mean->in[0] };
     if (m->by == SUM_GRAD)
         emit_sum_grad(rw, root, m);
     else if (m->by == SUM)
         out = emit_gated(rw, m->mul, td_rw_get(rw, m->z), (td_gated_attr){ .relu = true, .by = 1 });
     else if (m->by == IMAGE_GRAD)
-        out = emit_gated(rw, m->mul, td_rw_get(rw, m->mean->in[0]),
+        out = emit_gated(rw, m->mul, td_rw_get(rw, m->ds),
                          (td_gated_attr){ .by = 1 / (double)(y->dim[2] * y->dim[3]) });
     else if (m->by == MEAN)
         out = td_emit(rw->b, root->op, &pool, td_rw_get(rw, m->image));
     else
-        out = td_emit(rw->b, m->mean->op, &pool, td_rw_get(rw, m->mean->in[0]),
+        out = td_emit(rw->b, m->mean->op, &pool, td_rw_get(rw, m->ds),
                       td_rw_get(rw, m->image));
     if (out)
         td_rw_set(rw, root->out[0], out);
+    if (m->by == MEAN && m->cast)
+        td_rw_set(rw, m->cast->out[0], out);
     rw->n_changed++;
 }
 

@@ -99,7 +99,7 @@ __global__ void gated_grad_kernel(td_gpu_gated_grad g)
         }
         sum = block_sum(sum);
         if (threadIdx.x == 0)
-            store(g.dgate, g.dtype, plane, static_cast<float>(sum));
+            store(g.dgate, g.result, plane, static_cast<float>(sum));
     }
 }
 

@@ -174,7 +174,7 @@ const td_kernel td_gpu_gated_add = { .name = "cuda_gated_add",
 
 static bool gated_sums(const td_node *n, td_gpu_pixel_sums *out)
 {
-    return sums_of(td_in_type(n, 0), td_in_type(n, 0)->dtype, out);
+    return sums_of(td_in_type(n, 0), n->out[1]->type.dtype, out);
 }
 
 /* (dy, y, x[, dy2]) -> dz, dgate */
@@ -188,6 +188,7 @@ static td_status run_gated_add_relu_grad(const td_prepared *p, void *const *args
     if (!gated_sums(n, &s))
         return td_gpu_status(td_gpu()->gated_grad(&(td_gpu_gated_grad){
             .dtype = x->dtype,
+            .result = n->out[1]->type.dtype,
             .planes = x->dim[0] * x->dim[1],
             .area = x->dim[2] * x->dim[3],
             .dy = args[0],
