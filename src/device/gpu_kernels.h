@@ -80,7 +80,7 @@ typedef struct {
 /**
  * y = by * sum of x z over the pixels of each image, or of all: y [n, channels] or [channels].
  * An image [area, channels] of x and z begins `step` elements after the one before.  kept, with z:
- * x + x2 where `where` is above 0, otherwise 0, rounded to kept, takes the place of x.
+ * x + x2 where `where` is above 0, otherwise 0, takes the place of x.
  */
 typedef struct {
     td_dtype dtype, result; /* x and z are f32, f16 or bf16; y is that or f32 */

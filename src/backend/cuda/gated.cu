@@ -95,7 +95,7 @@ __global__ void gated_grad_kernel(td_gpu_gated_grad g)
             if (!(load(g.y, g.dtype, i) > 0))
                 dy = 0;
             store(g.dz, g.dtype, i, dy);
-            sum += load(g.dz, g.dtype, i) * x;
+            sum += static_cast<double>(dy) * x;
         }
         sum = block_sum(sum);
         if (threadIdx.x == 0)

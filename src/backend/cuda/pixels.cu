@@ -127,7 +127,8 @@ __device__ inline void fetch_pixels(const td_gpu_pixel_sums &s, const void *data
 /* what is summed: x; x z; or x z of the x that is kept, made of one operand or of two */
 enum terms { PLAIN, PRODUCT, KEPT, KEPT_OF_TWO };
 
-/* v becomes v + x2 where `where` is above 0, rounded to T, and is written to element i of kept */
+/* v becomes v + x2 where `where` is above 0, otherwise 0; it is written, rounded, to element i of
+   kept */
 template <typename T, int N, bool HAS_TWO>
 __device__ inline void keep(const td_gpu_pixel_sums &s, int64_t i, const pack<T, N> &where,
                             const pack<T, N> &x2, float (&v)[N])
@@ -139,9 +140,7 @@ __device__ inline void keep(const td_gpu_pixel_sums &s, int64_t i, const pack<T,
     TD_UNROLL
     for (int k = 0; k < N; k++)
         v[k] = positive[k] > 0 ? v[k] + plus[k] : 0;
-    const pack<T, N> kept = packed<T, N>(v);
-    unpack_all(kept, v);
-    store_pack<T, N>(s.kept, i, kept);
+    store_pack<T, N>(s.kept, i, packed<T, N>(v));
 }
 
 /* sum += the pixels p, p + rows, ... of [p, end) of image elements from `at` */
