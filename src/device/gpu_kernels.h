@@ -87,8 +87,8 @@ typedef struct {
     int width;              /* 1, 2, 4 or 8, which divides channels and step; aligned so */
     double by;
     int64_t n, area, channels, step;
-    bool is_total;     /* over all images */
-    const void *x, *z; /* z NULL: sum of x */
+    bool is_total;          /* over all images */
+    const void *x, *z;      /* z NULL: sum of x */
     const void *x2, *where; /* x2 NULL: 0; with kept only */
     void *kept;             /* may be x, x2, where or z; NULL: none */
     void *y;

@@ -10,9 +10,9 @@
  *   dz        [N, C, H, W]  same          that gradient where y > 0, otherwise 0
  *   dgate     [N, C]        same          the sum over pixels of dz x; wide: f32, of half x
  *
- * The end of a residual block with a squeeze-excite layer, one pass over memory.  Backward, z is the
- * gradient by the channel means: dx = gated_add(dz, gate, dmean) {by = 1 / (H W)}.  Pass `fuse` makes
- * both ops on devices that have kernels for them.  Source: Hu et al. 2018, figure 3.
+ * The end of a residual block with a squeeze-excite layer, in one pass over memory.  Backward, z is
+ * the gradient by the channel means: dx = gated_add(dz, gate, dmean) {by = 1 / (H W)}.  Pass
+ * `gates` makes both ops on devices that have kernels for them.  Source: Hu et al. 2018, figure 3.
  */
 #include "ir/build.h"
 #include "ops/ops.h"

@@ -20,8 +20,8 @@
  *     %m = global_avg_pool_grad %ds    ->    %h = global_avg_pool_grad %ds {narrow}, or without it,
  *     %h = cast %m                           of what %ds was cast from
  *
- * A rule is emitted at its last node; those of relu_grad and of means, there.  Sums stay float32, as
- * mixed precision wants them; only the float32 copies of images are gone.
+ * A rule is emitted at its last node; those of relu_grad and of means, there.  Sums stay float32,
+ * as mixed precision wants them; only the float32 copies of images are gone.
  */
 #include "ir/match.h"
 #include "ops/ops.h"
@@ -32,12 +32,13 @@ typedef enum { NO_RULE, SUM, SUM_GRAD, IMAGE_GRAD, MEAN, MEAN_GRAD } rule;
 /* the nodes of a match; the root is where it is emitted.  MEAN's cast follows it, or is NULL */
 typedef struct {
     rule by;
-    const td_node *mul, *add;   /* of IMAGE_GRAD, `add` is the root */
-    const td_node *reduce;      /* of SUM_GRAD */
-    const td_node *mean, *cast; /* of IMAGE_GRAD and MEAN_GRAD; the cast of the former may be NULL */
-    const td_value *image;      /* of MEAN, and of MEAN_GRAD for its shape: half */
-    const td_value *ds;         /* of IMAGE_GRAD and MEAN_GRAD: what the mean's gradient reads */
-    const td_value *z;          /* of SUM */
+    const td_node *mul, *add; /* of IMAGE_GRAD, `add` is the root */
+    const td_node *reduce;    /* of SUM_GRAD */
+    const td_node *mean,
+        *cast;             /* of IMAGE_GRAD and MEAN_GRAD; the cast of the former may be NULL */
+    const td_value *image; /* of MEAN, and of MEAN_GRAD for its shape: half */
+    const td_value *ds;    /* of IMAGE_GRAD and MEAN_GRAD: what the mean's gradient reads */
+    const td_value *z;     /* of SUM */
 } match;
 
 typedef struct {
@@ -199,8 +200,7 @@ static bool match_narrow_grad(const state *s, const td_node *cast, match *m)
     m->ds = before_cast(s, m->mean->in[0], cast);
     if (m->ds->type.dtype != half)
         m->ds = m->mean->in[0];
-    return td_dtype_is_half(half) &&
-           m->mean->out[0]->type.dtype == TD_DT_F32 &&
+    return td_dtype_is_half(half) && m->mean->out[0]->type.dtype == TD_DT_F32 &&
            td_uses_only(&s->uses, cast->in[0]) == cast && m->image->type.dtype == half;
 }
 
@@ -294,8 +294,7 @@ static void emit_match(td_rewriter *rw, const td_node *root, const match *m)
     else if (m->by == MEAN)
         out = td_emit(rw->b, root->op, &pool, td_rw_get(rw, m->image));
     else
-        out = td_emit(rw->b, m->mean->op, &pool, td_rw_get(rw, m->ds),
-                      td_rw_get(rw, m->image));
+        out = td_emit(rw->b, m->mean->op, &pool, td_rw_get(rw, m->ds), td_rw_get(rw, m->image));
     if (out)
         td_rw_set(rw, root->out[0], out);
     if (m->by == MEAN && m->cast)

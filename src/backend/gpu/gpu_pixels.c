@@ -167,10 +167,9 @@ static td_status run_gated_add(const td_prepared *p, void *const *args)
                                                  .y = args[3] }));
 }
 
-const td_kernel td_gpu_gated_add = { .name = "cuda_gated_add",
-                                     .op = &td_op_gated_add,
-                                     .accepts = accepts_gated,
-                                     .run = run_gated_add };
+const td_kernel td_gpu_gated_add = {
+    .name = "cuda_gated_add", .op = &td_op_gated_add, .accepts = accepts_gated, .run = run_gated_add
+};
 
 static bool gated_sums(const td_node *n, td_gpu_pixel_sums *out)
 {
@@ -186,17 +185,17 @@ static td_status run_gated_add_relu_grad(const td_prepared *p, void *const *args
     void *dz = args[n->n_in], *dgate = args[n->n_in + 1];
     td_gpu_pixel_sums s;
     if (!gated_sums(n, &s))
-        return td_gpu_status(td_gpu()->gated_grad(&(td_gpu_gated_grad){
-            .dtype = x->dtype,
-            .result = n->out[1]->type.dtype,
-            .planes = x->dim[0] * x->dim[1],
-            .area = x->dim[2] * x->dim[3],
-            .dy = args[0],
-            .dy2 = dy2,
-            .y = args[1],
-            .x = args[2],
-            .dz = dz,
-            .dgate = dgate }));
+        return td_gpu_status(
+            td_gpu()->gated_grad(&(td_gpu_gated_grad){ .dtype = x->dtype,
+                                                       .result = n->out[1]->type.dtype,
+                                                       .planes = x->dim[0] * x->dim[1],
+                                                       .area = x->dim[2] * x->dim[3],
+                                                       .dy = args[0],
+                                                       .dy2 = dy2,
+                                                       .y = args[1],
+                                                       .x = args[2],
+                                                       .dz = dz,
+                                                       .dgate = dgate }));
     s.x = args[0];
     s.x2 = dy2;
     s.where = args[1];
