@@ -28,6 +28,9 @@ typedef struct {
     /* dx = by exp(x - largest - log_sum) */
     void (*softmax)(int64_t columns, const float *x, float largest, float log_sum, float by,
                     float *dx);
+
+    /* y = exp(x - largest) / the sum of these; y may be x */
+    void (*softmax_row)(int64_t columns, const float *x, float *y);
 } td_native_detection_simd;
 
 /** Number i of the loops that this machine can run, the best first; NULL past the end. */

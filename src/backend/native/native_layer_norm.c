@@ -172,11 +172,10 @@ static td_status run_softmax(const td_prepared *p, void *const *args)
     const td_native_detection_simd *loops = td_native_detection_simd_at(0);
 #pragma omp parallel for if (count > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < count / width; i++) {
-        float room[2][WIDTH_MAX], largest, log_sum;
+        float room[2][WIDTH_MAX];
         const float *x = read_row(&r, args[0], i, room[0]);
         float *y = write_row(&r, args[1], i, room[1]);
-        loops->log_sums(1, width, x, &largest, &log_sum);
-        loops->softmax(width, x, largest, log_sum, 1, y);
+        loops->softmax_row(width, x, y);
         end_row(&r, y, args[1], i);
     }
     return TD_OK;

@@ -14,7 +14,7 @@
 
 typedef struct {
     double sum;
-    float slope[N], largest[ROWS], log_sum[ROWS], share[N];
+    float slope[N], largest[ROWS], log_sum[ROWS], share[N], row[N];
 } results;
 
 static void fill(float *x)
@@ -34,9 +34,11 @@ static void work_out(const td_native_detection_simd *f, const float *x, results 
     r->sum = f->focal(N / 2, x);
     f->focal_grad(N, x, 0.37F, r->slope);
     f->log_sums(ROWS, COLUMNS, x, r->largest, r->log_sum);
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < ROWS; i++) {
         f->softmax(COLUMNS, x + i * COLUMNS, r->largest[i], r->log_sum[i], 1.5F,
                    r->share + i * COLUMNS);
+        f->softmax_row(COLUMNS, x + i * COLUMNS, r->row + i * COLUMNS);
+    }
 }
 
 static void instruction_sets_agree(void **state)
@@ -82,20 +84,22 @@ static void softmax_is_near_the_truth(void **state)
     const td_native_detection_simd *f = td_native_detection_simd_at(0);
     td_rng r = td_rng_make(5, TD_RNG_TEST, 1, 0);
     for (int columns = 1; columns < 100; columns++) {
-        float x[100], y[100], largest, log_sum;
+        float x[100], y[100], row[100], largest, log_sum;
         double sum = 0;
         for (int c = 0; c < columns; c++)
             x[c] = (float)(10 * td_rng_normal(&r) + 50);
-        y[columns] = 77;
+        y[columns] = row[columns] = 77;
         f->log_sums(1, columns, x, &largest, &log_sum);
         f->softmax(columns, x, largest, log_sum, 1, y);
+        f->softmax_row(columns, x, row);
         for (int c = 0; c < columns; c++)
             sum += exp((double)x[c] - (double)largest);
         for (int c = 0; c < columns; c++) {
             const double wanted = exp((double)x[c] - (double)largest) / sum;
             assert_true(fabs((double)y[c] - wanted) <= 5e-6 * wanted + 1e-36);
+            assert_true(fabs((double)row[c] - wanted) <= 5e-6 * wanted + 1e-36);
         }
-        assert_true(y[columns] == 77);
+        assert_true(y[columns] == 77 && row[columns] == 77);
     }
 }
 
