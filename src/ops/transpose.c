@@ -93,6 +93,7 @@ const td_op td_op_transpose = {
     .attr_bytes = sizeof(td_transpose_attr),
     .tf_op = "Transpose",
     .layout = TD_LAYOUT_PLAIN,
+    .own_layout = 1u,
     .any_dtype = 1u,
     .infer = transpose_infer,
     .grad = transpose_grad,

@@ -14,6 +14,9 @@
  * the same convolution would prefer in float32; one op (see clean.c) converts and reorders the
  * copy.
  *
+ * A transposition reads its operand in the layout it has, if there is a kernel: from channels last
+ * to [N, H, W, C] it is a copy.
+ *
  * A FOLLOWS op without a kernel for the layout gets plain order.  A node that reads a mask in
  * memory order (op.h, memory_order) must have the layout in which the mask was made.  A graph that
  * already has layouts is unchanged, except for outputs.
@@ -293,8 +296,8 @@ static void emit_chooser(td_rewriter *rw, const td_node *n, td_value **in)
         td_rw_set(rw, n->out[i], out[i]);
 }
 
-/* reads a filter in the layout it has, if there is a kernel, and its result is plain */
-static void emit_filter(td_rewriter *rw, const td_node *n, td_value **in)
+/* reads its operand in the layout it has, if there is a kernel, and its result is plain */
+static void emit_reader(td_rewriter *rw, const td_node *n, td_value **in)
 {
     if (td_build_ok(rw->b) && supported(rw, n, in, ""))
         td_rw_copy_with(rw, n, in);
@@ -324,8 +327,8 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
         emit_preferred(rw, n, in, &s->preferred_layout[n->id]);
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
-    else if (n->op == &td_op_winograd_filter)
-        emit_filter(rw, n, in);
+    else if (n->op == &td_op_winograd_filter || n->op == &td_op_transpose)
+        emit_reader(rw, n, in);
     else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) &&
              query_gradient(rw, n, in, &preferred_layout))
         emit_preferred(rw, n, in, &preferred_layout);

@@ -185,11 +185,11 @@ static bool variant_follow(const td_node *n, const char *layout, variant *v)
     return true;
 }
 
-/* the copies of an update, which may have another layout than the weight: the first in acdb */
+/* the first operand that may have another layout than operand 0, or than plain order, in acdb */
 static bool variant_copies(const td_node *n, variant *v)
 {
     variant_start(n, v);
-    (void)snprintf(v->name, sizeof v->name, "plain, copy in acdb");
+    (void)snprintf(v->name, sizeof v->name, "plain, one in acdb");
     for (int i = 0; i < n->n_in; i++)
         if ((n->op->own_layout >> i & 1) && tensor_type(n, i)->rank == 4) {
             set_layout(&v->value[i], "acdb");

@@ -1,6 +1,7 @@
 /*
- * native_transpose.c -- transpositions of plain tensors, by rows or by tiles
+ * native_transpose.c -- transpositions to plain tensors, by rows or by tiles
  *
+ * The operand may have its dimensions in another order in memory, as images with channels last.
  * Dimensions that stay neighbors are one dimension.  Then either the last one is contiguous in x as
  * well, and rows are copied, or tiles of 16 x 16 elements are turned, which are contiguous in x
  * along `across` and in y along the last dimension:
@@ -17,6 +18,18 @@
 
 #define TILE 16
 
+/* elements from one index of a dimension of `x` to the next; false: it has blocks */
+static bool steps_of(const td_type *x, int64_t step[TD_RANK_MAX])
+{
+    td_blocking bl;
+    int64_t s = 1;
+    if (!td_type_blocking(x, &bl) || bl.n_blocks || bl.rank != x->rank)
+        return false;
+    for (int d = bl.rank - 1; d >= 0; s *= x->dim[bl.order[d--]])
+        step[bl.order[d]] = s;
+    return true;
+}
+
 typedef struct {
     int rank, across; /* across: the dimension that is contiguous in x */
     int64_t size[TD_RANK_MAX], from[TD_RANK_MAX], to[TD_RANK_MAX]; /* steps in x and y, elements */
@@ -28,10 +41,8 @@ static moves moves_of(const td_node *n)
     const td_type *x = td_in_type(n, 0);
     moves m = { .outer = 1 };
     int perm[TD_RANK_MAX];
-    int64_t step[TD_RANK_MAX], s = 1;
-    TD_CHECK(td_transpose_perm(n, perm));
-    for (int d = x->rank - 1; d >= 0; s *= x->dim[d--])
-        step[d] = s;
+    int64_t step[TD_RANK_MAX];
+    TD_CHECK(td_transpose_perm(n, perm) && steps_of(x, step));
     for (int d = 0; d < x->rank; d++) {
         const int64_t size = x->dim[perm[d]], from = step[perm[d]];
         if (size == 1)
@@ -97,10 +108,22 @@ static void turn(const moves *m, size_t each, const char *x, char *y, int64_t n_
         turn_8((const uint8_t *)x, (uint8_t *)y, n_across, n, from, to);
 }
 
+static void copy_all(int64_t bytes, const char *x, char *y)
+{
+    const int64_t piece = TD_NATIVE_PIECE;
+#pragma omp parallel for if (bytes > piece)
+    for (int64_t i = 0; i < bytes; i += piece)
+        memcpy(y + i, x + i, (size_t)(bytes - i < piece ? bytes - i : piece));
+}
+
 static void copy_rows(const moves *m, size_t each, const char *x, char *y)
 {
     const int64_t row = m->rank ? m->size[m->rank - 1] : 1;
     const int64_t rows = m->outer;
+    if (rows == 1) {
+        copy_all(row * (int64_t)each, x, y);
+        return;
+    }
 #pragma omp parallel for if (rows * row > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < rows; i++) {
         int64_t from, to;
@@ -133,9 +156,12 @@ static td_status run(const td_prepared *p, void *const *args)
 
 static td_status accepts(const td_node *n)
 {
-    return td_type_is_plain(td_in_type(n, 0)) && td_type_is_plain(&n->out[0]->type)
+    int64_t step[TD_RANK_MAX];
+    if (!td_type_is_plain(&n->out[0]->type))
+        return td_error(TD_ENOKERNEL, "its result is not in plain order");
+    return steps_of(td_in_type(n, 0), step)
                ? TD_OK
-               : td_error(TD_ENOKERNEL, "not in plain order");
+               : td_error(TD_ENOKERNEL, "layout '%s'", td_in_type(n, 0)->layout);
 }
 
 TD_NATIVE_KERNEL(transpose, accepts, NULL, run, NULL);
