@@ -73,8 +73,7 @@ __global__ void gate_any(td_gpu_gated_sum s)
 {
     const int64_t each = s.area * s.channels;
     for (int64_t i = thread_index(); i < s.n * each; i += thread_count()) {
-        const int64_t c =
-            s.is_channels_last ? i / each * s.channels + i % s.channels : i / s.area;
+        const int64_t c = s.is_channels_last ? i / each * s.channels + i % s.channels : i / s.area;
         const float x = load(s.x, s.dtype, i), gate = load(s.gate, s.dtype, c);
         const float z = s.z_is_vector ? load(s.z, s.vector, c) : load(s.z, s.dtype, i);
         store(s.y, s.dtype, i, gated(s, x, gate, z));

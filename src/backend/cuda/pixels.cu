@@ -4,9 +4,9 @@
  * A thread has a.width neighbouring channels, and several pixels in flight.
  *
  *     sums    of pixels, of products, or of products with a gradient that is masked and kept on the
- *             way; a block has some channels of one part of an image's pixels; the sums of 32 pixels are
- *             float32, everything else float64.  Where an image, or the result, has several parts,
- *             a second kernel adds them.
+ *             way; a block has some channels of one part of an image's pixels; the sums of 32
+ *             pixels are float32, everything else float64.  Where an image, or the result, has
+ *             several parts, a second kernel adds them.
  *     map     a block has consecutive elements of an image
  *
  * The order of every sum depends on the shape only.
@@ -217,8 +217,7 @@ __host__ __device__ inline int64_t pieces_of_result(const td_gpu_pixel_sums &s)
     return s.is_total ? s.n * s.n_parts : s.n_parts;
 }
 
-template <typename T, int N, terms TERMS>
-__global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
+template <typename T, int N, terms TERMS> __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
 {
     const unsigned lane = threadIdx.x % t.lanes, row = threadIdx.x / t.lanes;
     const int64_t c = (static_cast<int64_t>(blockIdx.x) * t.lanes + lane) * N;
@@ -228,7 +227,7 @@ __global__ void sum_pixels(td_gpu_pixel_sums s, tile t)
         double sum[N] = {};
         if (has_share)
             sum_of<T, N, TERMS>(s, i / s.n_parts * s.step + c, start + row,
-                                     stop < s.area ? stop : s.area, static_cast<int>(t.rows), sum);
+                                stop < s.area ? stop : s.area, static_cast<int>(t.rows), sum);
         join_rows(t, sum);
         if (!has_share || row > 0)
             continue;
