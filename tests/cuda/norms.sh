@@ -10,14 +10,6 @@ cd "$WORK" || exit 1
 unset TANDEM_CUDA_NORMS TANDEM_CUDA_GRAPH
 drawn set --classes 2 --train 32 --val 8
 
-# norm NAME CHANNELS X Y -- Y = batch norm of X
-norm() {
-    echo "%$1.weight:f32[$2] = param {init=ones}"
-    echo "%$1.bias:f32[$2] = param"
-    echo "%$1.running_mean:f32[$2] = param {role=stat}"
-    echo "%$1.running_var:f32[$2] = param {role=stat, init=ones}"
-    echo "%$4 = batch_norm_infer %$3, %$1.weight, %$1.bias, %$1.running_mean, %$1.running_var"
-}
 # conv NAME K C R X Y ATTRIBUTES -- Y = convolution of X with K filters
 conv() {
     echo "%$1.weight:f32[$2,$3,$4,$4] = param {init=normal, scale=0.2}"
@@ -75,26 +67,19 @@ train() {
     sed -n 's/.*iteration [0-9/]*: loss \([0-9.]*\).*/\1/p' err >"$name.losses"
 }
 
-# close NAME OTHER LIMIT -- every loss within LIMIT of the other
-close() {
-    [ "$(wc -l <"$1.losses")" -ge 3 ] || complain "not three losses in $1"
-    paste "$1.losses" "$2.losses" | awk -v limit="$3" '{ d = $1 - $2; if (NF != 2 || d * d > limit * limit * $1 * $1) exit 1 }' ||
-        complain "losses of $1 and $2: $(paste "$1.losses" "$2.losses" | tr '\n\t' ' /')"
-}
-
 for precision in fp16 bf16; do
     limit=0.01
     [ $precision = fp16 ] || limit=0.04
     train $precision $precision --model blocks.td
     TANDEM_CUDA_NORMS=0 train $precision-apart $precision --model blocks.td
-    close $precision $precision-apart $limit
+    close_losses $precision $precision-apart $limit
     ! cmp -s $precision.safetensors $precision-apart.safetensors || complain "TANDEM_CUDA_NORMS=0 changes nothing"
     TANDEM_CUDA_GRAPH=0 train $precision-plain $precision --model blocks.td
     same $precision.safetensors $precision-plain.safetensors
 done
 train resnet fp16 --arch resnet18 --run-iters 3 --lr 0.001
 TANDEM_CUDA_NORMS=0 train resnet-apart fp16 --arch resnet18 --run-iters 3 --lr 0.001
-close resnet resnet-apart 0.03
+close_losses resnet resnet-apart 0.03
 train fp32 fp32 --model blocks.td
-close fp32 fp16 0.02
+close_losses fp32 fp16 0.02
 finish
