@@ -46,7 +46,7 @@ typedef struct {
     int64_t n_tensors; /* number of tensors written */
     int64_t epoch;
     double best_top1; /* percent */
-    double best_map;  /* of a multi-label network, 0 .. 1 */
+    double best_map;  /* mean average precision, 0 .. 1; multi-label networks only */
 } td_convert_result;
 
 TD_API const struct td_field *td_convert_fields(void);

@@ -101,7 +101,7 @@ typedef struct {
  * [n, channels, area].  gate and, if z_is_vector, z have a number for each channel of each image.
  */
 typedef struct {
-    td_dtype dtype, vector; /* of x, gate and y, and of z: the same, or f32 for a vector */
+    td_dtype dtype, vector; /* dtype: x, gate and y; vector: z, the same, or f32 if z is a vector */
     bool is_channels_last, z_is_vector, relu;
     float by;
     int64_t n, area, channels;
@@ -111,7 +111,7 @@ typedef struct {
 
 /** dz = dy + dy2 where y is above 0, otherwise 0; dgate = the sum over pixels of dz x. Plain. */
 typedef struct {
-    td_dtype dtype, result; /* of dgate: the same, or f32 */
+    td_dtype dtype, result; /* result: dtype of dgate, the same or f32 */
     int64_t planes, area;
     const void *dy, *dy2, *y, *x; /* dy2 NULL: 0 */
     void *dz, *dgate;             /* dz may be any operand */

@@ -32,8 +32,8 @@ typedef enum { NO_RULE, SUM, SUM_GRAD, IMAGE_GRAD, MEAN, MEAN_GRAD } rule;
 /* the nodes of a match; the root is where it is emitted.  MEAN's cast follows it, or is NULL */
 typedef struct {
     rule by;
-    const td_node *mul, *add; /* of IMAGE_GRAD, `add` is the root */
-    const td_node *reduce;    /* of SUM_GRAD */
+    const td_node *mul, *add; /* in an IMAGE_GRAD, `add` is the root */
+    const td_node *reduce;    /* SUM_GRAD only */
     const td_node *mean,
         *cast;             /* of IMAGE_GRAD and MEAN_GRAD; the cast of the former may be NULL */
     const td_value *image; /* of MEAN, and of MEAN_GRAD for its shape: half */

@@ -17,8 +17,8 @@ namespace
 {
 
 cudaStream_t stream;
-int device; /* of the process */
-size_t n_bytes; /* of its memory; 0: none is open */
+int device;     /* of the process */
+size_t n_bytes; /* size of the open GPU's memory; 0: no GPU is open */
 char message[512];
 char description[TD_GPU_PROPERTIES_BYTES]; /* JSON; "": the GPU is here */
 
@@ -239,13 +239,12 @@ extern "C" {
 extern __attribute__((visibility("default"))) const td_gpu_plugin td_gpu_plugin_v1;
 
 const td_gpu_plugin td_gpu_plugin_v1 = {
-    TD_GPU_PLUGIN_VERSION, tandem::survey,        tandem::open,          tandem::describe,
-    tandem::read_properties,
-    tandem::memory,        tandem::alloc,         tandem::free,          tandem::copy_in,
-    tandem::copy_out,      tandem::fill,          tandem::sync,          tandem::host_alloc,
-    tandem::host_free,     tandem::queue_in,      tandem::queue_out,     tandem::wait_ahead,
-    tandem::send_ahead,    tandem::take_ahead,    tandem::begin_capture, tandem::end_capture,
-    tandem::run_captured,  tandem::free_captured,
+    TD_GPU_PLUGIN_VERSION,   tandem::survey,       tandem::open,          tandem::describe,
+    tandem::read_properties, tandem::memory,       tandem::alloc,         tandem::free,
+    tandem::copy_in,         tandem::copy_out,     tandem::fill,          tandem::sync,
+    tandem::host_alloc,      tandem::host_free,    tandem::queue_in,      tandem::queue_out,
+    tandem::wait_ahead,      tandem::send_ahead,   tandem::take_ahead,    tandem::begin_capture,
+    tandem::end_capture,     tandem::run_captured, tandem::free_captured,
 #define MEMBER(name) tandem::name,
     TD_GPU_KERNELS(MEMBER)
 #undef MEMBER

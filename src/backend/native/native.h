@@ -51,13 +51,13 @@ typedef struct {
 
 /* The filter gradient of a depthwise convolution on one channel block. */
 typedef struct {
-    int64_t H, W, P, Q;       /* of x and dy */
+    int64_t H, W, P, Q;       /* height and width of x, then of dy */
     int64_t pixel;            /* elements from one pixel to the next: lanes, or C in acdb */
     int64_t x_image, y_image; /* elements from one image to the next */
     int side, stride, pad;    /* side: 3, 5 or 7 */
     int first_row, rows;      /* the rows of taps that meet a pixel; the others' sums are 0 */
     int first_col, cols;      /* the same for columns, of which there are 1, 2, 3, 5 or 7 */
-    int64_t images;           /* of a tile */
+    int64_t images;           /* images in a tile */
     int64_t tile_P, tile_Q;   /* outputs of a tile, whose inputs are TD_NATIVE_TILE_PIXELS */
 } td_native_depthwise;
 
