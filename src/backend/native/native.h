@@ -31,6 +31,8 @@ typedef struct {
     int64_t stride;     /* elements from one pixel to the next: lanes, or C in acdb */
     bool is_streamed;   /* non-temporal stores: too large for the caches */
     int64_t more, next; /* images after the first; elements from one image to the next */
+    int64_t ahead;      /* norm_apply, norm_grad_apply: elements from a pixel of x (and z, dy) to
+                           the one to prefetch; 0: none */
 } td_native_plane;
 
 /* The coefficients of a plane's channels; float, one per lane. */

@@ -175,10 +175,13 @@ static void sum_group(const job *j, const steps *f, int64_t g, int64_t cb)
     f->sum(j, &p, sums_of(j, cb) + g);
 }
 
-static void run_block(const job *j, const steps *f, int64_t cb)
+/* computes block cb; the thread goes on with the next block unless it is the last */
+static void run_block(const job *j, const steps *f, int64_t cb, bool is_last)
 {
     td_native_coefs c;
-    const td_native_part all = planes_at(j, 0, cb, j->s.N);
+    td_native_part all = planes_at(j, 0, cb, j->s.N);
+    const bool is_contiguous = j->s.plane.stride == j->s.lanes; /* blocks share no cache lines */
+    all.plane.ahead = is_contiguous && !is_last ? j->s.block : 0;
     const int64_t groups = groups_of(&j->s);
     for (int64_t g = 0; g < groups; g++)
         sum_group(j, f, g, cb);
@@ -248,13 +251,21 @@ static void join_in_place(const job *j, const steps *f, int64_t cb)
 _Static_assert(sizeof(td_native_coefs) <= sizeof(chunk_sums),
                "join_in_place keeps one in the other");
 
+/* a thread's share of blocks [0, n) */
+static void run_blocks(const job *j, const steps *f, int64_t n, int t, int threads)
+{
+    const int64_t end = n * (t + 1) / threads;
+    for (int64_t cb = n * t / threads; cb < end; cb++)
+        run_block(j, f, cb, cb + 1 == end);
+}
+
 static void run_in_phases(const job *j, const steps *f, const division *d)
 {
 #pragma omp parallel
     {
-#pragma omp for nowait
-        for (int64_t cb = 0; cb < d->whole; cb++)
-            run_block(j, f, cb);
+#pragma omp for schedule(static, 1) nowait
+        for (int t = 0; t < d->rest.threads; t++)
+            run_blocks(j, f, d->whole, t, d->rest.threads);
 #pragma omp for schedule(static, 1)
         for (int t = 0; t < d->rest.threads; t++)
             sum_share(j, f, d, t);
@@ -274,9 +285,9 @@ static void run_steps(const job *j, const steps *f)
         run_in_phases(j, f, &d);
         return;
     }
-#pragma omp parallel for
-    for (int64_t cb = 0; cb < j->s.CB; cb++)
-        run_block(j, f, cb);
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < d.rest.threads; t++)
+        run_blocks(j, f, j->s.CB, t, d.rest.threads);
 }
 
 /* an element of `tensor`, which is like x */

@@ -77,13 +77,14 @@ typedef void (*step)(const td_native_simd *f, area *m);
 
 static td_native_plane plane_of(const td_native_simd *f, bool is_streamed)
 {
-    return (td_native_plane){ PIXELS, f->lanes, is_streamed, 0, 0 };
+    return (td_native_plane){ .n_pixels = PIXELS, .stride = f->lanes, .is_streamed = is_streamed };
 }
 
 /* planes of 5 pixels of 90 images */
 static td_native_plane planes_of(const td_native_simd *f)
 {
-    return (td_native_plane){ 5, f->lanes, false, 89, 16 * f->lanes };
+    return (
+        td_native_plane){ .n_pixels = 5, .stride = f->lanes, .more = 89, .next = 16 * f->lanes };
 }
 
 static void stats(const td_native_simd *f, area *m)
@@ -144,6 +145,19 @@ static void grad_apply_streamed(const td_native_simd *f, area *m)
     const td_native_coefs c = coefs();
     f->norm_grad_apply(&v, &c, m->z, m->mask_in, m->x, m->a, NULL);
     f->norm_grad_apply(&v, &c, m->z, NULL, m->x, m->b, NULL);
+}
+
+/* from the second pixel on, so that pairs of pixels begin at the third, and with prefetching */
+static void from_second_pixel(const td_native_simd *f, area *m)
+{
+    td_native_plane v = plane_of(f, true);
+    const td_native_coefs c = coefs();
+    const int64_t pixel = f->lanes * (int64_t)td_dtype_bytes(f->dtype);
+    v.n_pixels -= 1;
+    v.ahead = 3 * f->lanes;
+    const char *x = (const char *)m->x + pixel, *y = (const char *)m->y + pixel;
+    f->norm_apply(&v, &c, y, x, (char *)m->a + pixel, INFINITY, m->mask);
+    f->norm_grad_apply(&v, &c, y, m->mask_in, x, (char *)m->b + pixel, (char *)m->w + pixel);
 }
 
 static void small_planes(const td_native_simd *f, area *m)
@@ -361,6 +375,7 @@ TEST(grad_sums)
 TEST(grad_sums_unmasked)
 TEST(grad_apply)
 TEST(grad_apply_streamed)
+TEST(from_second_pixel)
 TEST(small_planes)
 TEST(sum)
 TEST(dot)
@@ -539,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_grad_sums_unmasked),
         cmocka_unit_test(test_grad_apply),
         cmocka_unit_test(test_grad_apply_streamed),
+        cmocka_unit_test(test_from_second_pixel),
         cmocka_unit_test(test_small_planes),
         cmocka_unit_test(test_several_planes_are_one),
         cmocka_unit_test(test_sum),
