@@ -491,15 +491,21 @@ static bool is_in_tiles(const td_node_report *r)
 }
 
 /* does the program have this node? */
-static bool has_node(const td_program *p, const td_node_report *wanted)
+static td_status has_node(const td_program *p, const td_node_report *wanted, bool *found)
 {
-    for (int i = 0; i < td_program_node_count(p); i++) {
+    const size_t length = strlen(wanted->label) + 1;
+    char *label = td_alloc(length, 1); /* a copy, because the next report overwrites it */
+    if (!label)
+        return TD_ENOMEM;
+    memcpy(label, wanted->label, length);
+    *found = false;
+    for (int i = 0; i < td_program_node_count(p) && !*found; i++) {
         const td_node_report r = td_program_node(p, i);
-        if (r.macs == wanted->macs && strcmp(r.op, wanted->op) == 0 &&
-            strcmp(r.label, wanted->label) == 0)
-            return true;
+        *found =
+            r.macs == wanted->macs && strcmp(r.op, wanted->op) == 0 && strcmp(r.label, label) == 0;
     }
-    return false;
+    td_free(label);
+    return TD_OK;
 }
 
 /* adds `sign` times the time of the nodes in tiles, or of direct ones that `other` does not have */
@@ -508,7 +514,10 @@ static td_status add_times(td_program *p, const td_program *other, double sign, 
     for (int i = 0; i < td_program_node_count(p); i++) {
         const td_node_report r = td_program_node(p, i);
         double best;
-        if (other ? !r.macs || r.is_setup || has_node(other, &r) : !is_in_tiles(&r))
+        bool is_left_out = other ? !r.macs || r.is_setup : !is_in_tiles(&r);
+        if (other && !is_left_out)
+            TD_TRY(has_node(other, &r, &is_left_out));
+        if (is_left_out)
             continue;
         if (td_signal_caught())
             return td_error(TD_ESTOPPED, "interrupted by a signal");
