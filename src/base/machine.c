@@ -205,6 +205,18 @@ const char *td_cpu_isa(void)
     return "generic";
 }
 
+int td_cpu_bf16_rate(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("amx-bf16"))
+        return 16;
+    if (__builtin_cpu_supports("avx512bf16"))
+        return 2;
+#endif
+    return 1;
+}
+
 /* --- memory ---------------------------------------------------------------------------------- */
 
 int64_t td_memory_total_bytes(void)

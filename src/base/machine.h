@@ -30,6 +30,7 @@ int td_core_share(int n_sharing, int n_all);
 
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
 const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
+int td_cpu_bf16_rate(void);    /* products of bfloat16 in the time of one of float32, at least 1 */
 int64_t td_memory_total_bytes(void);
 
 /** Bytes that this process can use in all: those it uses now and those available on the machine, at

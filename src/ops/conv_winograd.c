@@ -2,7 +2,9 @@
  * winograd_filter(w) {grad_x} -> u   filters transformed for Winograd's F(4 x 4, 3 x 3)
  *
  *   w  [K, C, 3, 3]        any float    K a multiple of 16
- *   u  [K/16, 36, C, 16]   same as w    u[k/16, 6 i + j, c, k%16] = (G w[k, c] G')[i, j]
+ *   u  [K/16, 36, C, 16]   wide         u[k/16, 6 i + j, c, k%16] = (G w[k, c] G')[i, j]
+ *
+ *   wide: float64 for f64, float32 for all other types
  *
  *   With grad_x the filter of the gradient for the image, which is w with K and C exchanged and
  *   every 3 x 3 rotated by 180 degrees: conv2d_grad_x(dy, w) {pad} is conv2d_winograd(dy, u) with
@@ -10,21 +12,21 @@
  *
  * conv2d_winograd(x, u, bias, residual) -> y         y = relu?(conv2d(x, w) + bias + residual)
  *
- *   x         [N, C, H, W]     any float, same as u; stride, dilation and groups are 1
- *   bias      [K]              may be omitted, like the residual
- *   residual  [N, K, P, Q]
- *   y         [N, K, P, Q]     P = H + 2 pad - 2; 4 x 4 results make a tile:
+ *   x         [N, C, H, W]     any float; stride, dilation and groups are 1
+ *   u, bias   [K]              wide; bias may be omitted, like the residual
+ *   residual  [N, K, P, Q]     same as x
+ *   y         [N, K, P, Q]     same as x; P = H + 2 pad - 2; 4 x 4 results make a tile:
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
  * conv2d_winograd_scaled(x, u, scale, bias) -> y     y = relu?(conv2d(x, w) * scale + bias)
  *
- *   scale     [K]              of a norm after the convolution, whose filter others use too
+ *   scale     [K]              wide; of a norm after the convolution, whose filter others use too
  *
- * conv2d_winograd_grad_w(dy, x, w) {pad} -> dw       conv2d_grad_w, stride, dilation, groups 1
+ * conv2d_winograd_grad_w(dy, x, w) {pad, wide} -> dw    conv2d_grad_w, stride, dilation, groups 1
  *
  *   dy        [N, K, P, Q]     any float, same as x; w [K, C, 3, 3] for its shape only
- *   dw        [K, C, 3, 3]     same as x; K and C multiples of 16
+ *   dw        [K, C, 3, 3]     same as x, or wide; K and C multiples of 16
  *
  *       dw[k, c] = G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
  *
@@ -77,6 +79,12 @@ void td_winograd_matrices(td_winograd *m)
 
 /* --- types ------------------------------------------------------------------------------------ */
 
+/* the type of filters and vectors for images of this type */
+static td_dtype wide_dtype(td_dtype d)
+{
+    return d == TD_DT_F64 ? TD_DT_F64 : TD_DT_F32;
+}
+
 static td_status filter_infer(const td_node *n, td_type *y)
 {
     const td_winograd_filter_attr *a = n->attr;
@@ -88,7 +96,7 @@ static td_status filter_infer(const td_node *n, td_type *y)
     if (k % LANES)
         return td_error(TD_ESHAPE, "winograd_filter: %lld %s are not a multiple of %d",
                         (long long)k, a->grad_x ? "channels" : "filters", LANES);
-    *y = td_type_4d(w->dtype, k / LANES, TD_WINO_POINTS, c, LANES);
+    *y = td_type_4d(wide_dtype(w->dtype), k / LANES, TD_WINO_POINTS, c, LANES);
     return TD_OK;
 }
 
@@ -98,6 +106,18 @@ static td_status check_vector(const td_node *n, int i, const char *what, int64_t
     return t->dim[0] == k ? TD_OK
                           : td_error(TD_ESHAPE, "%s: %s has %lld elements, wanted %lld",
                                      n->op->name, what, (long long)t->dim[0], (long long)k);
+}
+
+static td_status check_dtypes(const td_node *n, const td_type *x)
+{
+    for (int i = 1; i < n->n_in; i++) {
+        const bool is_image = td_in_type(n, i)->rank == 4 && i > 1;
+        const td_dtype d = is_image ? x->dtype : wide_dtype(x->dtype);
+        if (td_in_type(n, i)->dtype != d)
+            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s", n->op->name, i,
+                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(d));
+    }
+    return TD_OK;
 }
 
 /* the result of x and u */
@@ -118,11 +138,7 @@ static td_status image_infer(const td_node *n, td_type *y)
         return td_error(TD_ESHAPE, "%s: a 3x3 filter does not fit a %lldx%lld image with pad %d",
                         n->op->name, (long long)x->dim[2], (long long)x->dim[3], a->pad);
     *y = td_type_4d(x->dtype, x->dim[0], k, p, q);
-    for (int i = 1; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != x->dtype)
-            return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s", n->op->name, i,
-                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
-    return TD_OK;
+    return check_dtypes(n, x);
 }
 
 static td_status conv_infer(const td_node *n, td_type *y)
@@ -149,11 +165,11 @@ static td_status grad_w_infer(const td_node *n, td_type *dw)
     const td_type y =
         td_type_4d(x->dtype, x->dim[0], w->dim[0], td_windows(x->dim[2], 3, 1, 2 * a->pad, 1),
                    td_windows(x->dim[3], 3, 1, 2 * a->pad, 1));
-    if (x->dim[1] != w->dim[1] || !td_type_same_shape(dy, &y) || dy->dtype != x->dtype ||
-        w->dtype != x->dtype)
+    if (x->dim[1] != w->dim[1] || !td_type_same_shape(dy, &y) || dy->dtype != x->dtype)
         return td_error(TD_ESHAPE,
                         "conv2d_winograd_grad_w: dy does not have the convolution's type");
-    *dw = td_type_plain(w);
+    const td_type result = td_type_as(w, a->wide ? wide_dtype(x->dtype) : x->dtype);
+    *dw = td_type_plain(&result);
     return TD_OK;
 }
 
@@ -197,6 +213,7 @@ static const td_field filter_fields[] = {
 
 static const td_field grad_w_fields[] = {
     TD_INT(td_winograd_attr, pad,   0, 0, 64, "zeros added on every side"),
+    TD_BOOL(td_winograd_attr, wide, false, "the result is f32 whatever half the operands are"),
     TD_END,
 };
 
@@ -229,6 +246,7 @@ const td_op td_op_conv2d_winograd = {
     .in_rank = { 4, 4, 1, 4 },
     .fields = winograd_fields,
     .attr_bytes = sizeof(td_winograd_attr),
+    .wide_in = 1u << 1 | 1u << 2,
     .layout = TD_LAYOUT_CHOOSES,
     .may_overwrite = 1u << 3,
     .infer = conv_infer,
@@ -257,6 +275,7 @@ const td_op td_op_conv2d_winograd_scaled = {
     .in_rank = { 4, 4, 1, 1 },
     .fields = winograd_fields,
     .attr_bytes = sizeof(td_winograd_attr),
+    .wide_in = 1u << 1 | 1u << 2 | 1u << 3,
     .layout = TD_LAYOUT_CHOOSES,
     .infer = scaled_infer,
     .macs = conv_macs,

@@ -77,6 +77,7 @@ const td_op *td_conv_act_op(int act);
 typedef struct {
     int pad;
     bool relu, relu6;
+    bool wide; /* conv2d_winograd_grad_w: the result is float32, or float64 for f64 */
 } td_winograd_attr;
 
 typedef struct {

@@ -58,7 +58,7 @@ static bool parse_shape(const char *s, td_type *t)
 static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
 {
     static const char *const wide[] = { "gamma", "beta",  "mean", "var",   "finite", "overflow",
-                                        "keep",  "share", "last", "scale", "shift" };
+                                        "keep",  "share", "last", "scale", "shift",  "u" };
     if (strcmp(name, "labels") == 0 || strcmp(name, "partner") == 0 ||
         strcmp(name, "random") == 0 || strcmp(name, "box") == 0 || strcmp(name, "index") == 0)
         return TD_DT_I64;

@@ -10,6 +10,9 @@
  *     conv2d_grad_w(dy, x, w) {pad}
  *         conv2d_winograd_grad_w(dy, x, w) {pad}
  *
+ * Images are float32 or bfloat16; filters and sums are float32, so a filter that is cast to bfloat16
+ * is transformed as it is before.
+ *
  * It applies if the device has a kernel for it on channel blocks (the reference device has none).
  * If w depends on parameters only, which the graph does not change, winograd_filter runs once.  In
  * training it runs in every step; then the device must prefer the same layouts for the direct
@@ -35,15 +38,17 @@
 
 /* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter,
    and making it, per element */
-#define TRANSFORM_COST (36 * 32)
-#define READ_COST      4
-#define FILTER_COST    40
+#define TRANSFORM_COST      (36 * 32)
+#define TRANSFORM_HALF_COST (36 * 20) /* of bfloat16 images */
+#define READ_COST           4
+#define FILTER_COST         40
 
 /* Elements from which a transformed filter that is kept has to save this factor of multiplications,
    because of its memory: with 8 images of 5x5 and 256 or 512 channels, which save 1.14 to 1.25, the
    direct convolution is as fast or faster, with 3x3, 1.29, it is slower. */
-#define LARGE_FILTER (1 << 20)
-#define LEAST_GAIN   1.27
+#define LARGE_FILTER    (1 << 20)
+#define LEAST_GAIN      1.27
+#define LEAST_HALF_GAIN 1.15
 
 static bool is_grad_x(const td_node *n)
 {
@@ -55,22 +60,71 @@ static bool is_grad_w(const td_node *n)
     return n->op == &td_op_conv2d_grad_w;
 }
 
-/* `w`: the filter, also of grad_w; is_fixed: it is transformed once */
-static bool is_faster(const td_node *conv, const td_type *w, bool is_fixed)
-{
-    const td_type *y = is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
-    const td_type *dy = is_grad_x(conv) ? td_in_type(conv, 0) : y;
-    const double k = (double)w->dim[0], c = (double)w->dim[1];
-    const double tiles = (double)td_winograd_tiles(y), pixels = (double)td_type_count(dy) / k;
-    const double direct = 9 * pixels * c * k;
-    const double filter = 36 * c * k * (READ_COST + (is_fixed ? 0 : FILTER_COST));
-    const double least = is_fixed && 36 * c * k > LARGE_FILTER ? LEAST_GAIN : 1;
-    return least * (tiles * (36 * c * k + TRANSFORM_COST * (c + k)) + filter) < direct;
-}
-
 static const td_type *filter_of(const td_node *conv)
 {
     return td_in_type(conv, is_grad_w(conv) ? 2 : 1);
+}
+
+static bool is_half(const td_node *conv)
+{
+    return td_in_type(conv, 0)->dtype == TD_DT_BF16;
+}
+
+/* along one side: how often a result of y meets a pixel of x, which is not of the padding */
+static double count_taps(int64_t x, int64_t y, int64_t pad)
+{
+    int64_t n = 0;
+    for (int64_t p = 0; p < y; p++)
+        for (int64_t at = p - pad; at < p - pad + 3; at++)
+            n += at >= 0 && at < x;
+    return (double)n;
+}
+
+/* per channel and filter; in bfloat16 without the products of the padding, which are left out */
+static double direct_products(const td_node *conv)
+{
+    const td_type *y =
+        is_grad_x(conv) || is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
+    const td_type *x = is_grad_x(conv)   ? &conv->out[0]->type
+                       : is_grad_w(conv) ? td_in_type(conv, 1)
+                                         : td_in_type(conv, 0);
+    const int pad = ((const td_conv_attr *)conv->attr)->pad;
+    const double batch = (double)y->dim[0];
+    return is_half(conv) ? batch * count_taps(x->dim[2], y->dim[2], pad) *
+                               count_taps(x->dim[3], y->dim[3], pad)
+                         : 9 * batch * (double)(y->dim[2] * y->dim[3]);
+}
+
+/* is_fixed: the filter is transformed once; rate: direct products in the time of one in float32 */
+static bool is_faster(const td_node *conv, bool is_fixed, double rate)
+{
+    const td_type *w = filter_of(conv);
+    const td_type *y = is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
+    const double k = (double)w->dim[0], c = (double)w->dim[1];
+    const double tiles = (double)td_winograd_tiles(y),
+                 direct = direct_products(conv) * c * k / rate;
+    const double transform = is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST;
+    const double filter = 36 * c * k * (READ_COST + (is_fixed ? 0 : FILTER_COST));
+    const double gain = is_half(conv) ? LEAST_HALF_GAIN : LEAST_GAIN;
+    const double least = is_fixed && 36 * c * k > LARGE_FILTER ? gain : 1;
+    return least * (tiles * (36 * c * k + transform * (c + k)) + filter) < direct;
+}
+
+static bool is_wide_vector(const td_node *n, int i)
+{
+    return n->op == &td_op_conv2d_fused && i == 2;
+}
+
+/* float32, or bfloat16 with float32 vectors and filter gradients */
+static bool has_dtypes(const td_node *n)
+{
+    const td_dtype d = td_in_type(n, 0)->dtype;
+    for (int i = 0; i < n->n_in; i++)
+        if (!td_is_shape_only(n, i) &&
+            td_in_type(n, i)->dtype != (is_wide_vector(n, i) ? TD_DT_F32 : d))
+            return false;
+    return d == TD_DT_F32 ||
+           (d == TD_DT_BF16 && (!is_grad_w(n) || ((const td_conv_attr *)n->attr)->wide));
 }
 
 static bool has_shape(const td_node *n)
@@ -82,10 +136,7 @@ static bool has_shape(const td_node *n)
         (is_grad_x(n) && a->pad > 2))
         return false;
     const td_type *w = filter_of(n);
-    for (int i = 0; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != TD_DT_F32)
-            return false;
-    return w->dim[2] == 3 && w->dim[3] == 3 && w->dim[0] % TD_WINO_LANES == 0 &&
+    return has_dtypes(n) && w->dim[2] == 3 && w->dim[3] == 3 && w->dim[0] % TD_WINO_LANES == 0 &&
            w->dim[1] % TD_WINO_LANES == 0 && w->dim[0] >= CHANNELS_MIN && w->dim[1] >= CHANNELS_MIN;
 }
 
@@ -94,7 +145,8 @@ static td_winograd_attr attr_of(const td_node *conv)
     const td_conv_attr *a = conv->attr;
     return (td_winograd_attr){ .pad = is_grad_x(conv) ? 2 - a->pad : a->pad,
                                .relu = a->relu,
-                               .relu6 = a->relu6 };
+                               .relu6 = a->relu6,
+                               .wide = a->wide };
 }
 
 static bool is_supported_in(const td_target *target, const td_node *conv,
@@ -110,7 +162,7 @@ static bool is_supported_in(const td_target *target, const td_node *conv,
     p.node.n_in = is_grad_x(conv) ? 2 : conv->n_in;
     if (!is_grad_w(conv))
         p.node.in[1]->type =
-            td_type_4d(w->dtype, k / TD_WINO_LANES, TD_WINO_POINTS, c, TD_WINO_LANES);
+            td_type_4d(TD_DT_F32, k / TD_WINO_LANES, TD_WINO_POINTS, c, TD_WINO_LANES);
     td_probe_set_layouts(&p, layouts);
     return target->supports(target->ctx, &p.node);
 }
@@ -166,7 +218,18 @@ static bool is_chosen(const td_rewriter *rw, const td_node *n)
     if (!has_shape(n))
         return false;
     const bool is_once = !is_grad_w(n) && is_fixed[n->in[1]->producer->id];
-    return is_faster(n, filter_of(n), is_once) && is_supported(rw->target, n, is_once);
+    const int rate = is_half(n) && rw->target ? rw->target->bf16_rate : 1;
+    return is_faster(n, is_once, rate) && is_supported(rw->target, n, is_once);
+}
+
+/* the filter to transform: what a cast reads if that is float32, which is more exact */
+static td_value *uncast(td_rewriter *rw, const td_node *n, td_value *w)
+{
+    const td_node *cast = n->in[1]->producer;
+    return cast->op == &td_op_cast && td_in_type(cast, 0)->dtype == TD_DT_F32 &&
+                   !td_overwritten_between(rw->old, cast->id, n->id, cast)
+               ? td_rw_get(rw, cast->in[0])
+               : w;
 }
 
 static void node(td_rewriter *rw, const td_node *n, td_value **in)
@@ -180,7 +243,7 @@ static void node(td_rewriter *rw, const td_node *n, td_value **in)
     const td_op *op = is_grad_w(n) ? &td_op_conv2d_winograd_grad_w : &td_op_conv2d_winograd;
     const int n_in = is_grad_x(n) ? 2 : n->n_in;
     if (!is_grad_w(n))
-        in[1] = td_emit(rw->b, &td_op_winograd_filter, &filter, in[1]);
+        in[1] = td_emit(rw->b, &td_op_winograd_filter, &filter, uncast(rw, n, in[1]));
     td_rw_set(rw, n->out[0], td_emit_n(rw->b, op, &attr, n_in, in, NULL));
     rw->n_changed++;
 }

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "device/gpu_plugin.h"
 #include "device/gpu_ranks.h"
 #include "options/env_switch.h"
@@ -80,8 +81,10 @@ static td_device *new_device(const char *name)
     if (!dev)
         return NULL;
     dev->name = name;
-    dev->target =
-        (td_target){ .ctx = dev, .supports = supports, .preferred_layout = preferred_layout };
+    dev->target = (td_target){ .ctx = dev,
+                               .supports = supports,
+                               .preferred_layout = preferred_layout,
+                               .bf16_rate = td_cpu_bf16_rate() };
     return dev;
 }
 

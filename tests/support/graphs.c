@@ -72,6 +72,7 @@ static const void *multi(void *ctx, const td_node *n, int *chained)
 
 const td_target td_test_target = { .supports = supports,
                                    .preferred_layout = preferred_layout,
+                                   .bf16_rate = 2,
                                    .multi = multi,
                                    .is_reference = true,
                                    .fuses_gates = true,

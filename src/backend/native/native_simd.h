@@ -29,6 +29,11 @@
 #define KIND_BF16 1
 #define KIND_F16  2
 
+#define CLASS_SUBNORMAL 0x20 /* a class that vfpclassps tests */
+#define UPPER_HALVES         /* word i of 16 into the upper half of lane i of 32 bits */           \
+    _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, \
+                     3, 0, 2, 0, 1, 0, 0, 0)
+
 /* 16 and 8 lanes of every dtype */
 #define N_SIMD_OF_ISA 6
 #define SIMD_OF(isa)                                                                               \

@@ -10,11 +10,7 @@
 
 #include "base/half.h"
 
-#define AVX512_TARGETS  "avx512f,avx512bw,avx512dq,avx512vl,f16c"
-#define CLASS_SUBNORMAL 0x20 /* a class that vfpclassps tests */
-#define UPPER_HALVES         /* word i of 16 into the upper half of lane i of 32 bits */           \
-    _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, \
-                     3, 0, 2, 0, 1, 0, 0, 0)
+#define AVX512_TARGETS "avx512f,avx512bw,avx512dq,avx512vl,f16c"
 
 #define HAS_BF16_ROUNDING 1
 #define ISA               avx512bf16

@@ -73,7 +73,7 @@ static td_status accepts_conv(const td_node *n)
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[0]->type;
         const bool must_be_image = i == 0 || i == n->n_in || is_residual(n, i);
-        if (t->dtype != TD_DT_F32)
+        if (t->dtype != TD_DT_F32 && !(must_be_image && t->dtype == TD_DT_BF16))
             return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
         if (!must_be_image && !td_type_is_plain(t))
             return td_error(TD_ENOKERNEL, "tensor %d is not plain", i);
@@ -84,6 +84,11 @@ static td_status accepts_conv(const td_node *n)
                             i);
     }
     return has_layout(td_in_type(n, 0), HALVES) ? td_native_wino_check_halves() : TD_OK;
+}
+
+static const td_native_wino_simd *simd_for(const td_node *n)
+{
+    return td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -162,7 +167,7 @@ static void divide(state *s, int64_t u_bytes)
 /* threads take jobs as they come: all have as many, or one less */
 static td_work_share share(const td_node *n, int threads)
 {
-    state s = { .simd = td_native_wino_simd_at(0), .threads = threads, .w = geometry_of(n) };
+    state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
     divide(&s, td_type_bytes(td_in_type(n, 1)));
     const int64_t blocks = s.w.K / LANES, groups = divided_up(blocks, s.simd->blocks);
     const int64_t most = smaller(divided_up(groups, s.shares) * s.simd->blocks, blocks);
@@ -177,7 +182,7 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     state *s = TD_NEW(state);
     if (!s)
         return TD_ENOMEM;
-    s->simd = td_native_wino_simd_at(0);
+    s->simd = simd_for(n);
     s->threads = td_threads();
     s->w = geometry_of(n);
     divide(s, td_type_bytes(td_in_type(n, 1)));
@@ -200,8 +205,9 @@ static void release_conv(td_prepared *p)
 /* --- convolution: one job --------------------------------------------------------------------- */
 
 typedef struct {
-    const float *x, *u, *scale, *bias, *residual;
-    float *y;
+    const void *x, *residual;
+    const float *u, *scale, *bias;
+    void *y;
 } tensors;
 
 /* the products for `blocks` blocks of filters from block kb on */
@@ -319,7 +325,8 @@ bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
         return td_native_winograd_filter_preferred_layout(n, out);
     const td_type *x = td_in_type(n, 0);
     const bool is_scaled = n->op == &td_op_conv2d_winograd_scaled;
-    if ((n->op != &td_op_conv2d_winograd && !is_scaled) || x->dtype != TD_DT_F32)
+    if ((n->op != &td_op_conv2d_winograd && !is_scaled) ||
+        (x->dtype != TD_DT_F32 && x->dtype != TD_DT_BF16))
         return false;
     const int i = has_layout(x, LAST) ? 2 : td_native_wino_prefers_halves(x) ? 1 : 0;
     *out = is_scaled ? scaled[i] : plain[i];

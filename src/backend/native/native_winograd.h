@@ -23,6 +23,9 @@
  * direct kernels use blocks of 16 channels with AVX-512 and of 8 without.  The loops work on blocks
  * of 16 channels in all of them; in blocks of 8 lanes 8 to 15 are in the next block, so registers
  * must not be longer than 8 lanes.  The arithmetic is the same in every layout.
+ *
+ * Images are float32 or bfloat16, which is widened when it is loaded and rounded once when results
+ * are stored.  All else is float32.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
 #define TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
@@ -56,25 +59,26 @@ typedef struct {
 
 /* The destination of the results of one block of 16 channels. */
 typedef struct {
-    const float *scale;    /* [16], or NULL */
-    const float *bias;     /* [16], or NULL */
-    const float *residual; /* as y, or NULL */
-    float *y;
+    const float *scale;   /* [16], or NULL */
+    const float *bias;    /* [16], or NULL */
+    const void *residual; /* as y, or NULL */
+    void *y;
     int64_t block; /* index of the block, below K/16 */
 } td_native_wino_end;
 
-/* Inner loops for one instruction set. */
+/* Inner loops for one instruction set and one type of images. */
 typedef struct {
     const char *isa;
-    int lanes;  /* of a register */
-    int tiles;  /* maximum tiles per product */
-    int blocks; /* maximum blocks of 16 filters */
+    td_dtype dtype; /* of x, dy, residual and y; all else is float32 */
+    int lanes;      /* of a register */
+    int tiles;      /* maximum tiles per product */
+    int blocks;     /* maximum blocks of 16 filters */
 
     /* G g G' of 16 filters: their taps are g_step elements apart, the 36 results u_step */
     void (*filter)(const td_winograd *m, const float *g, int64_t g_step, float *u, int64_t u_step);
 
     /* transforms `n` tiles from tile `first` on, all channels */
-    void (*input)(const td_native_wino *w, int64_t first, int64_t n, const float *x, float *v);
+    void (*input)(const td_native_wino *w, int64_t first, int64_t n, const void *x, float *v);
 
     /* one of the 36 products: v and m are for one point; `blocks` blocks of u, u_step elements
        apart */
@@ -86,7 +90,7 @@ typedef struct {
                    int64_t m_step, const td_native_wino_end *end);
 
     /* filter gradients: transforms `n` tiles of dy, all filters */
-    void (*gradient)(const td_native_wino *w, int64_t first, int64_t n, const float *dy, float *d);
+    void (*gradient)(const td_native_wino *w, int64_t first, int64_t n, const void *dy, float *d);
 
     /* m [16 channels][16 filters] = sum over n tiles, for one point, a block of channels, and one
        or two blocks of filters, whose d and m are d_step and m_step elements apart; or added to
@@ -115,7 +119,8 @@ bool td_native_wino_prefers_halves(const td_type *t);
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_winograd_filter_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** Number i of the loops that this machine can run, the best first; NULL past the end. */
-const td_native_wino_simd *td_native_wino_simd_at(int i);
+/** Number i of the loops for images of type `dtype` that this machine can run, the best first; NULL
+    past the end. */
+const td_native_wino_simd *td_native_wino_simd_at(td_dtype dtype, int i);
 
 #endif

@@ -93,7 +93,7 @@ static td_status run(const td_prepared *p, void *const *args)
     const td_type *u_type = &p->node->out[0]->type, *w_type = td_in_type(p->node, 0);
     const bool grad_x = ((const td_winograd_filter_attr *)p->node->attr)->grad_x;
     const int64_t blocks = u_type->dim[0], C = u_type->dim[2];
-    const td_native_wino_simd *simd = td_native_wino_simd_at(0);
+    const td_native_wino_simd *simd = td_native_wino_simd_at(TD_DT_F32, 0);
     const strides to_k = strides_of(w_type), s = grad_x ? rotated(to_k) : to_k;
     const float *w = (const float *)args[0] + (grad_x ? (TAPS - 1) * to_k.tap : 0);
     const bool is_adjacent = s.outer.lane == 1 && s.outer.half == HALF; /* 16 filters */

@@ -82,8 +82,10 @@ static bool has_layouts(const td_type *dy, const td_type *x, const td_type *dw, 
 static td_status accepts(const td_node *n)
 {
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1), *dw = &n->out[0]->type;
-    if (dy->dtype != TD_DT_F32)
+    if (dy->dtype != TD_DT_F32 && dy->dtype != TD_DT_BF16)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(dy->dtype));
+    if (dw->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "the result is %s", td_dtype_name(dw->dtype));
     if (dy->dim[1] % LANES || x->dim[1] % LANES)
         return td_error(TD_ENOKERNEL, "the channels are not whole blocks");
     if (has_layouts(dy, x, dw, 1))
@@ -93,6 +95,11 @@ static td_status accepts(const td_node *n)
                         "wanted images in aBcd16b, the result in ABcd16b16a, or images in aBcd8b, "
                         "the result in ABcd8b8a");
     return TD_OK;
+}
+
+static const td_native_wino_simd *simd_for(const td_node *n)
+{
+    return td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -177,7 +184,7 @@ static void divide(state *s)
 /* both kinds of jobs, one after the other, in elements of transformed tiles written and read */
 static td_work_share share(const td_node *n, int threads)
 {
-    state s = { .simd = td_native_wino_simd_at(0), .threads = threads, .w = geometry_of(n) };
+    state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
     divide(&s);
     const int64_t tiles = divided_up(s.tiles, s.groups);
     const double tile = LANES * POINTS * (double)s.groups;
@@ -195,7 +202,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     state *s = TD_NEW(state);
     if (!s)
         return TD_ENOMEM;
-    s->simd = td_native_wino_simd_at(0);
+    s->simd = simd_for(n);
     s->threads = td_threads();
     s->w = geometry_of(n);
     s->dw = result_of(n);
@@ -219,7 +226,7 @@ static void release(td_prepared *p)
 }
 
 typedef struct {
-    const float *dy, *x;
+    const void *dy, *x;
     float *dw, *v, *d, *sum;
 } tensors;
 
@@ -317,7 +324,7 @@ const td_kernel td_native_conv2d_winograd_grad_w = {
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
-    if (dy->dtype != TD_DT_F32)
+    if (dy->dtype != TD_DT_F32 && dy->dtype != TD_DT_BF16)
         return false;
     const char *const *l =
         layouts[td_native_wino_prefers_halves(td_type_is_plain(dy) ? x : dy) ? 1 : 0];

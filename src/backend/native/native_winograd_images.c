@@ -29,7 +29,7 @@ int64_t td_native_wino_step(int64_t channels, int64_t room)
 
 td_status td_native_wino_check_halves(void)
 {
-    const int lanes = td_native_wino_simd_at(0)->lanes;
+    const int lanes = td_native_wino_simd_at(TD_DT_F32, 0)->lanes;
     return lanes <= TD_WINO_HALF
                ? TD_OK
                : td_error(TD_ENOKERNEL, "blocks of %d channels for registers of %d lanes",
@@ -38,5 +38,6 @@ td_status td_native_wino_check_halves(void)
 
 bool td_native_wino_prefers_halves(const td_type *t)
 {
-    return td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF && strcmp(t->layout, "aBcd16b") != 0;
+    return td_native_wino_simd_at(TD_DT_F32, 0)->lanes <= TD_WINO_HALF &&
+           strcmp(t->layout, "aBcd16b") != 0;
 }

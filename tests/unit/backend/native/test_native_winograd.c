@@ -13,6 +13,8 @@
 
 #include "backend/native/native_winograd.h"
 #include "backend/ref/ref.h"
+#include "base/half.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
@@ -68,8 +70,8 @@ static td_native_wino geometry(const td_native_wino_image *layout)
 }
 
 /* a whole convolution, `piece` tiles at a time */
-static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const float *x,
-                     const float *u, const float *bias, const float *z, float *y)
+static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const void *x,
+                     const float *u, const float *bias, const void *z, void *y)
 {
     static float v[TD_WINO_POINTS * V_STEP], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
     const int64_t m_step = w.room * TD_WINO_LANES;
@@ -114,8 +116,8 @@ static void instruction_sets_agree(void **state)
     for (int l = 0; l < 2; l++) {
         const td_native_wino_simd *f;
         const td_native_wino w = geometry(&layouts[l]);
-        convolve(td_native_wino_simd_at(0), w, TILES, x, u, bias, z, best);
-        for (int i = 0; (f = td_native_wino_simd_at(i)); i++)
+        convolve(td_native_wino_simd_at(TD_DT_F32, 0), w, TILES, x, u, bias, z, best);
+        for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++)
             for (int piece = 1; piece <= TILES; piece += 4) {
                 const bool is_plain = strcmp(f->isa, "plain") == 0;
                 memset(y, 0xff, COUNT * sizeof *y);
@@ -135,9 +137,8 @@ static void instruction_sets_agree(void **state)
 }
 
 /* the filter's gradient, in two groups of tiles; `to`: the strides of blocks, block_step apart */
-static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, const float *x,
-                         const float *dy, const td_native_wino_dw *to, int64_t block_step,
-                         float *dw)
+static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, const void *x,
+                         const void *dy, const td_native_wino_dw *to, int64_t block_step, float *dw)
 {
     enum { BLOCK = TD_WINO_LANES * TD_WINO_LANES, BLOCKS = CHANNELS / TD_WINO_LANES };
     static float v[TD_WINO_POINTS * V_STEP], d[TD_WINO_POINTS * V_STEP];
@@ -169,8 +170,8 @@ static void instruction_sets_agree_on_filter_gradients(void **state)
     float *x = normal(COUNT, 1, 1), *dy = normal(COUNT, 2, 1);
     float *dw = normal(n_w, 3, 1), *best = normal(n_w, 4, 1);
     const td_native_wino w = geometry(&blocks);
-    sum_gradient(td_native_wino_simd_at(0), &w, x, dy, &dw_blocks, DW_BLOCK, best);
-    for (int i = 0; (f = td_native_wino_simd_at(i)); i++) {
+    sum_gradient(td_native_wino_simd_at(TD_DT_F32, 0), &w, x, dy, &dw_blocks, DW_BLOCK, best);
+    for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++) {
         memset(dw, 0xff, (size_t)n_w * sizeof *dw);
         sum_gradient(f, &w, x, dy, &dw_blocks, DW_BLOCK, dw);
         if (strcmp(f->isa, "plain") == 0)
@@ -182,6 +183,54 @@ static void instruction_sets_agree_on_filter_gradients(void **state)
     td_free(dy);
     td_free(dw);
     td_free(best);
+}
+
+/* --- bfloat16 --------------------------------------------------------------------------------- */
+
+static uint16_t *narrowed(float *x, int64_t n)
+{
+    uint16_t *y = td_alloc((size_t)n, sizeof *y);
+    assert_non_null(y);
+    td_f32_to_bf16_n(x, (size_t)n, y);
+    td_bf16_to_f32_n(y, (size_t)n, x);
+    return y;
+}
+
+/* images in bfloat16 give the bits of the same images in float32, results rounded once; some of them
+   are subnormal, which one instruction would take for zeros */
+static void bfloat16_rounds_results_once(void **state)
+{
+    (void)state;
+    enum { N_W = 9 * CHANNELS * CHANNELS };
+    const td_native_wino_simd *f;
+    const td_native_wino w = geometry(&blocks);
+    float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
+    float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1), *y = normal(COUNT, 5, 1);
+    float *dw = normal(N_W, 6, 1), *wanted_dw = normal(N_W, 7, 1);
+    uint16_t *y_half = td_alloc(COUNT, sizeof *y_half), *wanted = td_alloc(COUNT, sizeof *wanted);
+    assert_non_null(y_half);
+    assert_non_null(wanted);
+    bias[5] = 1e-40f; /* as scale too: channel 5 is subnormal but for the residual */
+    for (int64_t i = 0; i < COUNT; i++)
+        z[i] = i % TD_WINO_LANES == 5 ? 0 : z[i];
+    uint16_t *x_half = narrowed(x, COUNT), *z_half = narrowed(z, COUNT);
+    for (int i = 0; (f = td_native_wino_simd_at(TD_DT_BF16, i)); i++) {
+        const bool is_plain = strcmp(f->isa, "plain") == 0;
+        const td_native_wino_simd *f32 = td_native_wino_simd_at(TD_DT_F32, 0);
+        for (int k = 0; is_plain && td_native_wino_simd_at(TD_DT_F32, k); k++)
+            f32 = td_native_wino_simd_at(TD_DT_F32, k);
+        convolve(f32, w, 5, x, u, bias, z, y);
+        td_f32_to_bf16_n(y, COUNT, wanted);
+        memset(y_half, 0xff, COUNT * sizeof *y_half);
+        convolve(f, w, 5, x_half, u, bias, z_half, y_half);
+        assert_memory_equal(y_half, wanted, COUNT * sizeof *wanted);
+        sum_gradient(f32, &w, x, z, &dw_blocks, DW_BLOCK, wanted_dw);
+        sum_gradient(f, &w, x_half, z_half, &dw_blocks, DW_BLOCK, dw);
+        assert_memory_equal(dw, wanted_dw, N_W * sizeof *dw);
+    }
+    void *all[] = { x, z, bias, u, y, dw, wanted_dw, y_half, wanted, x_half, z_half };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        td_free(all[i]);
 }
 
 /* --- blocks of 8 channels --------------------------------------------------------------------- */
@@ -229,7 +278,7 @@ static void blocks_of_8_channels_change_no_bit(void **state)
     float *y = normal(COUNT, 6, 1), *dw = normal(N_W, 7, 1), *dw8 = normal(N_W, 8, 1);
     float *wanted = normal(COUNT > N_W ? COUNT : N_W, 9, 1);
     int n = 0;
-    for (int i = 0; (f = td_native_wino_simd_at(i)); i++) {
+    for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++) {
         if (f->lanes > TD_WINO_HALF)
             continue;
         n++;
@@ -252,7 +301,7 @@ static void blocks_of_8_channels_change_no_bit(void **state)
 static void only_short_registers_take_blocks_of_8(void **state)
 {
     (void)state;
-    const bool is_short = td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF;
+    const bool is_short = td_native_wino_simd_at(TD_DT_F32, 0)->lanes <= TD_WINO_HALF;
     td_type t = td_type_4d(TD_DT_F32, 2, 32, 8, 8);
     assert_int_equal(td_native_wino_check_halves(), is_short ? TD_OK : TD_ENOKERNEL);
     assert_int_equal(td_native_wino_prefers_halves(&t), is_short);
@@ -429,11 +478,33 @@ typedef struct {
     int batch, in, out, side, pad;
 } shape;
 
-/* a convolution and its gradients, with a filter that changes in every run */
+/* the same in mixed precision: images in bfloat16, weights in float32 */
+static td_graph *mixed_step(const shape *s)
+{
+    char text[2048];
+    const int p = s->side + 2 * s->pad - 2;
+    snprintf(text, sizeof text,
+             "%%x:f32[%d,%d,%d,%d] = input\n%%dy:f32[%d,%d,%d,%d] = input\n"
+             "%%w:f32[%d,%d,3,3] = param\n%%m:f32[%d,%d,3,3] = param {role=momentum}\n"
+             "%%xh = cast %%x {to=bf16}\n%%dyh = cast %%dy {to=bf16}\n%%wh = cast %%w {to=bf16}\n"
+             "%%yh = conv2d %%xh, %%wh {pad=%d}\n"
+             "%%dw = conv2d_grad_w %%dyh, %%xh, %%w {pad=%d, wide=true}\n"
+             "%%dxh = conv2d_grad_x %%dyh, %%wh, %%xh {pad=%d}\n"
+             "%%y = cast %%yh\n%%dx = cast %%dxh\n%%lr:f32[] = input\n"
+             "sgd %%w, %%m, %%dw, %%lr {momentum=0.9}\n"
+             "output y = %%y\noutput dx = %%dx\noutput dw = %%dw\n",
+             s->batch, s->in, s->side, s->side, s->batch, s->out, p, p, s->out, s->in, s->out,
+             s->in, s->pad, s->pad, s->pad);
+    return td_test_graph(text);
+}
+
+/* a convolution and its gradients, with a filter that changes in every run; "bf16" is mixed */
 static td_graph *step(const shape *s, const char *dtype)
 {
     char text[1024];
     const int p = s->side + 2 * s->pad - 2;
+    if (strcmp(dtype, "bf16") == 0)
+        return mixed_step(s);
     snprintf(text, sizeof text,
              "%%x:%s[%d,%d,%d,%d] = input\n%%dy:%s[%d,%d,%d,%d] = input\n"
              "%%w:%s[%d,%d,3,3] = param\n%%m:%s[%d,%d,3,3] = param {role=momentum}\n"
@@ -470,7 +541,8 @@ static void run_step(const char *device, td_winograd_mode mode, const shape *s, 
     assert_int_equal(count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
     assert_int_equal(count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
     /* with pad 2 and AVX-512 oneDNN prefers other layouts for the direct gradient */
-    const bool has_blocks = s->pad < 2 || td_native_wino_simd_at(0)->lanes <= TD_WINO_HALF;
+    const bool has_blocks =
+        s->pad < 2 || td_native_wino_simd_at(TD_DT_F32, 0)->lanes <= TD_WINO_HALF;
     assert_int_equal(count_ops(p, "conv2d_winograd_grad_w"), in_tiles && has_blocks);
     expect_ok(td_program_set(p, "w", w));
     expect_ok(td_program_bind(p, "lr", &lr));
@@ -546,28 +618,76 @@ static void gradients_are_as_accurate_as_stated(void **state)
     }
 }
 
-/* results and gradients do not depend on the number of threads, an image's not on the batch */
-static void training_depends_on_neither_threads_nor_batch(void **state)
+/*
+ * In mixed precision, against float64 with the same images: results have the one rounding of
+ * bfloat16, filter gradients none, and weights are not rounded, which they are for direct
+ * convolutions
+ */
+static void bfloat16_is_as_accurate_as_stated(void **state)
 {
     (void)state;
+    if (td_cpu_bf16_rate() > 2)
+        skip(); /* all convolutions are direct */
+    static const shape layers[] = {
+        { 1, 64, 64, 56, 1 }, { 4, 128, 128, 28, 1 }, { 16, 256, 256, 14, 1 }, { 6, 128, 96, 30, 0 }
+    };
+    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
+        const shape *s = &layers[l];
+        const int64_t n_x = result_count(s, GRAD_X), n_y = result_count(s, FORWARD);
+        const int64_t n_w = result_count(s, GRAD_W);
+        float *x = normal(n_x, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
+        float *dy = normal(n_y, 3, 1);
+        for (int64_t i = 0; i < n_x; i++)
+            x[i] = x[i] > 0 ? x[i] : 0;
+        td_free(narrowed(x, n_x));
+        td_free(narrowed(dy, n_y));
+        double *x64 = widened(x, n_x), *w64 = widened(w, n_w), *dy64 = widened(dy, n_y);
+        void *truth[N_PARTS], *y[N_PARTS];
+        run_step("ref", TD_WINOGRAD_AUTO, s, "f64", x64, w64, dy64, truth);
+        for (int i = 0; i < 2; i++) {
+            run_step("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, "bf16", x, w, dy, y);
+            for (int part = 0; part < N_PARTS; part++) {
+                double most, rms;
+                measure(y[part], truth[part], result_count(s, part), &most, &rms);
+                if (getenv("TANDEM_WINOGRAD_PRINT"))
+                    print_message("bf16, %d -> %d channels, side %d, batch %d, %s, %s: "
+                                  "largest %.2g, rms %.2g\n",
+                                  s->in, s->out, s->side, s->batch, parts[part],
+                                  i ? "direct" : "winograd", most, rms);
+                if (part == GRAD_W)
+                    assert_true(most < 4e-5 && rms < 3e-6);
+                else
+                    assert_true(most < 2e-2 && rms < (i ? 3e-3 : 1.8e-3));
+            }
+            free_results(y);
+        }
+        free_results(truth);
+        void *all[] = { x, w, dy, x64, w64, dy64 };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            td_free(all[i]);
+    }
+}
+
+/* results and gradients do not depend on the number of threads, an image's not on the batch */
+static void check_independence(const shape *all, const char *dtype)
+{
     const int before = td_threads();
-    const shape all = { 11, 64, 48, 15, 1 };
-    shape few = all;
+    shape few = *all;
     few.batch = 5;
-    const int64_t image = result_count(&all, GRAD_X) / all.batch;
-    const int64_t result = result_count(&all, FORWARD) / all.batch;
-    float *x = normal(11 * image, 1, 1), *w = normal(result_count(&all, GRAD_W), 2, 0.1);
-    float *dy = normal(11 * result, 3, 1);
+    const int64_t image = result_count(all, GRAD_X) / all->batch;
+    const int64_t result = result_count(all, FORWARD) / all->batch;
+    float *x = normal(all->batch * image, 1, 1), *w = normal(result_count(all, GRAD_W), 2, 0.1);
+    float *dy = normal(all->batch * result, 3, 1);
     void *first[N_PARTS], *y[N_PARTS];
     td_set_threads(1);
-    run_step("cpu", TD_WINOGRAD_AUTO, &all, "f32", x, w, dy, first);
+    run_step("cpu", TD_WINOGRAD_AUTO, all, dtype, x, w, dy, first);
     for (int threads = 1; threads <= 3; threads++) {
         td_set_threads(threads);
-        run_step("cpu", TD_WINOGRAD_AUTO, &all, "f32", x, w, dy, y);
+        run_step("cpu", TD_WINOGRAD_AUTO, all, dtype, x, w, dy, y);
         for (int part = 0; part < N_PARTS; part++)
-            assert_memory_equal(y[part], first[part], (size_t)result_count(&all, part) * sizeof *x);
+            assert_memory_equal(y[part], first[part], (size_t)result_count(all, part) * sizeof *x);
         free_results(y);
-        run_step("cpu", TD_WINOGRAD_AUTO, &few, "f32", x + 4 * image, w, dy + 4 * result, y);
+        run_step("cpu", TD_WINOGRAD_AUTO, &few, dtype, x + 4 * image, w, dy + 4 * result, y);
         assert_memory_equal(y[FORWARD], (float *)first[FORWARD] + 4 * result,
                             (size_t)(5 * result) * sizeof *x);
         assert_memory_equal(y[GRAD_X], (float *)first[GRAD_X] + 4 * image,
@@ -579,6 +699,14 @@ static void training_depends_on_neither_threads_nor_batch(void **state)
     td_free(x);
     td_free(w);
     td_free(dy);
+}
+
+static void training_depends_on_neither_threads_nor_batch(void **state)
+{
+    (void)state;
+    check_independence(&(shape){ 11, 64, 48, 15, 1 }, "f32");
+    if (td_cpu_bf16_rate() <= 2)
+        check_independence(&(shape){ 11, 128, 96, 28, 1 }, "bf16");
 }
 
 static td_status compile_once(const char *text)
@@ -621,12 +749,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instruction_sets_agree),
         cmocka_unit_test(instruction_sets_agree_on_filter_gradients),
+        cmocka_unit_test(bfloat16_rounds_results_once),
         cmocka_unit_test(blocks_of_8_channels_change_no_bit),
         cmocka_unit_test(only_short_registers_take_blocks_of_8),
         cmocka_unit_test(accuracy_is_as_stated),
         cmocka_unit_test(neither_threads_nor_batch_matter),
         cmocka_unit_test(what_is_not_finite_shows),
         cmocka_unit_test(gradients_are_as_accurate_as_stated),
+        cmocka_unit_test(bfloat16_is_as_accurate_as_stated),
         cmocka_unit_test(training_depends_on_neither_threads_nor_batch),
         cmocka_unit_test(memory_may_fail_at_every_call),
     };
