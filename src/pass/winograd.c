@@ -10,8 +10,8 @@
  *     conv2d_grad_w(dy, x, w) {pad}
  *         conv2d_winograd_grad_w(dy, x, w) {pad}
  *
- * Images are float32 or bfloat16; filters and sums are float32, so a filter that is cast to bfloat16
- * is transformed as it is before.
+ * Images are float32 or bfloat16; filters and sums are float32, so a filter that is cast to
+ * bfloat16 is transformed as it is before.
  *
  * It applies if the device has a kernel for it on channel blocks (the reference device has none).
  * If w depends on parameters only, which the graph does not change, winograd_filter runs once.  In

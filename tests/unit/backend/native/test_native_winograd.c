@@ -196,8 +196,8 @@ static uint16_t *narrowed(float *x, int64_t n)
     return y;
 }
 
-/* images in bfloat16 give the bits of the same images in float32, results rounded once; some of them
-   are subnormal, which one instruction would take for zeros */
+/* images in bfloat16 give the bits of the same images in float32, results rounded once; some of
+   them are subnormal, which one instruction would take for zeros */
 static void bfloat16_rounds_results_once(void **state)
 {
     (void)state;
