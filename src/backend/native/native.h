@@ -154,6 +154,9 @@ const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes);
 /** Is the best instruction set of this machine AVX2, with FMA? */
 bool td_native_is_avx2(void);
 
+/** Has this machine AVX2 and FMA, with or without AVX-512? */
+bool td_native_has_avx2(void);
+
 /** Number i of the loops that this machine can run, the best instruction set first; NULL past the
     end. */
 const td_native_simd *td_native_simd_at(int i);

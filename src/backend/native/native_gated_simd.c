@@ -44,10 +44,9 @@ static TARGET void run(const td_gated *v, const td_gated_in *in, int64_t from, i
     }
 }
 
-/* with AVX-512 oneDNN's convolutions use twice as wide vectors */
 td_gated_loops *td_gated_loops_here(void)
 {
-    return td_native_is_avx2() ? run : NULL;
+    return td_native_has_avx2() ? run : NULL;
 }
 #else
 td_gated_loops *td_gated_loops_here(void)

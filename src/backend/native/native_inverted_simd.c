@@ -268,10 +268,9 @@ static TARGET void run(const td_inverted *v, const td_inverted_in *in, const td_
     }
 }
 
-/* with AVX-512 oneDNN's convolutions use twice as wide vectors */
 td_inverted_loops *td_inverted_loops_here(void)
 {
-    if (!td_native_is_avx2())
+    if (!td_native_has_avx2())
         return NULL;
     return run;
 }

@@ -51,6 +51,17 @@ bool td_native_is_avx2(void)
 #endif
 }
 
+bool td_native_has_avx2(void)
+{
+#if HAVE_X86
+    const char *best = td_half_simd_at(0)->name;
+    return (strcmp(best, "avx2") == 0 || strncmp(best, "avx512", 6) == 0) &&
+           __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
 const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes)
 {
     const td_native_simd *f;

@@ -24,7 +24,7 @@ typedef struct {
 typedef void td_stem_loops(const td_stem *v, int64_t n, int64_t p, const float *x, const float *w,
                            const float *bias, float *y);
 
-/** NULL: this machine has none, or oneDNN's convolution is faster on it. */
+/** NULL: this machine has none. */
 td_stem_loops *td_stem_loops_here(void);
 
 #endif

@@ -95,10 +95,9 @@ static void run(const td_stem *v, int64_t n, int64_t p, const float *x, const fl
     all_blocks(&(row){ v, rows, w, bias, y + (n * v->P + p) * v->Q * v->K });
 }
 
-/* with AVX-512 oneDNN's convolution uses twice as wide vectors */
 td_stem_loops *td_stem_loops_here(void)
 {
-    if (!td_native_is_avx2())
+    if (!td_native_has_avx2())
         return NULL;
     return run;
 }
