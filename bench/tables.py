@@ -138,11 +138,13 @@ class Table:
                 lines.append(f"Peak memory: {peak / least:.2f} × the smallest peer's.")
             late = [r["time_to_first_step_s"] - 1e-3 * r["latency_ms"]["p50"] for r in self.results("Tandem")]
             lines.append(f"Start to first result, less one step's time: {spread(late, 2)} s.")
-            bounds = [r.get("bound_images_per_s") for r in self.results("Tandem")]
-            if all(bounds):
-                part = [100 * v / b for v, b in zip(self.speed("Tandem"), bounds)]
-                lines.append(f"Convolutions and matrix products alone: {spread(bounds, self.digits)} images/s; "
-                             f"Tandem reaches {spread(part, 0)} % of that.")
+            for key, what in (("bound_images_per_s", "alone"),
+                              ("chosen_bound_images_per_s", "alone, by the algorithms that the step uses")):
+                bounds = [r.get(key) for r in self.results("Tandem")]
+                if all(bounds):
+                    part = [100 * v / b for v, b in zip(self.speed("Tandem"), bounds)]
+                    lines.append(f"Convolutions and matrix products {what}: {spread(bounds, self.digits)} images/s; "
+                                 f"Tandem reaches {spread(part, 0)} % of that.")
         return lines
 
     def text(self, title, precision, batch):
