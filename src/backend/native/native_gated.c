@@ -28,7 +28,7 @@ static td_status shape_of(const td_node *n, td_gated *v)
     if (n->op != &td_op_conv2d_gated)
         return td_error(TD_ENOKERNEL, "not a convolution with a gate");
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
-    if (x->dtype != TD_DT_F32 || !td_gated_loops_here())
+    if (x->dtype != TD_DT_F32 || !td_gated_loops_at(0))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     *v = (td_gated){ .pixels = x->dim[0] * x->dim[2] * x->dim[3],
                      .area = x->dim[2] * x->dim[3],
@@ -99,7 +99,7 @@ static td_status run(const td_prepared *p, void *const *args)
                              .bias = args[3],
                              .residual = n_in > 4 ? args[4] : NULL };
     float *y = args[n_in], *scratch = args[n_in + 1];
-    td_gated_loops *loops = td_gated_loops_here();
+    td_gated_loops *loops = td_gated_loops_at(0);
     const int64_t each = s->each, pixels = s->v.pixels;
     atomic_llong next = 0;
 #pragma omp parallel for schedule(static, 1)

@@ -26,7 +26,7 @@ typedef struct {
 typedef void td_gated_loops(const td_gated *v, const td_gated_in *in, int64_t from, int64_t to,
                             float *y, float *scratch);
 
-/** NULL: this machine has none. */
-td_gated_loops *td_gated_loops_here(void);
+/** Number i of the loops that this machine can run, the widest first; NULL past the end. */
+td_gated_loops *td_gated_loops_at(int i);
 
 #endif

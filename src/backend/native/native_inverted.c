@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "backend/native/native.h"
 #include "backend/native/native_conv.h"
 #include "base/arena.h"
 #include "tandem/program.h"
@@ -43,7 +44,7 @@ static td_status shape_of(const td_node *n, td_inverted *v)
         return td_error(TD_ENOKERNEL, "not an inverted residual block");
     const int depthwise = td_block_depthwise(a);
     const td_type *x = td_in_type(n, 0), *w2 = td_in_type(n, depthwise), *y = &n->out[0]->type;
-    if (x->dtype != TD_DT_F32 || !td_inverted_loops_here())
+    if (x->dtype != TD_DT_F32 || !td_inverted_loops_at(0))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     *v = (td_inverted){ .N = x->dim[0],
                         .C = x->dim[1],
@@ -170,7 +171,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->each = s->part + aligned(td_inverted_scratch(&s->v, s->d.rows));
     out->state = s;
     out->scratch_bytes = (size_t)(s->sums + s->d.threads * s->each) * sizeof(float);
-    (void)snprintf(out->impl, sizeof out->impl, "avx2, bands of %d", (int)s->d.rows);
+    (void)snprintf(out->impl, sizeof out->impl, "%s, bands of %d",
+                   td_native_is_avx2() ? "avx2" : "avx512", (int)s->d.rows);
     return TD_OK;
 }
 
@@ -284,7 +286,7 @@ static td_status run(const td_prepared *p, void *const *args)
                              .b3 = s->v.has_projection ? args[w2 + 3] : NULL },
                      .y = args[n_in],
                      .sums = args[n_in + p->node->n_out],
-                     .loops = td_inverted_loops_here() };
+                     .loops = td_inverted_loops_at(0) };
     atomic_llong next = 0;
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++)

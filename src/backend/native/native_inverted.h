@@ -54,7 +54,7 @@ int64_t td_inverted_scratch(const td_inverted *v, int64_t rows);
 typedef void td_inverted_loops(const td_inverted *v, const td_inverted_in *in,
                                const td_inverted_job *j);
 
-/** NULL: this machine has none. */
-td_inverted_loops *td_inverted_loops_here(void);
+/** Number i of the loops that this machine can run, the widest first; NULL past the end. */
+td_inverted_loops *td_inverted_loops_at(int i);
 
 #endif

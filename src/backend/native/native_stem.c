@@ -28,7 +28,7 @@ static td_status shape_of(const td_node *n, td_stem *v)
     if (x->dim[1] > TD_STEM_CHANNELS_MAX || w->dim[0] % TD_STEM_LANES)
         return td_error(TD_ENOKERNEL, "%lld channels to %lld", (long long)x->dim[1],
                         (long long)w->dim[0]);
-    if (x->dtype != TD_DT_F32 || td_in_type(n, 2)->dtype != TD_DT_F32 || !td_stem_loops_here())
+    if (x->dtype != TD_DT_F32 || td_in_type(n, 2)->dtype != TD_DT_F32 || !td_stem_loops_at(0))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     *v = (td_stem){ .N = x->dim[0],
                     .C = x->dim[1],
@@ -66,7 +66,7 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     td_stem v;
     TD_CHECK(shape_of(p->node, &v) == TD_OK);
-    td_stem_loops *loops = td_stem_loops_here();
+    td_stem_loops *loops = td_stem_loops_at(0);
 #pragma omp parallel for schedule(dynamic, ROWS)
     for (int64_t i = 0; i < v.N * v.P; i++)
         loops(&v, i / v.P, i % v.P, args[0], args[1], args[2], args[3]);

@@ -24,7 +24,7 @@ typedef struct {
 typedef void td_stem_loops(const td_stem *v, int64_t n, int64_t p, const float *x, const float *w,
                            const float *bias, float *y);
 
-/** NULL: this machine has none. */
-td_stem_loops *td_stem_loops_here(void);
+/** Number i of the loops that this machine can run, the widest first; NULL past the end. */
+td_stem_loops *td_stem_loops_at(int i);
 
 #endif

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/native/native_block_act.h"
 #include "backend/native/native_inverted.h"
 #include "base/rng.h"
+#include "ops/ops.h"
 #include "support/graphs.h"
 #include "tandem/program.h"
 
@@ -94,7 +94,7 @@ static float *run(const block *b, int batch, const char *skip, const float *x, i
     td_type t;
     expect_ok(td_device_open("cpu", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip }, &p));
-    const int n_fused = td_inverted_loops_here() && !skip;
+    const int n_fused = td_inverted_loops_at(0) && !skip;
     assert_int_equal(count_ops(p, "inverted_residual"), n_fused && !b->gated);
     assert_int_equal(count_ops(p, "expand_depthwise"), n_fused && b->gated);
     assert_int_equal(count_ops(p, "conv2d_gated"), n_fused && b->gated);
@@ -155,7 +155,7 @@ static void depends_on_neither_threads_nor_batch(void **state)
     (void)state;
     static const int threads[] = { 2, 3, 8 };
     const int before = td_threads();
-    for (int i = 0; i < N_BLOCKS && td_inverted_loops_here(); i++) {
+    for (int i = 0; i < N_BLOCKS && td_inverted_loops_at(0); i++) {
         int64_t n, n_one;
         td_set_threads(1);
         float *all = run(&blocks[i], BATCH, NULL, images, &n);
@@ -191,40 +191,106 @@ static void has_more_threads_than_rows(void **state)
     td_free(many);
 }
 
-#if defined(__x86_64__)
-TARGET static void silu_of(float *x, int n)
+/* y = silu(x) of n channels, as a depthwise convolution of one pixel that changes nothing */
+static void silu_of(td_inverted_loops *loops, const float *x, int n, float *y)
 {
-    for (int i = 0; i < n; i += 8)
-        td_block_curve(TD_BLOCK_SILU, x + i);
+    static float filter[16 * 9], bias[16], sums[16], scratch[1024];
+    const td_inverted v = { .N = 1,
+                            .C = n,
+                            .H = 1,
+                            .W = 1,
+                            .M = n,
+                            .K = n,
+                            .P = 1,
+                            .Q = 1,
+                            .columns = 3,
+                            .side = 3,
+                            .stride = 1,
+                            .pad = 1,
+                            .act = TD_BLOCK_SILU };
+    for (int i = 0; i < n; i++)
+        filter[(i / 8 * 9 + 4) * 8 + i % 8] = 1;
+    assert_true(td_inverted_scratch(&v, 1) <= (int64_t)(sizeof scratch / sizeof scratch[0]));
+    loops(&v, &(td_inverted_in){ .x = x, .w2 = filter, .b2 = bias },
+          &(td_inverted_job){ .p_to = 1, .m_to = n, .y = y, .sums = sums, .scratch = scratch });
 }
-#else
-static void silu_of(float *x, int n)
-{
-    (void)x, (void)n;
-}
-#endif
 
-/* as x / (1 + exp(-x)): -0 where exp overflows, NaN of -infinity */
-static void silu_holds_at_its_ends(void **state)
+static void check_silu(td_inverted_loops *loops)
 {
-    (void)state;
     static const float x[16] = {
         -INFINITY, -FLT_MAX, -1e30F, -200, -89,   -88.8F, -88.7F,  -88,
         -86,       -20,      -1e-3F, 0,    1e-3F, 20,     FLT_MAX, INFINITY
     };
-    float y[16], nan[8] = { NAN, 0, NAN, 0, 0, 0, 0, 0 };
-    if (!td_inverted_loops_here())
-        skip();
-    memcpy(y, x, sizeof y);
-    silu_of(y, 16);
+    static const float nan[8] = { NAN, 0, NAN, 0, 0, 0, 0, 0 };
+    float y[16];
+    silu_of(loops, x, 16, y);
     assert_true(isnan(y[0]));
     for (int i = 1; i < 16; i++) {
         const double wanted = x[i] / (1 + exp(-(double)x[i]));
         assert_true(isinf(x[i]) ? isinf(y[i]) : fabs(y[i] - wanted) <= 4e-7 * fabs(wanted) + 3e-36);
         assert_int_equal(signbit(y[i]) != 0, signbit(x[i]) != 0);
     }
-    silu_of(nan, 8);
-    assert_true(isnan(nan[0]) && !isnan(nan[1]) && isnan(nan[2]));
+    silu_of(loops, nan, 8, y);
+    assert_true(isnan(y[0]) && !isnan(y[1]) && isnan(y[2]));
+}
+
+/* as x / (1 + exp(-x)): -0 where exp overflows, NaN of -infinity */
+static void silu_holds_at_its_ends(void **state)
+{
+    (void)state;
+    td_inverted_loops *loops;
+    if (!td_inverted_loops_at(0))
+        skip();
+    for (int i = 0; (loops = td_inverted_loops_at(i)); i++)
+        check_silu(loops);
+}
+
+/* computes image 1 of v */
+static void run_loops(td_inverted_loops *loops, const td_inverted *v, const td_inverted_in *in,
+                      float *y, float *sums, float *scratch)
+{
+    loops(v, in,
+          &(td_inverted_job){ .n = 1,
+                              .p_to = v->P,
+                              .m_to = v->M,
+                              .adds_rest = true,
+                              .y = y,
+                              .sums = sums,
+                              .scratch = scratch });
+}
+
+/* all vectors, whole and half, of every set of loops against the last set */
+static void widths_have_the_same_bits(void **state)
+{
+    (void)state;
+    enum { MOST = 1 << 16 };
+    static const int wide[] = { 48, 56, 104 }, results[] = { 8, 16, 24, 40, 48 };
+    static const int sizes[] = { 1, 3, 7, 15 };
+    static float w[MOST], y[2][MOST], sums[2][MOST], scratch[MOST];
+    td_inverted_loops *loops;
+    int last = 0;
+    if (!td_inverted_loops_at(1))
+        skip();
+    while (td_inverted_loops_at(last + 1))
+        last++;
+    fill(w, MOST, 3);
+    for (int i = 0; i < 3 * 5 * 4 * 2 * 4; i++) {
+        const int side = i / 120 % 2 ? 5 : 3, stride = 1 + i / 60 % 2, size = sizes[i / 15 % 4];
+        td_inverted v = { .N = 2, .C = 24, .H = size, .W = size };
+        v.M = wide[i % 3], v.K = results[i / 3 % 5], v.side = side, v.stride = stride;
+        v.pad = side / 2, v.P = v.Q = (size - 1) / stride + 1, v.columns = size + 2 * v.pad;
+        v.act = i % 2 ? TD_BLOCK_SILU : TD_BLOCK_HARDSWISH;
+        v.has_expansion = true, v.has_projection = i / 240 == 0;
+        const td_inverted_in in = { images, w, w + 1, w + 2, w + 3, w + 4, w + 5 };
+        assert_true(td_inverted_scratch(&v, v.P) <= MOST && v.P * v.Q * v.M <= MOST);
+        memset(y, 0, sizeof y), memset(sums, 0, sizeof sums);
+        run_loops(td_inverted_loops_at(last), &v, &in, y[0], sums[0], scratch);
+        for (int k = 0; k < last && (loops = td_inverted_loops_at(k)); k++) {
+            run_loops(loops, &v, &in, y[1], sums[1], scratch);
+            assert_memory_equal(y[0], y[1], sizeof y[0]);
+            assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+        }
+    }
 }
 
 static int set_up(void **state)
@@ -241,6 +307,7 @@ int main(void)
         cmocka_unit_test(depends_on_neither_threads_nor_batch),
         cmocka_unit_test(has_more_threads_than_rows),
         cmocka_unit_test(silu_holds_at_its_ends),
+        cmocka_unit_test(widths_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
