@@ -21,8 +21,9 @@
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
  * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
  * filters, four times as large, are read once per run of tiles, which costs too much for few tiles,
- * and in training transformed.  The counts depend on shapes, the batch included, and on nothing
- * else: ranks and accumulated batches of one size choose alike, whatever their number of threads.
+ * and in training transformed.  The counts depend on shapes, the batch included, the
+ * type of images and how fast the processor multiplies bfloat16, and on nothing else: ranks and
+ * accumulated batches of one size choose alike, whatever their number of threads.
  */
 #include <string.h>
 
@@ -80,19 +81,32 @@ static double count_taps(int64_t x, int64_t y, int64_t pad)
     return (double)n;
 }
 
-/* per channel and filter; in bfloat16 without the products of the padding, which are left out */
+/* per channel and filter; from images in bfloat16 without those of the padding, which are left out,
+   except in filter gradients */
 static double direct_products(const td_node *conv)
 {
-    const td_type *y =
-        is_grad_x(conv) || is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
-    const td_type *x = is_grad_x(conv)   ? &conv->out[0]->type
-                       : is_grad_w(conv) ? td_in_type(conv, 1)
-                                         : td_in_type(conv, 0);
+    const bool is_grad = is_grad_x(conv) || is_grad_w(conv);
+    const td_type *y = is_grad ? td_in_type(conv, 0) : &conv->out[0]->type;
+    const td_type *x = is_grad ? &conv->out[0]->type : td_in_type(conv, 0);
     const int pad = ((const td_conv_attr *)conv->attr)->pad;
-    const double batch = (double)y->dim[0];
-    return is_half(conv) ? batch * count_taps(x->dim[2], y->dim[2], pad) *
-                               count_taps(x->dim[3], y->dim[3], pad)
-                         : 9 * batch * (double)(y->dim[2] * y->dim[3]);
+    if (!is_half(conv) || is_grad_w(conv))
+        return 9 * (double)(y->dim[0] * y->dim[2] * y->dim[3]);
+    return (double)y->dim[0] * count_taps(x->dim[2], y->dim[2], pad) *
+           count_taps(x->dim[3], y->dim[3], pad);
+}
+
+/* a filter's gradient from bfloat16, per element of a transformed filter: the sums are transformed
+   once, and read and written for every SUM_TILES tiles more */
+#define SUM_COST     28
+#define SUM_ADD_COST 20
+#define SUM_TILES    128
+#define LEAST_SUM    1.05
+
+static bool is_faster_grad_w(double c, double k, double tiles, double direct)
+{
+    const double groups = tiles > SUM_TILES ? tiles / SUM_TILES - 1 : 0;
+    const double sums = 36 * c * k * (SUM_COST + SUM_ADD_COST * groups);
+    return LEAST_SUM * (tiles * (36 * c * k + TRANSFORM_HALF_COST * (c + k)) + sums) < direct;
 }
 
 /* is_fixed: the filter is transformed once; rate: direct products in the time of one in float32 */
@@ -103,6 +117,8 @@ static bool is_faster(const td_node *conv, bool is_fixed, double rate)
     const double k = (double)w->dim[0], c = (double)w->dim[1];
     const double tiles = (double)td_winograd_tiles(y),
                  direct = direct_products(conv) * c * k / rate;
+    if (is_half(conv) && is_grad_w(conv))
+        return is_faster_grad_w(c, k, tiles, direct);
     const double transform = is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST;
     const double filter = 36 * c * k * (READ_COST + (is_fixed ? 0 : FILTER_COST));
     const double gain = is_half(conv) ? LEAST_HALF_GAIN : LEAST_GAIN;
