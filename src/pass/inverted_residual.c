@@ -180,6 +180,15 @@ static bool match(const td_rewriter *rw, const td_uses *u, const int *of, const 
     return (match_block(u, of, n, b) || match_gated(u, of, n, b)) && is_movable(rw->old, b);
 }
 
+/* as the ops need; in mixed precision biases are wider than filters */
+static bool have_one_dtype(const block *b)
+{
+    for (int i = 1; i < b->n_in; i++)
+        if (b->in[i]->type.dtype != b->in[0]->type.dtype)
+            return false;
+    return true;
+}
+
 static bool is_supported(const td_target *target, block *b)
 {
     static const td_node_layouts channels_last = {
@@ -188,7 +197,7 @@ static bool is_supported(const td_target *target, block *b)
     static const td_node_layouts gated = { .in = { "acdb", "", "Abcd8a", "", "acdb" },
                                            .out = "acdb" };
     td_probe p;
-    if (!target)
+    if (!target || !have_one_dtype(b))
         return false;
     td_probe_init_with(&p, last_of(b), b->n_in, b->in);
     p.node.op = b->op;

@@ -191,6 +191,28 @@ static void has_more_threads_than_rows(void **state)
     td_free(many);
 }
 
+/* images and filters in bf16, biases in float32: three convolutions, as the op has one dtype */
+static void mixed_precision_stays_convolutions(void **state)
+{
+    (void)state;
+    td_graph *g = td_test_graph("%x:bf16[2,16,7,7] = input\n"
+                                "%w1:bf16[96,16,1,1] = param\n%b1:f32[96] = param\n"
+                                "%w2:bf16[96,1,3,3] = param\n%b2:f32[96] = param\n"
+                                "%w3:bf16[16,96,1,1] = param\n%b3:f32[16] = param\n"
+                                "%e = conv2d_fused %x, %w1, %b1 {relu=true}\n"
+                                "%d = conv2d_fused %e, %w2, %b2 {pad=1, groups=96, relu=true}\n"
+                                "%p = conv2d_fused %d, %w3, %b3\n"
+                                "output y = %p\n");
+    td_device *dev;
+    td_program *p;
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_compile(g, dev, &(td_compile_opts){ 0 }, &p));
+    assert_int_equal(count_ops(p, "inverted_residual"), 0);
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+}
+
 /* y = silu(x) of n channels, as a depthwise convolution of one pixel that changes nothing */
 static void silu_of(td_inverted_loops *loops, const float *x, int n, float *y)
 {
@@ -306,6 +328,7 @@ int main(void)
         cmocka_unit_test(agrees_with_convolutions),
         cmocka_unit_test(depends_on_neither_threads_nor_batch),
         cmocka_unit_test(has_more_threads_than_rows),
+        cmocka_unit_test(mixed_precision_stays_convolutions),
         cmocka_unit_test(silu_holds_at_its_ends),
         cmocka_unit_test(widths_have_the_same_bits),
     };
