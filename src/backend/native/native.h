@@ -314,6 +314,7 @@ bool td_native_depthwise_tiles_preferred_layout(const td_node *n, td_node_layout
     K(stem_conv_fused)                                                                             \
     K(conv2d_winograd_grad_w)                                                                      \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
+    K(conv_grad_w)                                                                                 \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_tiles_grad_w)   \
     K(depthwise_conv_grad_w)                                                                       \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
