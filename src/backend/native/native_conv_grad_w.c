@@ -3,7 +3,8 @@
  * result
  *
  *     parts    of the images; each sums a whole gradient, and these are added in order
- *     jobs     some blocks of output channels, some of input channels, one part
+ *     jobs     some blocks of output channels, some of input channels, all rows of the filter or
+ *              one, one part
  *     chunks   of a job, one after the other: rows of some pairs of images, interleaved into the
  *              thread's store, which stays in its cache; then all taps of all its channels
  *
@@ -27,15 +28,18 @@ enum {
     HALVES = LANES / TILE, /* tiles of a block of channels */
     PIXEL = 4 * LANES,     /* bytes of a pair of pixels of a block */
     BLOCK = LANES * LANES, /* elements of dw of two blocks and one tap */
-    SIDE_MAX = 7
+    SIDE_MAX = 7,
+    ODD_IMAGES_MIN = 16 /* the last image without a partner costs a sixteenth at most */
 };
 
 /* The store and the sums of a job should fill most of a second-level cache. */
 #define STORE_BYTES (384 << 10)
 #define SUM_BYTES   (384 << 10)
 
-/* Blocks of dw that are worth a part of their own, see td_native_filter_divide. */
-#define UNIT_BLOCKS 16
+#define UNEVEN_MAX 1.25 /* of the busiest thread's work over the mean, if possible */
+
+/* Pairs of blocks of channels in a unit, see td_native_filter_divide. */
+#define UNIT_BLOCKS 4
 
 typedef struct {
     int64_t N, KB, CB; /* images; blocks of channels of dy and x */
@@ -54,11 +58,13 @@ typedef struct {
     const td_grad_w_loops *loops;
     shape v;
     td_native_filter_parts parts;
-    int64_t k_blocks, c_tiles;    /* of a job: blocks of dy, tiles of x */
-    int64_t k_jobs, c_jobs, jobs; /* k_jobs x c_jobs x parts */
-    int64_t pairs, rows;          /* of a chunk, at most */
-    size_t dy_bytes, store_bytes; /* of a thread's store: before x; all */
-    size_t part_bytes;            /* the parts' sums in scratch, before the stores */
+    int64_t k_blocks, c_tiles;      /* of a job: blocks of dy, tiles of x */
+    int64_t r_rows;                 /* of a job: rows of the filter */
+    int64_t k_jobs, c_jobs, r_jobs; /* jobs of a part */
+    int64_t jobs;                   /* of all parts */
+    int64_t pairs, rows;            /* of a chunk, at most */
+    size_t dy_bytes, store_bytes;   /* of a thread's store: before x; all */
+    size_t part_bytes;              /* the parts' sums in scratch, before the stores */
     int threads;
 } state;
 
@@ -96,10 +102,25 @@ static td_status shape_of(const td_node *n, shape *v)
     return TD_OK;
 }
 
+/* Where oneDNN's kernels are slower with one and two threads (Zen 4).  Those for points and for
+   large images of many channels are as fast. */
+static td_status check_gain(const shape *v)
+{
+    const int64_t area = v->P * v->Q;
+    if (v->N % 2 && v->N < ODD_IMAGES_MIN)
+        return td_error(TD_ENOKERNEL, "%lld images are no pairs", (long long)v->N);
+    if (v->is_point && area > 4 && (area > 64 || v->KB * v->CB < 64 * 64))
+        return td_error(TD_ENOKERNEL, "a 1 x 1 filter, with large images or few channels");
+    if (!v->is_point && area > 256 && v->KB >= 8 && v->CB >= 8)
+        return td_error(TD_ENOKERNEL, "large images of 128 channels or more");
+    return TD_OK;
+}
+
 static td_status accepts(const td_node *n)
 {
     shape v;
     TD_TRY(shape_of(n, &v));
+    TD_TRY(check_gain(&v));
     TD_TRY(td_native_conv_check(n));
     return td_native_conv_check_layouts(n, "aBcd16b", "ABcd16b16a");
 }
@@ -157,9 +178,9 @@ static void size_chunk(state *s)
     s->pairs = larger(smaller(STORE_BYTES / image, part), 1);
     s->pairs = up(part, up(part, s->pairs));
     s->rows = v->P;
-    while (s->rows > 1 && s->k_blocks * dy_bytes(v, s->pairs, s->rows) +
-                                  c_blocks * x_bytes(v, s->pairs, s->rows) >
-                              STORE_BYTES * s->pairs)
+    while (s->rows > 1 &&
+           s->k_blocks * dy_bytes(v, s->pairs, s->rows) + c_blocks * x_bytes(v, s->pairs, s->rows) >
+               STORE_BYTES * s->pairs)
         s->rows--;
     s->rows = up(v->P, up(v->P, s->rows));
     s->dy_bytes = (size_t)(s->k_blocks * dy_bytes(v, s->pairs, s->rows));
@@ -173,47 +194,58 @@ static double job_cycles(const state *s)
 {
     const shape *v = &s->v;
     const double chunks = (double)(up(up(s->parts.images, 2), s->pairs) * up(v->P, s->rows));
-    const double sums = (double)(s->k_blocks * s->c_tiles * v->R * v->S * TILE);
+    const double sums = (double)(s->k_blocks * s->c_tiles * s->r_rows * v->S * TILE);
     const double dy = (double)(s->pairs * s->rows * v->Q * s->k_blocks);
     const double x = (double)(x_bytes(v, s->pairs, s->rows) / PIXEL * c_blocks_of(s->c_tiles));
     const double load = sums * PIXEL <= SUM_BYTES ? 4 : 16;
     return chunks * (sums * (double)(s->pairs * s->rows * v->Q) + 3 * (dy + x) + load * sums);
 }
 
-static void set_jobs(state *s, int64_t k_blocks, int64_t c_tiles)
+static void set_jobs(state *s, int64_t k_blocks, int64_t c_tiles, int64_t rows)
 {
     s->k_blocks = k_blocks;
     s->c_tiles = c_tiles;
+    s->r_rows = rows;
     s->k_jobs = up(s->v.KB, k_blocks);
     s->c_jobs = up(s->v.CB * HALVES, c_tiles);
-    s->jobs = s->k_jobs * s->c_jobs * s->parts.n;
+    s->r_jobs = up(s->v.R, rows);
+    s->jobs = s->k_jobs * s->c_jobs * s->r_jobs * s->parts.n;
     size_chunk(s);
 }
 
-/* of all halvings of the channels, the one whose busiest thread is finished first */
+/* the work of the busiest thread over the mean */
+static double imbalance_of(const state *s)
+{
+    const double all = (double)(s->v.KB * s->v.CB * HALVES * s->v.R * s->v.N);
+    const double job = (double)(s->k_blocks * s->c_tiles * s->r_rows * s->parts.images);
+    return (double)(up(s->jobs, s->threads) * s->threads) * job / all;
+}
+
+/* keeps in `best` the division whose busiest thread is finished first; if possible an even one */
+static void compare_jobs(const state *s, double *least, state *best)
+{
+    const double penalty = imbalance_of(s) > UNEVEN_MAX ? 1.5 : 1;
+    const double cycles = job_cycles(s) * (double)up(s->jobs, s->threads) * penalty;
+    if (*least > 0 && cycles >= *least)
+        return;
+    *least = cycles;
+    *best = *s;
+}
+
+/* of all halvings of the channels, with all rows of the filter or one */
 static void divide(state *s)
 {
-    const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES;
-    const int64_t units = up(KB * s->v.CB * s->v.R * s->v.S, UNIT_BLOCKS);
-    int64_t best_k = 1, best_c = 1;
+    const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES, units = up(KB * s->v.CB, UNIT_BLOCKS);
+    state best = *s;
     double least = 0;
     s->parts = td_native_filter_divide(s->v.N, units, 2);
-    for (int64_t k = KB;; k = up(k, 2)) {
-        for (int64_t c = tiles;; c = up(c, 2)) {
-            set_jobs(s, k, c);
-            const double cycles = job_cycles(s) * (double)up(s->jobs, s->threads);
-            if (least == 0 || cycles < least) {
-                least = cycles;
-                best_k = k;
-                best_c = c;
+    for (int64_t k = KB; k; k = k > 1 ? up(k, 2) : 0)
+        for (int64_t c = tiles; c; c = c > 1 ? up(c, 2) : 0)
+            for (int64_t r = s->v.R; r; r = r > 1 ? 1 : 0) {
+                set_jobs(s, k, c, r);
+                compare_jobs(s, &least, &best);
             }
-            if (c == 1)
-                break;
-        }
-        if (k == 1)
-            break;
-    }
-    set_jobs(s, best_k, best_c);
+    *s = best;
 }
 
 static td_status plan(const td_node *n, int threads, state *s)
@@ -224,15 +256,13 @@ static td_status plan(const td_node *n, int threads, state *s)
     return TD_OK;
 }
 
-/* in elements of dy times tiles of x */
+/* in elements of dy */
 static td_work_share share(const td_node *n, int threads)
 {
     state s;
     TD_CHECK(plan(n, threads, &s) == TD_OK);
-    const double image = (double)(s.v.P * s.v.Q * LANES);
-    const double each = (double)(s.k_blocks * s.c_tiles * s.parts.images) * image;
-    const double all = (double)(s.v.KB * s.v.CB * HALVES * s.v.N) * image;
-    const double largest = (double)up(s.jobs, threads) * each;
+    const double all = (double)(s.v.KB * s.v.N * s.v.P * s.v.Q * LANES);
+    const double largest = all / threads * imbalance_of(&s);
     return (td_work_share){ largest < all ? largest : all, all / threads };
 }
 
@@ -245,8 +275,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
     out->state = s;
     s->part_bytes = td_native_filter_scratch(&s->parts, &n->out[0]->type);
     out->scratch_bytes = s->part_bytes + s->store_bytes * (size_t)s->threads;
-    snprintf(out->impl, sizeof out->impl, "%lldx%lldx%lld %s", (long long)s->parts.n,
-             (long long)s->k_jobs, (long long)s->c_jobs, s->loops->isa);
+    snprintf(out->impl, sizeof out->impl, "%lldx%lldx%lldx%lld %s", (long long)s->parts.n,
+             (long long)s->k_jobs, (long long)s->c_jobs, (long long)s->r_jobs, s->loops->isa);
     return TD_OK;
 }
 
@@ -258,11 +288,12 @@ static void release(td_prepared *p)
 
 /* --- one chunk -------------------------------------------------------------------------------- */
 
-/* a job: blocks [kb, kb_end) of dy, tiles [c, c_end) of x, images [from, to) */
+/* a job: blocks [kb, kb_end) of dy, tiles [c, c_end) of x, rows [r, r_end) of the filter, images
+   [from, to) */
 typedef struct {
     const uint16_t *dy, *x;
     float *sums;
-    int64_t kb, kb_end, c, c_end, from, to;
+    int64_t kb, kb_end, c, c_end, r, r_end, from, to;
     char *dy_store, *x_store;
 } job;
 
@@ -271,8 +302,8 @@ typedef struct {
     const uint16_t *a, *b;
 } planes;
 
-static planes planes_at(const uint16_t *t, const job *j, int64_t pair, int64_t blocks, int64_t block,
-                        int64_t plane)
+static planes planes_at(const uint16_t *t, const job *j, int64_t pair, int64_t blocks,
+                        int64_t block, int64_t plane)
 {
     const int64_t image = j->from + 2 * pair;
     const uint16_t *a = t + (image * blocks + block) * plane;
@@ -394,8 +425,7 @@ static void fetch(const state *s, ahead *a, td_grad_w_operands *p)
     const int64_t W = is_dy ? v->Q : v->W, H = is_dy ? v->P : v->H, step = is_dy ? 1 : v->stride;
     const int64_t blocks = is_dy ? v->KB : v->CB, plane = H * W * LANES;
     const int64_t at = is_dy ? a->j->kb + block : a->j->c / HALVES + block - n_dy;
-    const planes from =
-        planes_at(is_dy ? a->j->dy : a->j->x, a->j, a->k->pair, blocks, at, plane);
+    const planes from = planes_at(is_dy ? a->j->dy : a->j->x, a->j, a->k->pair, blocks, at, plane);
     const int64_t first = (is_dy ? a->k->p : a->k->h * (v->is_point ? step : 1)) * W * LANES;
     p->ahead[0] = (const char *)(from.a + first);
     p->ahead[1] = (const char *)((from.b ? from.b : from.a) + first);
@@ -404,35 +434,44 @@ static void fetch(const state *s, ahead *a, td_grad_w_operands *p)
     p->ahead_image = 2 * blocks * plane * 2;
 }
 
-/* all taps of tile `c` of x and of block `kb` and the next one of dy */
-static void multiply(const state *s, const job *j, const td_grad_w_product *taps, int64_t kb,
-                     int64_t c, bool is_first, ahead *next)
+/* The products of a chunk; tap[t] is not set for taps of other jobs. */
+typedef struct {
+    td_grad_w_product tap[SIDE_MAX * SIDE_MAX];
+    bool is_first; /* chunk of a job */
+    ahead next;
+} products;
+
+/* the job's taps of tile `c` of x and of block `kb` and the next one of dy */
+static void multiply(const state *s, const job *j, products *m, int64_t kb, int64_t c)
 {
     const int64_t n = s->v.R * s->v.S, cb = c / HALVES, half = c % HALVES * TILE;
     float *sums = j->sums + (kb * s->v.CB + cb) * n * BLOCK + half * LANES;
-    td_grad_w_operands o = { .is_first = is_first };
-    for (int64_t t = 0; t < n; t++) {
-        o.dy = taps[t].dy + (kb - j->kb) * taps[t].dy_block;
-        o.x = taps[t].x + (cb - j->c / HALVES) * taps[t].x_block + half * 4;
+    td_grad_w_operands o = { .is_first = m->is_first };
+    for (int64_t t = j->r * s->v.S; t < j->r_end * s->v.S; t++) {
+        const td_grad_w_product *p = &m->tap[t];
+        o.dy = p->dy + (kb - j->kb) * p->dy_block;
+        o.x = p->x + (cb - j->c / HALVES) * p->x_block + half * 4;
         o.sums = sums + t * BLOCK;
-        fetch(s, next, &o);
-        s->loops->multiply(&taps[t], &o, kb + 1 < j->kb_end ? 2 : 1);
+        fetch(s, &m->next, &o);
+        s->loops->multiply(p, &o, kb + 1 < j->kb_end ? 2 : 1);
     }
 }
 
 static void add_chunk(const state *s, const job *j, const chunk *k, bool is_first, ahead next)
 {
     const int64_t first = j->c / HALVES;
-    td_grad_w_product taps[SIDE_MAX * SIDE_MAX];
+    products m;
+    m.is_first = is_first;
+    m.next = next;
     for (int64_t kb = j->kb; kb < j->kb_end; kb++)
         store_dy(s, j, k, kb, j->dy_store + (kb - j->kb) * k->dy_step);
     for (int64_t cb = first; cb < c_blocks_of(j->c_end); cb++)
         store_x(s, j, k, cb, j->x_store + (cb - first) * k->x_step);
-    for (int64_t t = 0; t < s->v.R * s->v.S; t++)
-        taps[t] = product_of(s, j, k, t / s->v.S, t % s->v.S);
+    for (int64_t t = j->r * s->v.S; t < j->r_end * s->v.S; t++)
+        m.tap[t] = product_of(s, j, k, t / s->v.S, t % s->v.S);
     for (int64_t kb = j->kb; kb < j->kb_end; kb += 2)
         for (int64_t c = j->c; c < j->c_end; c++)
-            multiply(s, j, taps, kb, c, is_first, &next);
+            multiply(s, j, &m, kb, c);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -477,15 +516,16 @@ static void run_job(const state *s, const job *j, const job *after)
 
 typedef struct {
     void *const *args;
-    int64_t count; /* elements of dw */
+    int64_t count;  /* elements of dw */
     float *scratch; /* sums of parts 1, 2, ... */
     char *stores;
 } memory;
 
 static job job_at(const state *s, int64_t i, const memory *m)
 {
-    const int64_t part = i / (s->k_jobs * s->c_jobs);
-    const int64_t k = i / s->c_jobs % s->k_jobs, c = i % s->c_jobs;
+    const int64_t part = i / (s->k_jobs * s->c_jobs * s->r_jobs);
+    const int64_t k = i / (s->c_jobs * s->r_jobs) % s->k_jobs, c = i / s->r_jobs % s->c_jobs;
+    const int64_t r = i % s->r_jobs * s->r_rows;
     char *store = m->stores + s->store_bytes * (size_t)omp_get_thread_num();
     return (job){ .dy = m->args[0],
                   .x = m->args[1],
@@ -494,6 +534,8 @@ static job job_at(const state *s, int64_t i, const memory *m)
                   .kb_end = smaller((k + 1) * s->k_blocks, s->v.KB),
                   .c = c * s->c_tiles,
                   .c_end = smaller((c + 1) * s->c_tiles, s->v.CB * HALVES),
+                  .r = r,
+                  .r_end = smaller(r + s->r_rows, s->v.R),
                   .from = part * s->parts.images,
                   .to = smaller((part + 1) * s->parts.images, s->v.N),
                   .dy_store = store,

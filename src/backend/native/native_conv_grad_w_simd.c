@@ -84,9 +84,9 @@ INLINE void multiply_blocks(const td_grad_w_product *p, const td_grad_w_operands
     for (int k = 0; k < blocks; k++)
 #pragma GCC unroll 8
         for (int c = 0; c < TILE; c++)
-            sum[k][c] = o->is_first ? _mm512_setzero_ps()
-                                    : _mm512_loadu_ps(o->sums + k * p->sum_block +
-                                                      c * TD_GRAD_W_LANES);
+            sum[k][c] = o->is_first
+                            ? _mm512_setzero_ps()
+                            : _mm512_loadu_ps(o->sums + k * p->sum_block + c * TD_GRAD_W_LANES);
     for (int64_t image = 0; image < p->images; image++)
         for (int64_t row = 0; row < p->rows; row++)
             multiply_row(p, o, blocks, image, row, sum);
