@@ -18,6 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "base/arena.h"
 #include "base/topology.h"
 
@@ -208,11 +212,13 @@ const char *td_cpu_isa(void)
 int td_cpu_bf16_rate(void)
 {
 #if defined(__x86_64__)
+    enum { FEATURES = 7, AMX_BF16 = 1 << 22 }; /* not every compiler knows its name */
+    unsigned a, b, c, d;
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("amx-bf16"))
-        return 16;
+    if (__get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && d & AMX_BF16)
+        return TD_BF16_RATE_MATRICES;
     if (__builtin_cpu_supports("avx512bf16"))
-        return 2;
+        return TD_BF16_RATE_PAIRS;
 #endif
     return 1;
 }

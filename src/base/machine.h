@@ -30,7 +30,12 @@ int td_core_share(int n_sharing, int n_all);
 
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
 const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
-int td_cpu_bf16_rate(void);    /* products of bfloat16 in the time of one of float32, at least 1 */
+
+enum { TD_BF16_RATE_PAIRS = 2, TD_BF16_RATE_MATRICES = 16 };
+
+/** Products of bfloat16 in the time of one of float32: with AVX512-BF16, with AMX; else 1. */
+int td_cpu_bf16_rate(void);
+
 int64_t td_memory_total_bytes(void);
 
 /** Bytes that this process can use in all: those it uses now and those available on the machine, at

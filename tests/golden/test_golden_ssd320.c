@@ -116,8 +116,8 @@ static void check_steps(bool is_calm, const step_limits *l)
 static void test_steps_plain(void **state)
 {
     (void)state;
-    /* the box loss: 3.6e-6 with AVX2 kernels */
-    check_steps(false, &(step_limits){ 6e-6, 3e-2, 3e-2, 0, { 5e-2 }, { 0 } });
+    /* the box loss: 3.6e-6 with AVX2 kernels; that of the third step: 3.0e-2 with AVX-512 */
+    check_steps(false, &(step_limits){ 6e-6, 4e-2, 4e-2, 0, { 5e-2 }, { 0 } });
 }
 
 static void test_steps_calm(void **state)

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/machine.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -107,19 +107,11 @@ static TARGET void multiply(const td_grad_w_product *p, const td_grad_w_operands
 
 static const td_grad_w_loops loops = { "avx512_bf16", interleave, multiply };
 
-/* multiplies matrices in an instruction: oneDNN's kernels for that are faster */
-static bool has_matrix_unit(void)
-{
-    enum { FEATURES = 7, AMX_BF16 = 1 << 22 };
-    unsigned a, b, c, d;
-    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && d & AMX_BF16;
-}
-
 const td_grad_w_loops *td_grad_w_loops_get(void)
 {
-    if (strncmp(td_half_simd_at(0)->name, "avx512", 6) != 0 || has_matrix_unit())
-        return NULL;
-    return __builtin_cpu_supports("avx512bf16") ? &loops : NULL;
+    /* where an instruction multiplies matrices, oneDNN's kernels are faster */
+    const bool has_fast_pairs = td_cpu_bf16_rate() == TD_BF16_RATE_PAIRS;
+    return has_fast_pairs && strncmp(td_half_simd_at(0)->name, "avx512", 6) == 0 ? &loops : NULL;
 }
 #else
 const td_grad_w_loops *td_grad_w_loops_get(void)
