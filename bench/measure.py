@@ -74,7 +74,8 @@ def busy_s():
 
 def run(command, threads, limit_s):
     """Result object of a program, with 'peak', its peak memory as the kernel saw it (of all its processes, if it
-    has several and says so), and 'others', the share of the processors that others took meanwhile."""
+    has several and says so; of Tandem before it measures the bound, with a second program), and 'others', the share of the processors that
+    others took meanwhile."""
     env = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONDONTWRITEBYTECODE="1", CUDA_VISIBLE_DEVICES="")
     is_late, start, start_busy = False, time.monotonic(), busy_s()
 
@@ -112,7 +113,7 @@ def run(command, threads, limit_s):
     except (ValueError, KeyError, TypeError):
         raise Failed(f"no result in its output: {last_line(text)}")
     result["others"] = others
-    result["peak"] = result.get("all_processes_bytes", usage.ru_maxrss * 1024)
+    result["peak"] = result.get("all_processes_bytes") or result.get("peak_memory_bytes", usage.ru_maxrss * 1024)
     return result
 
 
