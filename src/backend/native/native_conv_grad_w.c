@@ -409,8 +409,9 @@ typedef struct {
 
 static ahead ahead_of(const job *j, const chunk *k)
 {
-    const int64_t n = k ? j->kb_end - j->kb + c_blocks_of(j->c_end) - j->c / HALVES : 0;
-    return (ahead){ j, k, 0, n };
+    if (!j || !k)
+        return (ahead){ 0 };
+    return (ahead){ j, k, 0, j->kb_end - j->kb + c_blocks_of(j->c_end) - j->c / HALVES };
 }
 
 /* lets `p` fetch the next block, or nothing */

@@ -5,7 +5,7 @@
  *     dw [K/16, C/16, R, S, 16 (c), 16 (k)]            ABcd16b16a, float32
  *
  * The instruction multiplies pairs of halves and adds both products to a float32 lane.  A sum is
- * over pixels, so a pair is the same pixel of two images: every tap and stride finds its pairs then.
+ * over pixels, so a pair is the same pixel of two images, which suits every tap and stride.
  * Rows of some pairs of images, a chunk, are interleaved into a store that stays in a core's cache:
  *
  *     dy' [blocks][pairs][rows][Q][16][2]      x' [blocks][pairs][x_rows][columns][16][2]

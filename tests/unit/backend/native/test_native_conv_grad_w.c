@@ -28,7 +28,8 @@ typedef struct {
     int side, stride, pad;
 } problem;
 
-/* one block, an odd number of blocks, rows of a pair of images, several parts, taps without inputs */
+/* one block, an odd number of blocks, rows of a pair of images, several parts, taps without
+   inputs */
 static const problem problems[] = {
     { 2, 16, 16, 1, 1, 1, 1, 0 },     { 3, 48, 32, 7, 7, 1, 1, 0 },
     { 8, 64, 64, 56, 56, 1, 1, 0 },   { 4, 64, 48, 9, 11, 1, 2, 0 },
