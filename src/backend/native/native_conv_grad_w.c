@@ -36,7 +36,8 @@ enum {
 #define STORE_BYTES (384 << 10)
 #define SUM_BYTES   (384 << 10)
 
-#define UNEVEN_MAX 1.25 /* of the busiest thread's work over the mean, if possible */
+/* the largest ratio of the busiest thread's work to the mean that is not penalized */
+#define UNEVEN_MAX 1.25
 
 /* Pairs of blocks of channels in a unit, see td_native_filter_divide. */
 #define UNIT_BLOCKS 4
@@ -58,13 +59,13 @@ typedef struct {
     const td_grad_w_loops *loops;
     shape v;
     td_native_filter_parts parts;
-    int64_t k_blocks, c_tiles;      /* of a job: blocks of dy, tiles of x */
-    int64_t r_rows;                 /* of a job: rows of the filter */
-    int64_t k_jobs, c_jobs, r_jobs; /* jobs of a part */
-    int64_t jobs;                   /* of all parts */
-    int64_t pairs, rows;            /* of a chunk, at most */
-    size_t dy_bytes, store_bytes;   /* of a thread's store: before x; all */
-    size_t part_bytes;              /* the parts' sums in scratch, before the stores */
+    int64_t k_blocks, c_tiles;      /* blocks of dy and tiles of x in a job */
+    int64_t r_rows;                 /* rows of the filter in a job */
+    int64_t k_jobs, c_jobs, r_jobs; /* jobs in a part, by output channels, input channels, rows */
+    int64_t jobs;                   /* jobs in all parts together */
+    int64_t pairs, rows;            /* pairs of images and rows in the largest chunk */
+    size_t dy_bytes, store_bytes; /* a thread's store: the size of dy, with which it begins; all */
+    size_t part_bytes;            /* the parts' sums in scratch, before the stores */
     int threads;
 } state;
 
@@ -232,7 +233,7 @@ static void compare_jobs(const state *s, double *least, state *best)
     *best = *s;
 }
 
-/* of all halvings of the channels, with all rows of the filter or one */
+/* tries the channels whole, halved, quartered and so on, with all rows of the filter and with one */
 static void divide(state *s)
 {
     const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES, units = up(KB * s->v.CB, UNIT_BLOCKS);

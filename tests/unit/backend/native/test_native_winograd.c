@@ -575,7 +575,56 @@ static int64_t result_count(const shape *s, int part)
                             : (int64_t)9 * s->out * s->in;
 }
 
-/* what docs/numerics.md states of training */
+/* the largest and the rms error of training in docs/numerics.md; is_half: bfloat16 images */
+typedef struct {
+    double most, rms;
+} limits;
+
+static limits limits_of(bool is_half, bool is_direct, int part)
+{
+    if (!is_half || part == GRAD_W)
+        return (limits){ 4e-5, 3e-6 };
+    return (limits){ 2e-2, is_direct ? 3e-3 : 1.8e-3 };
+}
+
+/* errors of one layer against float64 with the same images, by Winograd's algorithm and directly */
+static void check_layer(const shape *s, bool is_half)
+{
+    const int64_t n_x = result_count(s, GRAD_X), n_y = result_count(s, FORWARD);
+    const int64_t n_w = result_count(s, GRAD_W);
+    const char *dtype = is_half ? "bf16" : "f32";
+    float *x = normal(n_x, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
+    float *dy = normal(n_y, 3, 1);
+    for (int64_t i = 0; i < n_x; i++)
+        x[i] = x[i] > 0 ? x[i] : 0;
+    if (is_half) {
+        td_free(narrowed(x, n_x));
+        td_free(narrowed(dy, n_y));
+    }
+    double *x64 = widened(x, n_x), *w64 = widened(w, n_w), *dy64 = widened(dy, n_y);
+    void *truth[N_PARTS], *y[N_PARTS];
+    run_step("ref", TD_WINOGRAD_AUTO, s, "f64", x64, w64, dy64, truth);
+    for (int i = 0; i < 2; i++) {
+        run_step("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, dtype, x, w, dy, y);
+        for (int part = 0; part < N_PARTS; part++) {
+            const limits limit = limits_of(is_half, i, part);
+            double most, rms;
+            measure(y[part], truth[part], result_count(s, part), &most, &rms);
+            if (getenv("TANDEM_WINOGRAD_PRINT"))
+                print_message("%s, %d -> %d channels, side %d, batch %d, %s, %s: largest %.2g, "
+                              "rms %.2g\n",
+                              dtype, s->in, s->out, s->side, s->batch, parts[part],
+                              i ? "direct" : "winograd", most, rms);
+            assert_true(most < limit.most && rms < limit.rms);
+        }
+        free_results(y);
+    }
+    free_results(truth);
+    void *all[] = { x, w, dy, x64, w64, dy64 };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        td_free(all[i]);
+}
+
 static void gradients_are_as_accurate_as_stated(void **state)
 {
     (void)state;
@@ -583,89 +632,24 @@ static void gradients_are_as_accurate_as_stated(void **state)
         { 1, 64, 64, 56, 1 },   { 2, 128, 128, 28, 1 }, { 4, 256, 256, 14, 1 },
         { 12, 512, 512, 7, 1 }, { 12, 64, 48, 18, 0 },  { 12, 32, 64, 18, 2 },
     };
-    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
-        const shape *s = &layers[l];
-        const int64_t n_x = result_count(s, GRAD_X), n_y = result_count(s, FORWARD);
-        const int64_t n_w = result_count(s, GRAD_W);
-        float *x = normal(n_x, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
-        float *dy = normal(n_y, 3, 1);
-        for (int64_t i = 0; i < n_x; i++)
-            x[i] = x[i] > 0 ? x[i] : 0;
-        double *x64 = widened(x, n_x), *w64 = widened(w, n_w), *dy64 = widened(dy, n_y);
-        void *truth[N_PARTS], *y[N_PARTS];
-        run_step("ref", TD_WINOGRAD_AUTO, s, "f64", x64, w64, dy64, truth);
-        for (int i = 0; i < 2; i++) {
-            run_step("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, "f32", x, w, dy, y);
-            for (int part = 0; part < N_PARTS; part++) {
-                double most, rms;
-                measure(y[part], truth[part], result_count(s, part), &most, &rms);
-                if (getenv("TANDEM_WINOGRAD_PRINT"))
-                    print_message("%d -> %d channels, side %d, batch %d, %s, %s: largest %.2g, "
-                                  "rms %.2g\n",
-                                  s->in, s->out, s->side, s->batch, parts[part],
-                                  i ? "direct" : "winograd", most, rms);
-                assert_true(most < 4e-5 && rms < 3e-6);
-            }
-            free_results(y);
-        }
-        free_results(truth);
-        td_free(x);
-        td_free(w);
-        td_free(dy);
-        td_free(x64);
-        td_free(w64);
-        td_free(dy64);
-    }
+    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++)
+        check_layer(&layers[l], false);
 }
 
 /*
- * In mixed precision, against float64 with the same images: results have the one rounding of
- * bfloat16, filter gradients none, and weights are not rounded, which they are for direct
- * convolutions
+ * In mixed precision results have the one rounding of bfloat16, filter gradients none, and weights
+ * are not rounded, which they are for direct convolutions
  */
 static void bfloat16_is_as_accurate_as_stated(void **state)
 {
     (void)state;
-    if (td_cpu_bf16_rate() > 2)
+    if (td_cpu_bf16_rate() > TD_BF16_RATE_PAIRS)
         skip(); /* all convolutions are direct */
     static const shape layers[] = {
         { 1, 64, 64, 56, 1 }, { 4, 128, 128, 28, 1 }, { 16, 256, 256, 14, 1 }, { 6, 128, 96, 30, 0 }
     };
-    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
-        const shape *s = &layers[l];
-        const int64_t n_x = result_count(s, GRAD_X), n_y = result_count(s, FORWARD);
-        const int64_t n_w = result_count(s, GRAD_W);
-        float *x = normal(n_x, 1, 1), *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
-        float *dy = normal(n_y, 3, 1);
-        for (int64_t i = 0; i < n_x; i++)
-            x[i] = x[i] > 0 ? x[i] : 0;
-        td_free(narrowed(x, n_x));
-        td_free(narrowed(dy, n_y));
-        double *x64 = widened(x, n_x), *w64 = widened(w, n_w), *dy64 = widened(dy, n_y);
-        void *truth[N_PARTS], *y[N_PARTS];
-        run_step("ref", TD_WINOGRAD_AUTO, s, "f64", x64, w64, dy64, truth);
-        for (int i = 0; i < 2; i++) {
-            run_step("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, "bf16", x, w, dy, y);
-            for (int part = 0; part < N_PARTS; part++) {
-                double most, rms;
-                measure(y[part], truth[part], result_count(s, part), &most, &rms);
-                if (getenv("TANDEM_WINOGRAD_PRINT"))
-                    print_message("bf16, %d -> %d channels, side %d, batch %d, %s, %s: "
-                                  "largest %.2g, rms %.2g\n",
-                                  s->in, s->out, s->side, s->batch, parts[part],
-                                  i ? "direct" : "winograd", most, rms);
-                if (part == GRAD_W)
-                    assert_true(most < 4e-5 && rms < 3e-6);
-                else
-                    assert_true(most < 2e-2 && rms < (i ? 3e-3 : 1.8e-3));
-            }
-            free_results(y);
-        }
-        free_results(truth);
-        void *all[] = { x, w, dy, x64, w64, dy64 };
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-            td_free(all[i]);
-    }
+    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++)
+        check_layer(&layers[l], true);
 }
 
 /* results and gradients do not depend on the number of threads, an image's not on the batch */
