@@ -233,7 +233,7 @@ static void compare_jobs(const state *s, double *least, state *best)
     *best = *s;
 }
 
-/* tries the channels whole, halved, quartered and so on, with all rows of the filter and with one */
+/* tries all channels, half of them, a quarter and so on, with all rows of the filter or one */
 static void divide(state *s)
 {
     const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES, units = up(KB * s->v.CB, UNIT_BLOCKS);
