@@ -1,10 +1,13 @@
 /*
- * winograd_filter(w) {grad_x} -> u   filters transformed for Winograd's F(4 x 4, 3 x 3)
+ * winograd_filter(w) {grad_x, tile} -> u   filters transformed for Winograd's F(4 x 4, 3 x 3)
  *
  *   w  [K, C, 3, 3]        any float    K a multiple of 16
  *   u  [K/16, 36, C, 16]   wide         u[k/16, 6 i + j, c, k%16] = (G w[k, c] G')[i, j]
  *
  *   wide: float64 for f64, float32 for all other types
+ *
+ *   {tile=2}: for F(2 x 2, 3 x 3), for images in bfloat16, C is even
+ *   u  [K/16, 16, C/2, 32] bf16   u[k/16, 4 i + j, c/2, 2 (k%16) + c%2] = (G w[k, c] G')[i, j]
  *
  *   With grad_x the filter of the gradient for the image, which is w with K and C exchanged and
  *   every 3 x 3 rotated by 180 degrees: conv2d_grad_x(dy, w) {pad} is conv2d_winograd(dy, u) with
@@ -19,6 +22,9 @@
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
+ *   With {tile=2} x and u are bf16, and 2 x 2 results of 4 x 4 inputs make a tile; a kernel may
+ *   round B' x B to bf16.
+ *
  * conv2d_winograd_scaled(x, u, scale, bias) -> y     y = relu?(conv2d(x, w) * scale + bias)
  *
  *   scale     [K]              wide; of a norm after the convolution, whose filter others use too
@@ -30,10 +36,13 @@
  *
  *       dw[k, c] = G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
  *
- * 36 multiplications replace 144.  Passes `winograd` and `unfold` create these ops.
+ * 36 multiplications replace 144; with {tile=2} 16 replace 36.  Passes `winograd` and `unfold`
+ * create these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
- * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).
+ * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).  With {tile=2} they are 0, 1,
+ * -1 and infinity: transforms of images add and subtract only, which loses less than the larger tile
+ * when their results are rounded to bf16.
  * Source: Lavin and Gray 2016; Toom 1963 and Cook 1966 for the matrices.
  */
 #include "ir/build.h"
@@ -43,15 +52,16 @@
 
 /* --- the matrices ----------------------------------------------------------------------------- */
 
-static const double points[TD_WINO_SIDE - 1] = { 0, TD_WINO_P, -TD_WINO_P, TD_WINO_Q, -TD_WINO_Q };
+static const double large_points[] = { 0, TD_WINO_P, -TD_WINO_P, TD_WINO_Q, -TD_WINO_Q };
+static const double small_points[] = { 0, 1, -1 };
 
-/* coefficients, lowest first, of the product of (x - point) over all points but `out` */
-static void product_without(int out, double *c)
+/* coefficients, lowest first, of the product of (x - point) over all `side` - 1 points but `out` */
+static void product_without(int out, int side, const double *points, double *c)
 {
     int degree = 0;
-    for (int i = 0; i < TD_WINO_SIDE; i++)
+    for (int i = 0; i < side; i++)
         c[i] = i == 0;
-    for (int p = 0; p < TD_WINO_SIDE - 1; p++) {
+    for (int p = 0; p < side - 1; p++) {
         if (p == out)
             continue;
         degree++;
@@ -60,21 +70,28 @@ static void product_without(int out, double *c)
     }
 }
 
-void td_winograd_matrices(td_winograd *m)
+/* row i of g and bt, column i of at */
+static void point_matrices(int i, const double *points, td_winograd *m)
 {
-    for (int i = 0; i < TD_WINO_SIDE; i++) {
-        const bool is_last = i == TD_WINO_SIDE - 1; /* infinity */
-        double scale = 1, power = 1;
-        product_without(i, m->bt[i]);
-        for (int p = 0; p < TD_WINO_SIDE - 1 && !is_last; p++)
-            scale *= p == i ? 1 : points[i] - points[p];
-        for (int k = 0; k < TD_WINO_TILE; k++) {
-            m->at[k][i] = is_last ? k == TD_WINO_TILE - 1 : power;
-            if (k < 3)
-                m->g[i][k] = is_last ? k == 2 : power / scale;
-            power *= is_last ? 1 : points[i];
-        }
+    const bool is_last = i == m->side - 1; /* infinity */
+    double scale = 1, power = 1;
+    product_without(i, m->side, points, m->bt[i]);
+    for (int p = 0; p < m->side - 1 && !is_last; p++)
+        scale *= p == i ? 1 : points[i] - points[p];
+    for (int k = 0; k < TD_WINO_TILE; k++) {
+        if (k < m->tile)
+            m->at[k][i] = is_last ? k == m->tile - 1 : power;
+        if (k < 3)
+            m->g[i][k] = is_last ? k == 2 : power / scale;
+        power *= is_last ? 1 : points[i];
     }
+}
+
+void td_winograd_matrices(int tile, td_winograd *m)
+{
+    *m = (td_winograd){ .tile = tile, .side = tile + 2 };
+    for (int i = 0; i < m->side; i++)
+        point_matrices(i, tile == TD_WINO_TILE ? large_points : small_points, m);
 }
 
 /* --- types ------------------------------------------------------------------------------------ */
@@ -83,6 +100,21 @@ void td_winograd_matrices(td_winograd *m)
 static td_dtype wide_dtype(td_dtype d)
 {
     return d == TD_DT_F64 ? TD_DT_F64 : TD_DT_F32;
+}
+
+static td_status check_tile(const td_node *n, int tile)
+{
+    return tile == TD_WINO_TILE || tile == TD_WINO_SMALL_TILE
+               ? TD_OK
+               : td_error(TD_ESHAPE, "%s: tile is %d, wanted %d or %d", n->op->name, tile,
+                          TD_WINO_SMALL_TILE, TD_WINO_TILE);
+}
+
+td_type td_winograd_filter_type(int tile, int64_t k, int64_t c, td_dtype wide)
+{
+    return tile == TD_WINO_TILE
+               ? td_type_4d(wide, k / LANES, TD_WINO_POINTS, c, LANES)
+               : td_type_4d(TD_DT_BF16, k / LANES, TD_WINO_SMALL_POINTS, c / 2, 2 * LANES);
 }
 
 static td_status filter_infer(const td_node *n, td_type *y)
@@ -96,7 +128,11 @@ static td_status filter_infer(const td_node *n, td_type *y)
     if (k % LANES)
         return td_error(TD_ESHAPE, "winograd_filter: %lld %s are not a multiple of %d",
                         (long long)k, a->grad_x ? "channels" : "filters", LANES);
-    *y = td_type_4d(wide_dtype(w->dtype), k / LANES, TD_WINO_POINTS, c, LANES);
+    TD_TRY(check_tile(n, a->tile));
+    if (a->tile == TD_WINO_SMALL_TILE && c % 2)
+        return td_error(TD_ESHAPE, "winograd_filter: with tile=2 an odd number of %s, %lld",
+                        a->grad_x ? "filters" : "channels", (long long)c);
+    *y = td_winograd_filter_type(a->tile, k, c, wide_dtype(w->dtype));
     return TD_OK;
 }
 
@@ -110,8 +146,12 @@ static td_status check_vector(const td_node *n, int i, const char *what, int64_t
 
 static td_status check_dtypes(const td_node *n, const td_type *x)
 {
+    const bool is_small = ((const td_winograd_attr *)n->attr)->tile == TD_WINO_SMALL_TILE;
+    if (is_small && x->dtype != TD_DT_BF16)
+        return td_error(TD_ESHAPE, "%s: with tile=2 the input is %s, wanted bf16", n->op->name,
+                        td_dtype_name(x->dtype));
     for (int i = 1; i < n->n_in; i++) {
-        const bool is_image = td_in_type(n, i)->rank == 4 && i > 1;
+        const bool is_image = i == 1 ? is_small : td_in_type(n, i)->rank == 4;
         const td_dtype d = is_image ? x->dtype : wide_dtype(x->dtype);
         if (td_in_type(n, i)->dtype != d)
             return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s", n->op->name, i,
@@ -125,12 +165,14 @@ static td_status image_infer(const td_node *n, td_type *y)
 {
     const td_winograd_attr *a = n->attr;
     const td_type *x = td_in_type(n, 0), *u = td_in_type(n, 1);
-    if (u->dim[1] != TD_WINO_POINTS || u->dim[3] != LANES)
+    const int64_t together = a->tile == TD_WINO_TILE ? 1 : 2; /* channels */
+    TD_TRY(check_tile(n, a->tile));
+    if (u->dim[1] != (a->tile + 2) * (a->tile + 2) || u->dim[3] != together * LANES)
         return td_error(TD_ESHAPE, "%s: operand 1 is not the result of winograd_filter",
                         n->op->name);
-    if (x->dim[1] != u->dim[2])
+    if (x->dim[1] != td_mul_capped(u->dim[2], together))
         return td_error(TD_ESHAPE, "%s: input has %lld channels, filter needs %lld", n->op->name,
-                        (long long)x->dim[1], (long long)u->dim[2]);
+                        (long long)x->dim[1], (long long)td_mul_capped(u->dim[2], together));
     const int64_t k = td_mul_capped(u->dim[0], LANES);
     const int64_t p = td_windows(x->dim[2], 3, 1, 2 * a->pad, 1);
     const int64_t q = td_windows(x->dim[3], 3, 1, 2 * a->pad, 1);
@@ -180,26 +222,29 @@ static td_status scaled_infer(const td_node *n, td_type *y)
     return check_vector(n, 3, "bias", y->dim[1]);
 }
 
-static int64_t in_tiles(int64_t side)
+static int64_t in_tiles(int64_t side, int tile)
 {
-    return side / TD_WINO_TILE + (side % TD_WINO_TILE != 0);
+    return side / tile + (side % tile != 0);
 }
 
-int64_t td_winograd_tiles(const td_type *y)
+int64_t td_winograd_tiles(const td_type *y, int tile)
 {
-    return td_mul_capped(y->dim[0], td_mul_capped(in_tiles(y->dim[2]), in_tiles(y->dim[3])));
+    return td_mul_capped(y->dim[0],
+                         td_mul_capped(in_tiles(y->dim[2], tile), in_tiles(y->dim[3], tile)));
 }
 
-/* counts the 36 products only */
+/* counts the 36 or 16 products only */
 static int64_t conv_macs(const td_node *n)
 {
-    return td_mul_capped(td_winograd_tiles(&n->out[0]->type), td_type_count(td_in_type(n, 1)));
+    const td_winograd_attr *a = n->attr;
+    return td_mul_capped(td_winograd_tiles(&n->out[0]->type, a->tile),
+                         td_type_count(td_in_type(n, 1)));
 }
 
 static int64_t grad_w_macs(const td_node *n)
 {
     const td_type *w = td_in_type(n, 2);
-    return td_mul_capped(td_winograd_tiles(td_in_type(n, 0)),
+    return td_mul_capped(td_winograd_tiles(td_in_type(n, 0), TD_WINO_TILE),
                          td_mul_capped(TD_WINO_POINTS, td_mul_capped(w->dim[0], w->dim[1])));
 }
 
@@ -208,6 +253,7 @@ static int64_t grad_w_macs(const td_node *n)
 /* clang-format off */
 static const td_field filter_fields[] = {
     TD_BOOL(td_winograd_filter_attr, grad_x, false, "for the gradient of the image"),
+    TD_INT(td_winograd_filter_attr, tile, 4, 2, 4, "results on a side of a tile: 2 or 4"),
     TD_END,
 };
 
@@ -221,6 +267,7 @@ static const td_field winograd_fields[] = {
     TD_INT(td_winograd_attr, pad,   0, 0, 64, "zeros added on every side"),
     TD_BOOL(td_winograd_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_winograd_attr, relu6, false, "with relu: clip it at six too"),
+    TD_INT(td_winograd_attr, tile,  4, 2, 4, "results on a side of a tile: 2 or 4"),
     TD_END,
 };
 /* clang-format on */
@@ -239,7 +286,7 @@ const td_op td_op_winograd_filter = {
 
 const td_op td_op_conv2d_winograd = {
     .name = "conv2d_winograd",
-    .summary = "relu?(3x3 convolution + bias + residual) in tiles of 4x4",
+    .summary = "relu?(3x3 convolution + bias + residual) in tiles",
     .n_in = 2,
     .n_in_max = 4,
     .n_out = 1,
@@ -269,7 +316,7 @@ const td_op td_op_conv2d_winograd_grad_w = {
 
 const td_op td_op_conv2d_winograd_scaled = {
     .name = "conv2d_winograd_scaled",
-    .summary = "relu?(3x3 convolution * scale + bias) in tiles of 4x4, for inference",
+    .summary = "relu?(3x3 convolution * scale + bias) in tiles, for inference",
     .n_in = 4,
     .n_out = 1,
     .in_rank = { 4, 4, 1, 1 },

@@ -66,35 +66,47 @@ static inline int td_block_depthwise(const td_inverted_residual_attr *a)
 /** The op that this member `act` stands for; NULL: none. */
 const td_op *td_conv_act_op(int act);
 
-/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs (ops/conv_winograd.c) */
-#define TD_WINO_TILE   4
-#define TD_WINO_SIDE   6
-#define TD_WINO_POINTS 36
-#define TD_WINO_LANES  16 /* filters interleaved in u */
-#define TD_WINO_P      0.625
-#define TD_WINO_Q      1.5
+/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs, or, with {tile=2}, of 2 x 2,
+   from 4 x 4 inputs (ops/conv_winograd.c) */
+#define TD_WINO_TILE         4
+#define TD_WINO_SIDE         6
+#define TD_WINO_POINTS       36
+#define TD_WINO_SMALL_TILE   2
+#define TD_WINO_SMALL_SIDE   4
+#define TD_WINO_SMALL_POINTS 16
+#define TD_WINO_LANES        16 /* filters interleaved in u */
+#define TD_WINO_P            0.625
+#define TD_WINO_Q            1.5
 
 typedef struct {
     int pad;
+    int tile; /* TD_WINO_TILE or TD_WINO_SMALL_TILE */
     bool relu, relu6;
     bool wide; /* conv2d_winograd_grad_w: the result is float32, or float64 for f64 */
 } td_winograd_attr;
 
 typedef struct {
     bool grad_x; /* the filter for the gradient of the image: rotated, C and K exchanged */
+    int tile;
 } td_winograd_filter_attr;
 
-/* y = A' [ (G g G') . (B' d B) ] A */
+/* y = A' [ (G g G') . (B' d B) ] A; the first `tile` rows and `side` columns of at, and so on */
 typedef struct {
+    int tile, side;
     double at[TD_WINO_TILE][TD_WINO_SIDE];
     double g[TD_WINO_SIDE][3];
     double bt[TD_WINO_SIDE][TD_WINO_SIDE];
 } td_winograd;
 
-void td_winograd_matrices(td_winograd *m);
+/* tile: TD_WINO_TILE or TD_WINO_SMALL_TILE */
+void td_winograd_matrices(int tile, td_winograd *m);
+
+/* the type of winograd_filter's result for k filters of c channels; wide: its dtype with tiles of
+   4 x 4 */
+td_type td_winograd_filter_type(int tile, int64_t k, int64_t c, td_dtype wide);
 
 /* the number of tiles in all images of a result */
-int64_t td_winograd_tiles(const td_type *y);
+int64_t td_winograd_tiles(const td_type *y, int tile);
 
 /* quantize, dequantize */
 typedef struct {

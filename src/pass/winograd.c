@@ -11,7 +11,8 @@
  *         conv2d_winograd_grad_w(dy, x, w) {pad}
  *
  * Images are float32 or bfloat16; filters and sums are float32, so a filter that is cast to
- * bfloat16 is transformed as it is before.
+ * bfloat16 is transformed as it is before.  Inference in bfloat16 may use {tile=2}, with products
+ * of bfloat16: 16 C K, at their rate, for 36 C K of the direct convolution.
  *
  * It applies if the device has a kernel for it on channel blocks (the reference device has none).
  * If w depends on parameters only, which the graph does not change, winograd_filter runs once.  In
@@ -25,6 +26,7 @@
  * type of images and how fast the processor multiplies bfloat16, and on nothing else: ranks and
  * accumulated batches of one size choose alike, whatever their number of threads.
  */
+#include <math.h>
 #include <string.h>
 
 #include "ir/match.h"
@@ -39,10 +41,12 @@
 
 /* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter,
    and making it, per element */
-#define TRANSFORM_COST      (36 * 32)
-#define TRANSFORM_HALF_COST (36 * 20) /* of bfloat16 images */
-#define READ_COST           4
-#define FILTER_COST         40
+#define TRANSFORM_COST       (36 * 32)
+#define TRANSFORM_HALF_COST  (36 * 20) /* of bfloat16 images */
+#define TRANSFORM_SMALL_COST (16 * 5)
+#define READ_COST            4
+#define READ_SMALL_COST      2
+#define FILTER_COST          40
 
 /* Elements from which a transformed filter that is kept has to save this factor of multiplications,
    because of its memory: with 8 images of 5x5 and 256 or 512 channels, which save 1.14 to 1.25, the
@@ -81,6 +85,12 @@ static double count_taps(int64_t x, int64_t y, int64_t pad)
     return (double)n;
 }
 
+/* what is in tiles */
+static const td_type *result_of(const td_node *conv)
+{
+    return is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
+}
+
 /* per channel and filter; from images in bfloat16 without those of the padding, which are left out,
    except in filter gradients */
 static double direct_products(const td_node *conv)
@@ -109,21 +119,44 @@ static bool is_faster_grad_w(double c, double k, double tiles, double direct)
     return LEAST_SUM * (tiles * (36 * c * k + TRANSFORM_HALF_COST * (c + k)) + sums) < direct;
 }
 
-/* is_fixed: the filter is transformed once; rate: direct products in the time of one in float32 */
-static bool is_faster(const td_node *conv, bool is_fixed, double rate)
+/* How the filter and the device bear on the choice. */
+typedef struct {
+    bool is_fixed; /* the filter is transformed once */
+    double rate;   /* direct products in the time of one in float32 */
+} choice;
+
+/* without the filter */
+static double cost_of_tiles(const td_node *conv, int tile, const choice *by, double c, double k)
+{
+    const double tiles = (double)td_winograd_tiles(result_of(conv), tile);
+    if (tile == TD_WINO_SMALL_TILE)
+        return tiles * (TD_WINO_SMALL_POINTS * c * k / by->rate + TRANSFORM_SMALL_COST * (c + k));
+    return tiles * (36 * c * k + (is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST) * (c + k));
+}
+
+/* the cost by tiles of this size; INFINITY: the direct convolution is as fast */
+static double cost_of(const td_node *conv, int tile, const choice *by)
 {
     const td_type *w = filter_of(conv);
-    const td_type *y = is_grad_w(conv) ? td_in_type(conv, 0) : &conv->out[0]->type;
     const double k = (double)w->dim[0], c = (double)w->dim[1];
-    const double tiles = (double)td_winograd_tiles(y),
-                 direct = direct_products(conv) * c * k / rate;
-    if (is_half(conv) && is_grad_w(conv))
-        return is_faster_grad_w(c, k, tiles, direct);
-    const double transform = is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST;
-    const double filter = 36 * c * k * (READ_COST + (is_fixed ? 0 : FILTER_COST));
+    const double direct = direct_products(conv) * c * k / by->rate;
+    const double points = (tile + 2) * (tile + 2);
+    const double read = tile == TD_WINO_SMALL_TILE ? READ_SMALL_COST : READ_COST;
+    const double filter = points * c * k * (read + (by->is_fixed ? 0 : FILTER_COST));
     const double gain = is_half(conv) ? LEAST_HALF_GAIN : LEAST_GAIN;
-    const double least = is_fixed && 36 * c * k > LARGE_FILTER ? gain : 1;
-    return least * (tiles * (36 * c * k + transform * (c + k)) + filter) < direct;
+    const double least =
+        by->is_fixed && tile == TD_WINO_TILE && points * c * k > LARGE_FILTER ? gain : 1;
+    const double cost = cost_of_tiles(conv, tile, by, c, k) + filter;
+    return least * cost < direct ? cost : INFINITY;
+}
+
+static bool is_faster_filter_gradient(const td_node *conv, const choice *by)
+{
+    const td_type *w = filter_of(conv);
+    const double k = (double)w->dim[0], c = (double)w->dim[1];
+    const double tiles = (double)td_winograd_tiles(result_of(conv), TD_WINO_TILE);
+    return is_half(conv) ? is_faster_grad_w(c, k, tiles, direct_products(conv) * c * k / by->rate)
+                         : cost_of(conv, TD_WINO_TILE, by) < INFINITY;
 }
 
 static bool is_wide_vector(const td_node *n, int i)
@@ -156,42 +189,42 @@ static bool has_shape(const td_node *n)
            w->dim[1] % TD_WINO_LANES == 0 && w->dim[0] >= CHANNELS_MIN && w->dim[1] >= CHANNELS_MIN;
 }
 
-static td_winograd_attr attr_of(const td_node *conv)
+static td_winograd_attr attr_of(const td_node *conv, int tile)
 {
     const td_conv_attr *a = conv->attr;
-    return (td_winograd_attr){ .pad = is_grad_x(conv) ? 2 - a->pad : a->pad,
+    return (td_winograd_attr){ .tile = tile,
+                               .pad = is_grad_x(conv) ? 2 - a->pad : a->pad,
                                .relu = a->relu,
                                .relu6 = a->relu6,
                                .wide = a->wide };
 }
 
-static bool is_supported_in(const td_target *target, const td_node *conv,
+static bool is_supported_in(const td_target *target, const td_node *conv, int tile,
                             const td_node_layouts *layouts)
 {
     const td_type *w = filter_of(conv);
     const int64_t k = w->dim[is_grad_x(conv) ? 1 : 0], c = w->dim[is_grad_x(conv) ? 0 : 1];
-    td_winograd_attr attr = attr_of(conv);
+    td_winograd_attr attr = attr_of(conv, tile);
     td_probe p;
     td_probe_init(&p, conv);
     p.node.op = is_grad_w(conv) ? &td_op_conv2d_winograd_grad_w : &td_op_conv2d_winograd;
     p.node.attr = &attr;
     p.node.n_in = is_grad_x(conv) ? 2 : conv->n_in;
     if (!is_grad_w(conv))
-        p.node.in[1]->type =
-            td_type_4d(TD_DT_F32, k / TD_WINO_LANES, TD_WINO_POINTS, c, TD_WINO_LANES);
+        p.node.in[1]->type = td_winograd_filter_type(tile, k, c, TD_DT_F32);
     td_probe_set_layouts(&p, layouts);
     return target->supports(target->ctx, &p.node);
 }
 
 /* does the device have a kernel for channel blocks, and for the layouts of the direct form? */
-static bool is_supported(const td_target *target, const td_node *conv, bool is_fixed)
+static bool is_supported(const td_target *target, const td_node *conv, int tile, bool is_fixed)
 {
     static const td_node_layouts blocks = { .in = { "aBcd16b", "", "", "aBcd16b" },
                                             .out = "aBcd16b" };
     td_node_layouts direct = { 0 };
     if (!target || target->direct_only)
         return false;
-    if (!is_grad_w(conv) && !is_supported_in(target, conv, &blocks))
+    if (!is_grad_w(conv) && !is_supported_in(target, conv, tile, &blocks))
         return false;
     if (is_fixed)
         return true;
@@ -199,7 +232,13 @@ static bool is_supported(const td_target *target, const td_node *conv, bool is_f
         return false;
     if (!is_grad_w(conv)) /* transformed filters are plain */
         memset(direct.in[1], 0, sizeof direct.in[1]);
-    return is_supported_in(target, conv, &direct);
+    return is_supported_in(target, conv, tile, &direct);
+}
+
+/* may images be transformed to bfloat16, which loses some accuracy?  In inference only. */
+static bool may_be_small(const td_node *conv, const choice *by)
+{
+    return is_half(conv) && by->is_fixed && !is_grad_x(conv) && !is_grad_w(conv);
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
@@ -228,14 +267,23 @@ static void end(td_rewriter *rw)
     rw->state = NULL;
 }
 
-static bool is_chosen(const td_rewriter *rw, const td_node *n)
+/* the size of tiles; 0: direct */
+static int chosen_tile(const td_rewriter *rw, const td_node *n)
 {
     const bool *is_fixed = rw->state;
     if (!has_shape(n))
-        return false;
-    const bool is_once = !is_grad_w(n) && is_fixed[n->in[1]->producer->id];
-    const int rate = is_half(n) && rw->target ? rw->target->bf16_rate : 1;
-    return is_faster(n, is_once, rate) && is_supported(rw->target, n, is_once);
+        return 0;
+    const choice by = { !is_grad_w(n) && is_fixed[n->in[1]->producer->id],
+                        is_half(n) && rw->target ? rw->target->bf16_rate : 1 };
+    const bool has_large = is_supported(rw->target, n, TD_WINO_TILE, by.is_fixed);
+    if (is_grad_w(n))
+        return has_large && is_faster_filter_gradient(n, &by) ? TD_WINO_TILE : 0;
+    const double large = has_large ? cost_of(n, TD_WINO_TILE, &by) : INFINITY;
+    const double small =
+        may_be_small(n, &by) && is_supported(rw->target, n, TD_WINO_SMALL_TILE, by.is_fixed)
+            ? cost_of(n, TD_WINO_SMALL_TILE, &by)
+            : INFINITY;
+    return small < large ? TD_WINO_SMALL_TILE : large < INFINITY ? TD_WINO_TILE : 0;
 }
 
 /* the filter to transform: what a cast reads if that is float32, which is more exact */
@@ -250,12 +298,13 @@ static td_value *uncast(td_rewriter *rw, const td_node *n, td_value *w)
 
 static void node(td_rewriter *rw, const td_node *n, td_value **in)
 {
-    if (!is_chosen(rw, n)) {
+    const int tile = chosen_tile(rw, n);
+    if (!tile) {
         td_rw_copy_with(rw, n, in);
         return;
     }
-    const td_winograd_attr attr = attr_of(n);
-    const td_winograd_filter_attr filter = { .grad_x = is_grad_x(n) };
+    const td_winograd_attr attr = attr_of(n, tile);
+    const td_winograd_filter_attr filter = { .grad_x = is_grad_x(n), .tile = tile };
     const td_op *op = is_grad_w(n) ? &td_op_conv2d_winograd_grad_w : &td_op_conv2d_winograd;
     const int n_in = is_grad_x(n) ? 2 : n->n_in;
     if (!is_grad_w(n))

@@ -28,8 +28,7 @@
 #include "base/arena.h"
 #include "tandem/program.h"
 
-#define LANES  TD_WINO_LANES
-#define POINTS TD_WINO_POINTS
+#define LANES TD_WINO_LANES
 
 #define BLOCKS "aBcd16b"
 #define HALVES "aBcd8b"
@@ -39,6 +38,10 @@
 #define ROOM       28
 #define ROOM_LARGE 56 /* if u exceeds one core's share of a cache */
 
+/* tiles of 2 x 2: half as many with the channels from which v would fill the second-level cache */
+#define ROOM_SMALL_TILES 56
+#define MANY_CHANNELS    256
+
 /* --- convolution: division into jobs ---------------------------------------------------------- */
 
 typedef struct {
@@ -46,6 +49,8 @@ typedef struct {
     td_native_wino w;
     int64_t tiles, runs, shares; /* there are runs x shares jobs */
     int threads;
+    int64_t points;
+    size_t v_elem;             /* bytes of an element of v and u */
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
 
@@ -68,12 +73,20 @@ static bool is_residual(const td_node *n, int i)
     return n->op == &td_op_conv2d_winograd && i == 3 && n->n_in > 3;
 }
 
+static bool has_small_tiles(const td_node *n)
+{
+    return ((const td_winograd_attr *)n->attr)->tile == TD_WINO_SMALL_TILE;
+}
+
 static td_status accepts_conv(const td_node *n)
 {
+    if (has_small_tiles(n) && !td_native_wino_pairs())
+        return td_error(TD_ENOKERNEL, "this processor has no products of bf16");
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[0]->type;
         const bool must_be_image = i == 0 || i == n->n_in || is_residual(n, i);
-        if (t->dtype != TD_DT_F32 && !(must_be_image && t->dtype == TD_DT_BF16))
+        const bool may_be_half = must_be_image || (i == 1 && has_small_tiles(n));
+        if (t->dtype != TD_DT_F32 && !(may_be_half && t->dtype == TD_DT_BF16))
             return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(t->dtype));
         if (!must_be_image && !td_type_is_plain(t))
             return td_error(TD_ENOKERNEL, "tensor %d is not plain", i);
@@ -88,7 +101,8 @@ static td_status accepts_conv(const td_node *n)
 
 static const td_native_wino_simd *simd_for(const td_node *n)
 {
-    return td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
+    return has_small_tiles(n) ? td_native_wino_pairs()
+                              : td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
 }
 
 static int64_t divided_up(int64_t a, int64_t b)
@@ -108,8 +122,8 @@ static td_native_wino geometry_of(const td_node *n)
                              .P = y->dim[2],
                              .Q = y->dim[3],
                              .pad = a->pad,
-                             .rows = divided_up(y->dim[2], TD_WINO_TILE),
-                             .cols = divided_up(y->dim[3], TD_WINO_TILE),
+                             .rows = divided_up(y->dim[2], a->tile),
+                             .cols = divided_up(y->dim[3], a->tile),
                              .x = td_native_wino_image_of(x),
                              .y = td_native_wino_image_of(y),
                              .relu = a->relu,
@@ -149,10 +163,17 @@ static void divide_filters(state *s, int64_t groups)
     s->runs = smaller(s->threads / shares, s->tiles);
 }
 
+static int64_t room_for(const state *s, int64_t u_bytes)
+{
+    if (s->simd->tile == TD_WINO_SMALL_TILE)
+        return s->w.C < MANY_CHANNELS ? ROOM_SMALL_TILES : ROOM_SMALL_TILES / 2;
+    return u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
+}
+
 /* divides the tiles into equal runs, if possible a multiple of the threads */
 static void divide(state *s, int64_t u_bytes)
 {
-    const int64_t room = u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
+    const int64_t room = room_for(s, u_bytes);
     const int64_t groups = divided_up(s->w.K / LANES, s->simd->blocks);
     s->tiles = s->w.N * s->w.rows * s->w.cols;
     s->runs = divided_up(s->tiles, room);
@@ -171,7 +192,7 @@ static td_work_share share(const td_node *n, int threads)
     divide(&s, td_type_bytes(td_in_type(n, 1)));
     const int64_t blocks = s.w.K / LANES, groups = divided_up(blocks, s.simd->blocks);
     const int64_t most = smaller(divided_up(groups, s.shares) * s.simd->blocks, blocks);
-    const double tile = TD_WINO_TILE * TD_WINO_TILE * LANES;
+    const double tile = s.simd->tile * s.simd->tile * LANES;
     const int64_t jobs = divided_up(s.runs * s.shares, threads);
     return (td_work_share){ (double)smaller(jobs * s.w.room * most, s.tiles * blocks) * tile,
                             (double)(s.tiles * blocks) * tile / threads };
@@ -187,12 +208,16 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->w = geometry_of(n);
     divide(s, td_type_bytes(td_in_type(n, 1)));
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
-    const size_t line = LANES * sizeof(float) * POINTS * (size_t)s->w.room;
-    s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
+    s->points = (s->simd->tile + 2) * (s->simd->tile + 2);
+    s->v_elem = has_small_tiles(n) ? td_dtype_bytes(TD_DT_BF16) : sizeof(float);
+    s->w.piece = has_small_tiles(n) ? smaller(s->simd->tiles, s->w.room) : s->w.room;
+    const size_t line = LANES * sizeof(float) * (size_t)(s->points * s->w.piece);
+    s->v_bytes = td_round_up((size_t)(s->points * s->w.v_step) * s->v_elem, TD_HOST_ALIGN);
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->job_bytes * (size_t)s->threads;
-    snprintf(out->impl, sizeof out->impl, "F(4x4,3x3) %s", s->simd->isa);
+    snprintf(out->impl, sizeof out->impl, "F(%dx%d,3x3) %s", s->simd->tile, s->simd->tile,
+             s->simd->isa);
     return TD_OK;
 }
 
@@ -205,24 +230,56 @@ static void release_conv(td_prepared *p)
 /* --- convolution: one job --------------------------------------------------------------------- */
 
 typedef struct {
-    const void *x, *residual;
-    const float *u, *scale, *bias;
+    const void *x, *u, *residual;
+    const float *scale, *bias;
     void *y;
 } tensors;
 
-/* the products for `blocks` blocks of filters from block kb on */
-static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const float *v,
-                     const tensors *t, float *m)
+/* a run of tiles, and what it works on */
+typedef struct {
+    const state *s;
+    const tensors *t;
+    const char *v;
+    float *m;
+    int64_t first, n; /* tiles */
+} run;
+
+/* the products for `blocks` blocks of filters from block kb on, n tiles from tile `at` of the run
+   on */
+static void multiply(const run *r, int64_t at, int64_t n, int64_t kb, int blocks)
 {
+    const state *s = r->s;
     const td_native_wino *w = &s->w;
-    const int64_t m_step = blocks * w->room * LANES;
+    const int64_t m_step = blocks * s->w.piece * LANES, u_step = s->points * w->C * LANES;
     const int64_t panels = divided_up(n, s->simd->tiles);
-    for (int64_t p = 0; p < POINTS; p++) {
-        const float *u = t->u + (kb * POINTS + p) * w->C * LANES;
+    const char *u = (const char *)r->t->u + (size_t)(kb * u_step) * s->v_elem;
+    for (int64_t p = 0; p < s->points; p++) {
+        const char *v = r->v + (size_t)(p * w->v_step + at * LANES) * s->v_elem;
         for (int64_t i = 0; i < panels; i++) {
             const int64_t from = n * i / panels, to = n * (i + 1) / panels;
-            s->simd->product(w, (int)(to - from), blocks, v + p * w->v_step + from * LANES, u,
-                             POINTS * w->C * LANES, m + p * m_step + from * LANES);
+            s->simd->product(w, (int)(to - from), blocks, v + (size_t)(from * LANES) * s->v_elem,
+                             u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
+                             r->m + p * m_step + from * LANES);
+        }
+    }
+}
+
+/* the results of `blocks` blocks of filters from block kb on */
+static void run_blocks(const run *r, int64_t kb, int blocks)
+{
+    const state *s = r->s;
+    const int64_t m_step = blocks * s->w.piece * LANES, pieces = divided_up(r->n, s->w.piece);
+    for (int64_t i = 0; i < pieces; i++) {
+        const int64_t at = r->n * i / pieces, n = r->n * (i + 1) / pieces - at;
+        multiply(r, at, n, kb, blocks);
+        for (int b = 0; b < blocks; b++) {
+            const int64_t k = (kb + b) * LANES;
+            const td_native_wino_end out = { .scale = r->t->scale ? r->t->scale + k : NULL,
+                                             .bias = r->t->bias ? r->t->bias + k : NULL,
+                                             .residual = r->t->residual,
+                                             .y = r->t->y,
+                                             .block = kb + b };
+            s->simd->output(&s->w, r->first + at, n, r->m + b * s->w.piece * LANES, m_step, &out);
         }
     }
 }
@@ -230,28 +287,21 @@ static void multiply(const state *s, int64_t n, int64_t kb, int blocks, const fl
 static void run_job(const state *s, int64_t job, const tensors *t, char *scratch)
 {
     const td_native_wino *w = &s->w;
-    const int64_t run = job / s->shares, share = job % s->shares;
-    const int64_t first = s->tiles * run / s->runs, n = s->tiles * (run + 1) / s->runs - first;
+    const int64_t index = job / s->shares, share = job % s->shares;
+    const int64_t first = s->tiles * index / s->runs;
     const int64_t groups = divided_up(w->K / LANES, s->simd->blocks);
     const int64_t from = groups * share / s->shares * s->simd->blocks;
-    const int64_t end = groups * (share + 1) / s->shares * s->simd->blocks;
-    const int64_t to = end < w->K / LANES ? end : w->K / LANES;
-    float *v = (float *)scratch, *m = (float *)(scratch + s->v_bytes);
+    const int64_t to = smaller(groups * (share + 1) / s->shares * s->simd->blocks, w->K / LANES);
+    const run r = { .s = s,
+                    .t = t,
+                    .v = scratch,
+                    .m = (float *)(scratch + s->v_bytes),
+                    .first = first,
+                    .n = s->tiles * (index + 1) / s->runs - first };
 
-    s->simd->input(w, first, n, t->x, v);
-    for (int64_t kb = from; kb < to; kb += s->simd->blocks) {
-        const int blocks = (int)(to - kb < s->simd->blocks ? to - kb : s->simd->blocks);
-        multiply(s, n, kb, blocks, v, t, m);
-        for (int b = 0; b < blocks; b++) {
-            const int64_t k = (kb + b) * LANES;
-            const td_native_wino_end out = { .scale = t->scale ? t->scale + k : NULL,
-                                             .bias = t->bias ? t->bias + k : NULL,
-                                             .residual = t->residual,
-                                             .y = t->y,
-                                             .block = kb + b };
-            s->simd->output(w, first, n, m + b * w->room * LANES, blocks * w->room * LANES, &out);
-        }
-    }
+    s->simd->input(w, first, r.n, t->x, scratch);
+    for (int64_t kb = from; kb < to; kb += s->simd->blocks)
+        run_blocks(&r, kb, (int)smaller(to - kb, s->simd->blocks));
 }
 
 static td_status run_tensors(const state *s, const tensors *t, char *scratch)

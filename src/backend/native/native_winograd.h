@@ -26,6 +26,9 @@
  *
  * Images are float32 or bfloat16, which is widened when it is loaded and rounded once when results
  * are stored.  All else is float32.
+ *
+ * F(2 x 2, 3 x 3), with {tile=2}, is for images in bfloat16: 16 points, 4 x 4 inputs, and v and u
+ * are bfloat16, u with pairs of channels [K/16][16][C/2][16][2].  Sums are float32.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
 #define TD_BACKEND_NATIVE_NATIVE_WINOGRAD_H
@@ -51,6 +54,7 @@ typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
     int64_t rows, cols; /* tiles per image */
     int64_t room;
+    int64_t piece;          /* tiles that m has room for */
     int64_t v_step, d_step; /* elements of v and d from one point to the next */
     td_native_wino_image x, y;
     bool relu;
@@ -66,10 +70,11 @@ typedef struct {
     int64_t block; /* index of the block, below K/16 */
 } td_native_wino_end;
 
-/* Inner loops for one instruction set and one type of images. */
+/* Inner loops for one instruction set, one type of images and one size of tiles. */
 typedef struct {
     const char *isa;
     td_dtype dtype; /* of x, dy, residual and y; all else is float32 */
+    int tile;       /* results on a side */
     int lanes;      /* of a register */
     int tiles;      /* maximum tiles per product */
     int blocks;     /* maximum blocks of 16 filters */
@@ -77,12 +82,16 @@ typedef struct {
     /* G g G' of 16 filters: their taps are g_step elements apart, the 36 results u_step */
     void (*filter)(const td_winograd *m, const float *g, int64_t g_step, float *u, int64_t u_step);
 
-    /* transforms `n` tiles from tile `first` on, all channels */
-    void (*input)(const td_native_wino *w, int64_t first, int64_t n, const void *x, float *v);
+    /* with tile 2, of 16 filters and two channels -> 16 lines of 32 bfloat16 */
+    void (*filter_pair)(const float *even, const float *odd, int64_t g_step, uint16_t *u,
+                        int64_t u_step);
 
-    /* one of the 36 products: v and m are for one point; `blocks` blocks of u, u_step elements
-       apart */
-    void (*product)(const td_native_wino *w, int tiles, int blocks, const float *v, const float *u,
+    /* transforms `n` tiles from tile `first` on, all channels; v: float, with tile 2 bfloat16 */
+    void (*input)(const td_native_wino *w, int64_t first, int64_t n, const void *x, void *v);
+
+    /* one of the 36 or 16 products: v and m are for one point; `blocks` blocks of u, u_step
+       elements apart */
+    void (*product)(const td_native_wino *w, int tiles, int blocks, const void *v, const void *u,
                     int64_t u_step, float *m);
 
     /* transforms m of one block to results; points in m are m_step elements apart */
@@ -118,6 +127,10 @@ bool td_native_wino_prefers_halves(const td_type *t);
 /** The preferred layouts of conv2d_winograd_grad_w, and of winograd_filter. */
 bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_winograd_filter_preferred_layout(const td_node *n, td_node_layouts *out);
+
+/** The loops for F(2 x 2, 3 x 3), which have no gradients; NULL if this machine has no fast
+    products of bfloat16. */
+const td_native_wino_simd *td_native_wino_pairs(void);
 
 /** Number i of the loops for images of type `dtype` that this machine can run, the best first; NULL
     past the end. */

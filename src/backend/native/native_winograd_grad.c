@@ -207,7 +207,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->w = geometry_of(n);
     s->dw = result_of(n);
     s->dw_block = s->dw.channel == LANES ? TAPS * BLOCK_FLOATS : 2 * s->dw.channel_half;
-    td_winograd_matrices(&s->matrices);
+    td_winograd_matrices(TD_WINO_TILE, &s->matrices);
     divide(s);
     s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
     s->d_bytes = td_round_up(POINTS * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);

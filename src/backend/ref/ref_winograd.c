@@ -2,7 +2,7 @@
  * ref_winograd.c -- winograd_filter and conv2d_winograd[_scaled] by definition, image by image
  *
  *     v [36, C, tiles]  =  B' x B        every tile of every channel
- *     m [36, K, tiles]  =  u v           36 matrix products
+ *     m [36, K, tiles]  =  u v           36 matrix products; 16 with {tile=2}
  *     y [K, P, Q]       =  A' m A  (+ bias + residual, relu)
  */
 #include <math.h>
@@ -10,9 +10,7 @@
 
 #include "backend/ref/ref.h"
 
-#define SIDE   TD_WINO_SIDE
-#define TILE   TD_WINO_TILE
-#define POINTS TD_WINO_POINTS
+#define POINTS TD_WINO_POINTS /* at most */
 #define LANES  TD_WINO_LANES
 
 /* --- filters ---------------------------------------------------------------------------------- */
@@ -20,32 +18,42 @@
 /* u[36] = G g G', element p of it at u[p * step] */
 static void transform_filter(const td_winograd *m, const double *g, double *u, int64_t step)
 {
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < SIDE; j++) {
+    for (int i = 0; i < m->side; i++)
+        for (int j = 0; j < m->side; j++) {
             double sum = 0;
             for (int r = 0; r < 3; r++)
                 for (int s = 0; s < 3; s++)
                     sum += m->g[i][r] * g[r * 3 + s] * m->g[j][s];
-            u[(i * SIDE + j) * step] = sum;
+            u[(i * m->side + j) * step] = sum;
         }
+}
+
+/* channels that are interleaved in u */
+static int64_t together_of(const td_winograd *m)
+{
+    return m->tile == TD_WINO_TILE ? 1 : 2;
 }
 
 static void winograd_filter(const td_node *n, void *const *a)
 {
     const td_type *type = td_in_type(n, 0);
-    const bool grad_x = ((const td_winograd_filter_attr *)n->attr)->grad_x;
+    const td_winograd_filter_attr *attr = n->attr;
+    const bool grad_x = attr->grad_x;
     const int64_t K = type->dim[grad_x ? 1 : 0], C = type->dim[grad_x ? 0 : 1];
     const double *w = a[0];
     double *u = a[1];
     td_winograd m;
-    td_winograd_matrices(&m);
+    td_winograd_matrices(attr->tile, &m);
+    const int64_t together = together_of(&m), points = m.side * m.side;
 #pragma omp parallel for
     for (int64_t k = 0; k < K; k++)
         for (int64_t c = 0; c < C; c++) {
             double g[9];
             for (int t = 0; t < 9; t++)
                 g[t] = grad_x ? w[(c * K + k) * 9 + 8 - t] : w[(k * C + c) * 9 + t];
-            transform_filter(&m, g, u + (k / LANES * POINTS * C + c) * LANES + k % LANES,
+            const int64_t lane = k % LANES * together + c % together;
+            transform_filter(&m, g,
+                             u + (k / LANES * points * C + c / together * together) * LANES + lane,
                              C * LANES);
         }
 }
@@ -57,19 +65,20 @@ typedef struct {
     int64_t rows, cols, tiles; /* of one image */
 } shape;
 
-static shape shape_between(const td_node *n, const td_type *x, const td_type *y)
+static shape shape_between(const td_node *n, const td_type *x, const td_type *y, int tile)
 {
     shape v = { x->dim[1], x->dim[2], x->dim[3], y->dim[1], y->dim[2], y->dim[3], 0, 0, 0, 0 };
     v.pad = ((const td_winograd_attr *)n->attr)->pad;
-    v.rows = (v.P + TILE - 1) / TILE;
-    v.cols = (v.Q + TILE - 1) / TILE;
+    v.rows = (v.P + tile - 1) / tile;
+    v.cols = (v.Q + tile - 1) / tile;
     v.tiles = v.rows * v.cols;
     return v;
 }
 
 static shape shape_of(const td_node *n)
 {
-    return shape_between(n, td_in_type(n, 0), &n->out[0]->type);
+    const td_winograd_attr *a = n->attr;
+    return shape_between(n, td_in_type(n, 0), &n->out[0]->type, a->tile);
 }
 
 static int64_t conv_work(const td_node *n)
@@ -82,19 +91,20 @@ static int64_t conv_work(const td_node *n)
 static void transform_input(const td_winograd *m, const shape *v, const double *x, int64_t tile,
                             double *out)
 {
-    const int64_t h = tile / v->cols * TILE - v->pad, w = tile % v->cols * TILE - v->pad;
-    double d[SIDE][SIDE] = { { 0 } };
-    for (int r = 0; r < SIDE; r++)
-        for (int s = 0; s < SIDE; s++)
+    const int side = m->side;
+    const int64_t h = tile / v->cols * m->tile - v->pad, w = tile % v->cols * m->tile - v->pad;
+    double d[TD_WINO_SIDE][TD_WINO_SIDE] = { { 0 } };
+    for (int r = 0; r < side; r++)
+        for (int s = 0; s < side; s++)
             if (h + r >= 0 && h + r < v->H && w + s >= 0 && w + s < v->W)
                 d[r][s] = x[(h + r) * v->W + w + s];
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < SIDE; j++) {
+    for (int i = 0; i < side; i++)
+        for (int j = 0; j < side; j++) {
             double sum = 0;
-            for (int r = 0; r < SIDE; r++)
-                for (int s = 0; s < SIDE; s++)
+            for (int r = 0; r < side; r++)
+                for (int s = 0; s < side; s++)
                     sum += m->bt[i][r] * d[r][s] * m->bt[j][s];
-            out[(i * SIDE + j) * v->C * v->tiles] = sum;
+            out[(i * side + j) * v->C * v->tiles] = sum;
         }
 }
 
@@ -102,34 +112,38 @@ static void transform_input(const td_winograd *m, const shape *v, const double *
 static void transform_output(const td_winograd *m, const shape *v, const double *in, int64_t tile,
                              double *y)
 {
-    const int64_t p = tile / v->cols * TILE, q = tile % v->cols * TILE;
-    for (int r = 0; r < TILE && p + r < v->P; r++)
-        for (int s = 0; s < TILE && q + s < v->Q; s++)
-            for (int i = 0; i < SIDE; i++)
-                for (int j = 0; j < SIDE; j++)
+    const int side = m->side;
+    const int64_t p = tile / v->cols * m->tile, q = tile % v->cols * m->tile;
+    for (int r = 0; r < m->tile && p + r < v->P; r++)
+        for (int s = 0; s < m->tile && q + s < v->Q; s++)
+            for (int i = 0; i < side; i++)
+                for (int j = 0; j < side; j++)
                     y[(p + r) * v->Q + q + s] +=
-                        m->at[r][i] * in[(i * SIDE + j) * v->K * v->tiles] * m->at[s][j];
+                        m->at[r][i] * in[(i * side + j) * v->K * v->tiles] * m->at[s][j];
 }
 
 /* y [K, P, Q] += */
 static void convolve(const td_winograd *m, const shape *v, const double *x, double *u, double *y,
                      double *work)
 {
-    const int64_t blocks = v->K / LANES, products = POINTS * v->K * v->tiles;
-    double *in = work, *out = work + POINTS * v->C * v->tiles;
+    const int64_t points = m->side * m->side, together = together_of(m);
+    const int64_t blocks = v->K / LANES, products = points * v->K * v->tiles;
+    double *in = work, *out = work + points * v->C * v->tiles;
 #pragma omp parallel for
     for (int64_t c = 0; c < v->C; c++)
         for (int64_t t = 0; t < v->tiles; t++)
             transform_input(m, v, x + c * v->H * v->W, t, in + c * v->tiles + t);
     memset(out, 0, (size_t)products * sizeof *out);
 #pragma omp parallel for collapse(2)
-    for (int64_t p = 0; p < POINTS; p++)
-        for (int64_t kb = 0; kb < blocks; kb++) {
-            td_ref_matrix a = { u + (kb * POINTS + p) * v->C * LANES, 1, LANES };
-            td_ref_matrix b = { in + p * v->C * v->tiles, v->tiles, 1 };
-            td_ref_matrix c = { out + (p * v->K + kb * LANES) * v->tiles, v->tiles, 1 };
-            td_ref_multiply(LANES, v->tiles, v->C, a, b, c);
-        }
+    for (int64_t p = 0; p < points; p++)
+        for (int64_t kb = 0; kb < blocks; kb++)
+            for (int64_t j = 0; j < together; j++) {
+                td_ref_matrix a = { u + (kb * points + p) * v->C * LANES + j, together,
+                                    together * LANES };
+                td_ref_matrix b = { in + (p * v->C + j) * v->tiles, together * v->tiles, 1 };
+                td_ref_matrix c = { out + (p * v->K + kb * LANES) * v->tiles, v->tiles, 1 };
+                td_ref_multiply(LANES, v->tiles, v->C / together, a, b, c);
+            }
 #pragma omp parallel for
     for (int64_t k = 0; k < v->K; k++)
         for (int64_t t = 0; t < v->tiles; t++)
@@ -140,7 +154,7 @@ static void convolve(const td_winograd *m, const shape *v, const double *x, doub
 static void add_images(const td_node *n, const shape *v, void *const *a, double *y)
 {
     td_winograd m;
-    td_winograd_matrices(&m);
+    td_winograd_matrices(((const td_winograd_attr *)n->attr)->tile, &m);
     for (int64_t i = 0; i < td_in_type(n, 0)->dim[0]; i++)
         convolve(&m, v, (const double *)a[0] + i * v->C * v->H * v->W, a[1],
                  y + i * v->K * v->P * v->Q, a[n->n_in + 1]);
@@ -188,18 +202,18 @@ static void conv2d_winograd_scaled(const td_node *n, void *const *a)
 static void add_tile(const td_winograd *m, const shape *v, const double *dy, const double *x,
                      int64_t tile, double *sum)
 {
-    const int64_t p = tile / v->cols * TILE, q = tile % v->cols * TILE;
+    const int64_t p = tile / v->cols * m->tile, q = tile % v->cols * m->tile;
     double d[POINTS];
     shape one = *v;
     one.C = one.tiles = 1; /* the points of the result are contiguous */
     transform_input(m, &one, x, tile, d);
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < SIDE; j++) {
+    for (int i = 0; i < m->side; i++)
+        for (int j = 0; j < m->side; j++) {
             double g = 0;
-            for (int r = 0; r < TILE && p + r < v->P; r++)
-                for (int s = 0; s < TILE && q + s < v->Q; s++)
+            for (int r = 0; r < m->tile && p + r < v->P; r++)
+                for (int s = 0; s < m->tile && q + s < v->Q; s++)
                     g += m->at[r][i] * dy[(p + r) * v->Q + q + s] * m->at[s][j];
-            sum[i * SIDE + j] += g * d[i * SIDE + j];
+            sum[i * m->side + j] += g * d[i * m->side + j];
         }
 }
 
@@ -209,20 +223,20 @@ static void transform_sum(const td_winograd *m, const double *sum, double *dw)
     for (int r = 0; r < 3; r++)
         for (int s = 0; s < 3; s++) {
             dw[r * 3 + s] = 0;
-            for (int i = 0; i < SIDE; i++)
-                for (int j = 0; j < SIDE; j++)
-                    dw[r * 3 + s] += m->g[i][r] * sum[i * SIDE + j] * m->g[j][s];
+            for (int i = 0; i < m->side; i++)
+                for (int j = 0; j < m->side; j++)
+                    dw[r * 3 + s] += m->g[i][r] * sum[i * m->side + j] * m->g[j][s];
         }
 }
 
 static void conv2d_winograd_grad_w(const td_node *n, void *const *a)
 {
-    const shape v = shape_between(n, td_in_type(n, 1), td_in_type(n, 0));
+    const shape v = shape_between(n, td_in_type(n, 1), td_in_type(n, 0), TD_WINO_TILE);
     const int64_t batch = td_in_type(n, 0)->dim[0];
     const double *dy = a[0], *x = a[1];
     double *dw = a[3];
     td_winograd m;
-    td_winograd_matrices(&m);
+    td_winograd_matrices(TD_WINO_TILE, &m);
 #pragma omp parallel for
     for (int64_t k = 0; k < v.K; k++)
         for (int64_t c = 0; c < v.C; c++) {

@@ -61,6 +61,7 @@ static td_native_wino geometry(const td_native_wino_image *layout)
                              .rows = 3,
                              .cols = 3,
                              .room = TILES,
+                             .piece = TILES,
                              .v_step = V_STEP,
                              .d_step = V_STEP,
                              .x = *layout,
@@ -145,7 +146,7 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
     static float m[BLOCKS * BLOCKS * TD_WINO_POINTS * BLOCK];
     const int64_t line = w->room * TD_WINO_LANES, m_step = BLOCKS * TD_WINO_POINTS * BLOCK;
     td_winograd matrices;
-    td_winograd_matrices(&matrices);
+    td_winograd_matrices(TD_WINO_TILE, &matrices);
     for (int64_t first = 0, n = TILES / 3; first < TILES; first += n, n = TILES - first) {
         f->input(w, first, n, x, v);
         f->gradient(w, first, n, dy, d);
@@ -652,6 +653,122 @@ static void bfloat16_is_as_accurate_as_stated(void **state)
         check_layer(&layers[l], true);
 }
 
+/* --- small tiles ------------------------------------------------------------------------------ */
+
+/* y = conv(x, w) + b with fixed weights: in bfloat16, and widened, or all in float64 */
+static td_graph *fixed_layer(const shape *s, bool is_half)
+{
+    char text[1024];
+    const char *half = "%wh = cast %w {to=bf16}\n%yh = conv2d_fused %xh, %wh, %b {pad=1}\n"
+                       "%y = cast %yh\noutput y = %y\n";
+    const char *exact = "%y = conv2d_fused %x, %w, %b {pad=1}\noutput y = %y\n";
+    const char *dtype = is_half ? "f32" : "f64";
+    snprintf(text, sizeof text,
+             "%%x:%s[%d,%d,%d,%d] = input\n%%w:%s[%d,%d,3,3] = param\n%%b:%s[%d] = param\n%s%s",
+             dtype, s->batch, s->in, s->side, s->side, dtype, s->out, s->in, dtype, s->out,
+             is_half ? "%xh = cast %x {to=bf16}\n" : "", is_half ? half : exact);
+    return td_test_graph(text);
+}
+
+static bool has_small_tiles(const td_program *p)
+{
+    for (int i = 0; i < td_program_node_count(p); i++)
+        if (strncmp(td_program_node(p, i).impl, "F(2x2,3x3)", 10) == 0)
+            return true;
+    return false;
+}
+
+static void *run_fixed(const char *device, td_winograd_mode mode, const shape *s, bool is_half,
+                       const void *x, const void *w, const void *b)
+{
+    td_device *dev;
+    td_program *p;
+    td_type t;
+    td_graph *g = fixed_layer(s, is_half);
+    expect_ok(td_device_open(device, &dev));
+    td_device_winograd(dev, mode);
+    expect_ok(td_compile(g, dev, NULL, &p));
+    assert_int_equal(has_small_tiles(p), is_half && mode == TD_WINOGRAD_AUTO);
+    expect_ok(td_program_set(p, "w", w));
+    expect_ok(td_program_set(p, "b", b));
+    expect_ok(td_program_bind(p, "x", x));
+    expect_ok(td_program_run(p));
+    const void *y = td_program_output(p, "y", &t);
+    void *copy = td_alloc((size_t)td_type_bytes(&t), 1);
+    assert_non_null(copy);
+    memcpy(copy, y, (size_t)td_type_bytes(&t));
+    td_program_free(p);
+    td_device_close(dev);
+    td_graph_free(g);
+    return copy;
+}
+
+/* inference in bfloat16: what docs/numerics.md states of F(2 x 2, 3 x 3) */
+static void small_tiles_are_as_accurate_as_stated(void **state)
+{
+    (void)state;
+    static const shape layers[] = {
+        { 1, 64, 64, 56, 1 }, { 1, 128, 128, 28, 1 }, { 1, 256, 256, 14, 1 }, { 2, 512, 512, 7, 1 }
+    };
+    if (!td_native_wino_pairs())
+        skip();
+    for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
+        const shape *s = &layers[l];
+        const int64_t n = result_count(s, FORWARD), n_w = result_count(s, GRAD_W);
+        float *x = normal(n, 1, 1), *b = normal(s->out, 3, 0.1);
+        float *w = normal(n_w, 2, sqrt(2.0 / (9 * s->in)));
+        for (int64_t i = 0; i < n; i++)
+            x[i] = x[i] > 0 ? x[i] : 0;
+        td_free(narrowed(x, n));
+        double *x64 = widened(x, n), *w64 = widened(w, n_w), *b64 = widened(b, s->out);
+        double *truth = run_fixed("ref", TD_WINOGRAD_OFF, s, false, x64, w64, b64);
+        for (int i = 0; i < 2; i++) {
+            double most, rms;
+            float *y = run_fixed("cpu", i ? TD_WINOGRAD_OFF : TD_WINOGRAD_AUTO, s, true, x, w, b);
+            measure(y, truth, n, &most, &rms);
+            if (getenv("TANDEM_WINOGRAD_PRINT"))
+                print_message("bf16, %d channels, %s: largest %.2g, rms %.2g\n", s->in,
+                              i ? "direct" : "tiles of 2x2", most, rms);
+            assert_true(most < (i ? 2e-2 : 3e-2) && rms < (i ? 3e-3 : 4.5e-3));
+            td_free(y);
+        }
+        void *all[] = { x, w, b, x64, w64, b64, truth };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            td_free(all[i]);
+    }
+}
+
+/* an image's bits are the same alone and in a batch, with one, two and three threads */
+static void small_tiles_depend_on_neither_threads_nor_batch(void **state)
+{
+    (void)state;
+    const int before = td_threads();
+    if (!td_native_wino_pairs())
+        skip();
+    for (int side = 7; side <= 16; side += 3) {
+        const shape many = { 11, 64, 64, side, 1 }, few = { 3, 64, 64, side, 1 };
+        const int64_t image = 64 * (int64_t)side * side;
+        float *x = normal(11 * image, 1, 1), *w = normal(9 * 64 * 64, 2, 0.1);
+        float *b = normal(64, 3, 1);
+        td_set_threads(1);
+        float *y = run_fixed("cpu", TD_WINOGRAD_AUTO, &many, true, x, w, b);
+        for (int threads = 1; threads <= 3; threads++) {
+            td_set_threads(threads);
+            float *all = run_fixed("cpu", TD_WINOGRAD_AUTO, &many, true, x, w, b);
+            float *part = run_fixed("cpu", TD_WINOGRAD_AUTO, &few, true, x + 4 * image, w, b);
+            assert_memory_equal(all, y, (size_t)(11 * image) * sizeof *y);
+            assert_memory_equal(part, y + 4 * image, (size_t)(3 * image) * sizeof *y);
+            td_free(all);
+            td_free(part);
+        }
+        td_free(x);
+        td_free(w);
+        td_free(b);
+        td_free(y);
+    }
+    td_set_threads(before);
+}
+
 /* results and gradients do not depend on the number of threads, an image's not on the batch */
 static void check_independence(const shape *all, const char *dtype)
 {
@@ -741,6 +858,8 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_shows),
         cmocka_unit_test(gradients_are_as_accurate_as_stated),
         cmocka_unit_test(bfloat16_is_as_accurate_as_stated),
+        cmocka_unit_test(small_tiles_are_as_accurate_as_stated),
+        cmocka_unit_test(small_tiles_depend_on_neither_threads_nor_batch),
         cmocka_unit_test(training_depends_on_neither_threads_nor_batch),
         cmocka_unit_test(memory_may_fail_at_every_call),
     };
