@@ -300,6 +300,10 @@ bool td_native_depthwise_tiles_preferred_layout(const td_node *n, td_node_layout
 
 #define TD_NATIVE_TWO(K, name, ...) K(two_##name)
 
+/** y[k] = the sum over the groups of parts[group][k] in float64, in order; parts `step` apart. */
+void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const float *parts,
+                          float *y);
+
 /* clang-format off */
 #define TD_NATIVE_LIST(K)                                                                          \
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
@@ -323,7 +327,8 @@ bool td_native_depthwise_tiles_preferred_layout(const td_node *n, td_node_layout
     K(resize) K(resize_grad)                                                                       \
     TD_ACT_OTHERS(TD_ACT_BOTH, K) TD_BINARY_LIST(TD_NATIVE_TWO, K) K(scale)                        \
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
-    K(mul_rows) K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                  \
+    K(mul_rows) K(mul_channels) K(mul_reduce_channels)                                             \
+    K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                              \
     K(bias_add_grad_rows) K(join_heads) K(join_heads_grad) K(quantize) K(dequantize)               \
     K(quantize_weights) K(shift_int8)
 /* clang-format on */

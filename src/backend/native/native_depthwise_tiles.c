@@ -1,10 +1,11 @@
 /*
- * native_depthwise_tiles.c -- filter gradients of depthwise convolutions on small planes
+ * native_depthwise_tiles.c -- filter gradients of depthwise convolutions
  *
- * oneDNN's direct kernels want as many rows as the filter has and little padding; it computes the
- * others as matrix products, 20 to 300 times as slowly (docs/results.md).  With AVX2 its kernels
- * are float32 and 3 x 3; the rest is native_depthwise.c's, which is slower if a plane fits into a
- * tile.  native_taps.inc has the loops, for blocks of 8 and 16 channels and for channels last.
+ * oneDNN's direct kernels are for 3 x 3, and want as many rows as the filter has and little
+ * padding; it computes the others as matrix products or with padded groups, 4 to 300 times as
+ * slowly (docs/results.md).  With AVX2 its kernels are float32; the rest is native_depthwise.c's,
+ * which is slower if a plane fits into a tile.  native_taps.inc has the loops, for blocks of 8 and
+ * 16 channels and for channels last.
  *
  * A job is one block of some images (native_conv.h): the bits do not depend on the threads.
  */
@@ -84,7 +85,7 @@ static bool is_whole(const td_native_depthwise *v)
 /* TD_ENOKERNEL where another kernel is faster */
 static td_status check_speed(const td_native_depthwise *v, td_dtype d)
 {
-    const bool has_direct = is_avx512() ? d != TD_DT_F16 : d == TD_DT_F32 && v->side == 3;
+    const bool has_direct = v->side == 3 && (is_avx512() ? d != TD_DT_F16 : d == TD_DT_F32);
     if (has_direct && v->H >= v->side + v->pad % v->stride && v->pad <= v->side / 2)
         return td_error(TD_ENOKERNEL, "oneDNN has a direct kernel");
     if (!is_avx512() && !has_direct && d != TD_DT_F16 && !is_whole(v))

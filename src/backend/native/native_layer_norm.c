@@ -1,5 +1,5 @@
 /*
- * native_layer_norm.c -- plain rows: layer normalisation, softmax, and sums of rows
+ * native_layer_norm.c -- plain rows: layer normalisation and softmax
  *
  * Half types are widened to float32 a row at a time.  Sums over rows are float32 within a group of
  * GROUP rows and float64 over the groups, in order, whatever the number of threads:
@@ -111,21 +111,6 @@ static td_status prepare_norm_grad(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-/* y[k] = the sum over the groups of parts[group][k], parts `step` apart */
-static void add_groups(int64_t groups, int64_t step, int64_t width, const float *parts, float *y)
-{
-#pragma omp parallel for if (groups * width > TD_NATIVE_PIECE)
-    for (int64_t from = 0; from < width; from += GROUP) {
-        double sum[GROUP] = { 0 };
-        const int64_t n = width - from < GROUP ? width - from : GROUP;
-        for (int64_t g = 0; g < groups; g++)
-            for (int64_t k = 0; k < n; k++)
-                sum[k] += (double)parts[g * step + from + k];
-        for (int64_t k = 0; k < n; k++)
-            y[from + k] = (float)sum[k];
-    }
-}
-
 static td_status run_norm_grad(const td_prepared *p, void *const *args)
 {
     const td_layer_norm_sizes s = sizes_of(p->node);
@@ -146,8 +131,8 @@ static td_status run_norm_grad(const td_prepared *p, void *const *args)
             end_row(&r, dx, args[5], i);
         }
     }
-    add_groups(groups, 2 * s.width, s.width, parts, args[6]);
-    add_groups(groups, 2 * s.width, s.width, parts + s.width, args[7]);
+    td_native_add_groups(groups, 2 * s.width, s.width, parts, args[6]);
+    td_native_add_groups(groups, 2 * s.width, s.width, parts + s.width, args[7]);
     return TD_OK;
 }
 
@@ -198,56 +183,6 @@ static td_status run_softmax_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* --- sums of rows ----------------------------------------------------------------------------- */
-
-/* are all rows of x added, as for the gradient of a bias, or of what is repeated for the batch? */
-static td_status accepts_sum(const td_node *n)
-{
-    const td_type *x = td_in_type(n, 0), *like = td_in_type(n, 1);
-    const int64_t width = td_type_count(like);
-    int64_t last = 1;
-    int d = x->rank;
-    while (d > 0 && last < width)
-        last *= x->dim[--d];
-    for (int k = 0; k < like->rank; k++) {
-        const int at = k + x->rank - like->rank;
-        if (last != width || like->dim[k] != (at < d ? 1 : x->dim[at]))
-            return td_error(TD_ENOKERNEL, "not a sum of rows");
-    }
-    if (x->dtype != TD_DT_F32 || width < TD_NATIVE_ROW_STEP)
-        return td_error(TD_ENOKERNEL, "rows of less than %d, or not f32", TD_NATIVE_ROW_STEP);
-    if (td_type_count(x) / width < 4 * GROUP)
-        return td_error(TD_ENOKERNEL, "less than %d rows", 4 * GROUP);
-    return td_type_is_plain(&n->out[0]->type) ? accepts_rows(n, x, width)
-                                              : td_error(TD_ENOKERNEL, "not in plain order");
-}
-
-static td_status prepare_sum(const td_node *n, td_prepared *out)
-{
-    const int64_t width = td_type_count(td_in_type(n, 1));
-    const int64_t rows = td_type_count(td_in_type(n, 0)) / width;
-    out->scratch_bytes = (size_t)(groups_of(rows) * width) * sizeof(float);
-    return TD_OK;
-}
-
-static td_status run_sum(const td_prepared *p, void *const *args)
-{
-    const int64_t width = td_type_count(td_in_type(p->node, 1));
-    const int64_t rows = td_type_count(td_in_type(p->node, 0)) / width;
-    const int64_t groups = groups_of(rows);
-    const td_native_rows *loops = td_native_rows_here();
-    const float *x = args[0];
-    float *parts = args[3];
-#pragma omp parallel for if (rows * width > TD_NATIVE_PIECE)
-    for (int64_t g = 0; g < groups; g++) {
-        memset(parts + g * width, 0, (size_t)width * sizeof *parts);
-        for (int64_t i = g * GROUP; i < rows && i < (g + 1) * GROUP; i++)
-            loops->add_to(width, x + i * width, parts + g * width);
-    }
-    add_groups(groups, width, width, parts, args[2]);
-    return TD_OK;
-}
-
 /* --- division --------------------------------------------------------------------------------- */
 
 static td_work_share share_norm(const td_node *n, int threads)
@@ -268,15 +203,7 @@ static td_work_share share_softmax(const td_node *n, int threads)
     return td_work_share_of(td_type_count(td_in_type(n, 0)) / width, (double)width, threads);
 }
 
-static td_work_share share_sum(const td_node *n, int threads)
-{
-    const int64_t width = td_type_count(td_in_type(n, 1));
-    return td_work_share_of(groups_of(td_type_count(td_in_type(n, 0)) / width),
-                            (double)(GROUP * width), threads);
-}
-
 TD_NATIVE_KERNEL(layer_norm, accepts_norm, NULL, run_norm, share_norm);
 TD_NATIVE_KERNEL(layer_norm_grad, accepts_norm, prepare_norm_grad, run_norm_grad, share_norm_grad);
 TD_NATIVE_KERNEL(softmax, accepts_softmax, NULL, run_softmax, share_softmax);
 TD_NATIVE_KERNEL(softmax_grad, accepts_softmax, NULL, run_softmax_grad, share_softmax);
-TD_NATIVE_KERNEL(sum_to, accepts_sum, prepare_sum, run_sum, share_sum);
