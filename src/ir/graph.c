@@ -271,6 +271,8 @@ static td_status verify_node(const verifier *vf, const td_node *n)
     for (int i = 0; i < n->n_out; i++)
         if (y[i].dtype != n->out[i]->type.dtype || !td_type_same_shape(&y[i], &n->out[i]->type))
             return bad_result(n, i, &y[i]);
+    if (n->op->is_alias && strcmp(y[0].layout, n->out[0]->type.layout) != 0)
+        return bad_result(n, 0, &y[0]);
     return check_layouts(n);
 }
 

@@ -6,6 +6,10 @@
  *   bias  [K]      same as x, or float32 with half; may be omitted
  *   y     [N, K]
  *
+ * linear_fused(x, w, bias, residual) {gelu} -> y        linear, then gelu if set, then + residual
+ *
+ *   residual  [N, K]   same as x; may be omitted, or bias too; inference only
+ *
  * linear_grad_x(dy, w) -> dx[N, C]
  * linear_grad_w(dy, x) {wide} -> dw[K, C], float32 with half operands if `wide`
  * The bias's gradient is sum_to(dy, bias).
@@ -18,6 +22,11 @@
 
 static const td_field linear_fields[] = { TF32_ROW, TD_END };
 
+static const td_field fused_fields[] = {
+    TD_BOOL(td_linear_fused_attr, gelu, false, "gelu before the residual is added"),
+    TD_END,
+};
+
 static const td_field grad_w_fields[] = {
     TF32_ROW,
     TD_BOOL(td_linear_attr, wide, false, "the result is f32 whatever half the operands are"),
@@ -25,23 +34,39 @@ static const td_field grad_w_fields[] = {
 };
 /* clang-format on */
 
-static td_status linear_infer(const td_node *n, td_type *y)
+/* of x, w and bias */
+static td_status product_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
-    TD_TRY(td_check_tf32(n, ((const td_linear_attr *)n->attr)->tf32));
+    const char *op = n->op->name;
     if (x->dtype != w->dtype)
-        return td_error(TD_ESHAPE, "linear: input is %s, weight is %s, wanted one float type",
+        return td_error(TD_ESHAPE, "%s: input is %s, weight is %s, wanted one float type", op,
                         td_dtype_name(x->dtype), td_dtype_name(w->dtype));
     if (x->dim[1] != w->dim[1])
-        return td_error(TD_ESHAPE, "linear: input has %lld features, weight needs %lld",
+        return td_error(TD_ESHAPE, "%s: input has %lld features, weight needs %lld", op,
                         (long long)x->dim[1], (long long)w->dim[1]);
     if (n->n_in > 2 && td_in_type(n, 2)->dim[0] != w->dim[0])
-        return td_error(TD_ESHAPE, "linear: bias has %lld elements, wanted %lld",
+        return td_error(TD_ESHAPE, "%s: bias has %lld elements, wanted %lld", op,
                         (long long)td_in_type(n, 2)->dim[0], (long long)w->dim[0]);
     if (n->n_in > 2 && td_in_type(n, 2)->dtype != x->dtype && !td_is_wide_operand(n, 2))
-        return td_error(TD_ESHAPE, "linear: bias is %s, wanted %s",
+        return td_error(TD_ESHAPE, "%s: bias is %s, wanted %s", op,
                         td_dtype_name(td_in_type(n, 2)->dtype), td_dtype_name(x->dtype));
     *y = td_type_2d(x->dtype, x->dim[0], w->dim[0]);
+    return TD_OK;
+}
+
+static td_status linear_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(td_check_tf32(n, ((const td_linear_attr *)n->attr)->tf32));
+    return product_infer(n, y);
+}
+
+static td_status fused_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(product_infer(n, y));
+    const td_type *residual = n->n_in > 3 ? td_in_type(n, 3) : y;
+    if (!td_type_same_shape(residual, y) || residual->dtype != y->dtype)
+        return td_error(TD_ESHAPE, "linear_fused: the residual does not have the result's type");
     return TD_OK;
 }
 
@@ -112,6 +137,22 @@ const td_op td_op_linear = {
     .layout = TD_LAYOUT_PLAIN,
     .infer = linear_infer,
     .grad = linear_grad,
+    .macs = linear_macs,
+};
+
+const td_op td_op_linear_fused = {
+    .name = "linear_fused",
+    .summary = "fully connected layer with gelu or a residual, for inference",
+    .n_in = 2,
+    .n_in_max = 4,
+    .n_out = 1,
+    .in_rank = { 2, 2, 1, 2 },
+    .tf_op = "MatMul",
+    .wide_in = 1u << 2,
+    .attr_bytes = sizeof(td_linear_fused_attr),
+    .fields = fused_fields,
+    .layout = TD_LAYOUT_CHOOSES,
+    .infer = fused_infer,
     .macs = linear_macs,
 };
 

@@ -155,6 +155,10 @@ typedef struct {
 } td_linear_attr;
 
 typedef struct {
+    bool gelu;
+} td_linear_fused_attr;
+
+typedef struct {
     bool transpose_a, transpose_b;
 } td_matmul_attr;
 
@@ -344,6 +348,14 @@ td_status td_shape_parse(const td_node *n, td_type *out) TD_CHECKED;
 typedef struct {
     const char *perm; /* "0:2:3:1" */
 } td_transpose_attr;
+
+/* transpose_view: images with channels last, and the orders that turn one form into the other */
+#define TD_CHANNELS_LAST "acdb"
+#define TD_PERM_TO_LAST  "0:2:3:1"
+#define TD_PERM_TO_FIRST "0:3:1:2"
+
+/** Has this transposition of images the order `perm`? */
+bool td_transpose_is(const td_node *n, const char *perm);
 
 /* the order as numbers; false: not one of operand 0's dimensions */
 bool td_transpose_perm(const td_node *n, int perm[TD_RANK_MAX]);

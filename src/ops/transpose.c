@@ -2,6 +2,9 @@
  * transpose(x) {perm}          the dimensions in another order: dimension i of y is perm[i] of x
  * broadcast_to(x) {shape}      x repeated to a shape, by numpy's rules; -1 keeps a dimension of x
  *
+ * transpose_view(x) {perm}     the same of images without a copy: y is x's memory.  Either perm is
+ *                              0:2:3:1 and x in channels last, or 0:3:1:2 and y in channels last
+ *
  *   transpose      x  any dtype            y  same dtype
  *   broadcast_to   x  any float            y  same dtype
  *
@@ -54,6 +57,28 @@ static td_status transpose_infer(const td_node *n, td_type *y)
     return TD_OK;
 }
 
+static bool is_perm(const td_node *n, const char *perm)
+{
+    return strcmp(((const td_transpose_attr *)n->attr)->perm, perm) == 0;
+}
+
+bool td_transpose_is(const td_node *n, const char *perm)
+{
+    return n->op == &td_op_transpose && is_perm(n, perm);
+}
+
+static td_status transpose_view_infer(const td_node *n, td_type *y)
+{
+    TD_TRY(transpose_infer(n, y));
+    const char *from = td_in_type(n, 0)->layout;
+    if (is_perm(n, TD_PERM_TO_FIRST) && !from[0])
+        memcpy(y->layout, TD_CHANNELS_LAST, sizeof TD_CHANNELS_LAST);
+    else if (!is_perm(n, TD_PERM_TO_LAST) || strcmp(from, TD_CHANNELS_LAST) != 0)
+        return td_error(TD_ESHAPE, "transpose_view: %s of layout '%s' is not the same memory",
+                        ((const td_transpose_attr *)n->attr)->perm, from);
+    return TD_OK;
+}
+
 static void transpose_grad(td_builder *b, const td_node *n, td_value *const *dy, td_value **dx)
 {
     int perm[TD_RANK_MAX], back[TD_RANK_MAX] = { 0 };
@@ -97,6 +122,21 @@ const td_op td_op_transpose = {
     .any_dtype = 1u,
     .infer = transpose_infer,
     .grad = transpose_grad,
+};
+
+const td_op td_op_transpose_view = {
+    .name = "transpose_view",
+    .summary = "transpose of images that moves nothing, made by pass layout",
+    .n_in = 1,
+    .n_out = 1,
+    .in_rank = { 4 },
+    .fields = transpose_fields,
+    .attr_bytes = sizeof(td_transpose_attr),
+    .tf_op = "Transpose",
+    .layout = TD_LAYOUT_CHOOSES,
+    .is_alias = true,
+    .any_dtype = 1u,
+    .infer = transpose_view_infer,
 };
 
 const td_op td_op_broadcast_to = {

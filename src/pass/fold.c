@@ -1,5 +1,6 @@
 /*
- * fold.c -- inference: folds batch norm or a bias into the preceding convolution
+ * fold.c -- inference: folds batch norm or a bias into the preceding convolution, and the factors
+ * of channels into linear layers
  *
  *     batch_norm_infer(conv2d(x, w), gamma, beta, mean, var)
  *         s = gamma / sqrt(var + eps)
@@ -7,6 +8,9 @@
  *
  *     bias_add(conv2d(x, w), b)
  *         conv2d_fused(x, w, b)
+ *
+ *     mul(transpose(reshape(linear(x, w, b))), s [C, 1, 1])       a factor for each channel
+ *         transpose(reshape(linear(x, w * s[K, 1], b * s)))
  *
  * The scaled filters depend on parameters only, so the program computes them once after parameters
  * change, not in every run.  Source: Jacob et al. 2018, section 3.2.
@@ -64,10 +68,66 @@ static void fold_bias(td_rewriter *rw, const td_node *n, td_value **in)
     rw->n_changed++;
 }
 
+/* a linear layer whose rows are the pixels of images that are multiplied by factors */
+typedef struct {
+    const td_node *linear, *reshape, *transpose;
+    const td_value *factors;
+} scaled_linear;
+
+static const td_node *only(const td_uses *u, const td_value *v, const td_op *op)
+{
+    return v->producer->op == op && td_uses_only(u, v) ? v->producer : NULL;
+}
+
+/* the linear layer that makes images v, whose channels are its columns */
+static bool find_linear(const td_uses *u, const td_value *v, scaled_linear *f)
+{
+    int perm[TD_RANK_MAX];
+    f->transpose = only(u, v, &td_op_transpose);
+    f->reshape = f->transpose ? only(u, f->transpose->in[0], &td_op_reshape) : NULL;
+    f->linear = f->reshape ? only(u, f->reshape->in[0], &td_op_linear) : NULL;
+    return f->linear && v->type.rank == 4 && td_transpose_perm(f->transpose, perm) &&
+           perm[1] == 3 && v->type.dim[1] == f->linear->out[0]->type.dim[1];
+}
+
+static bool folds_factors(const bool *is_fixed, const td_uses *u, const td_node *n,
+                          scaled_linear *f)
+{
+    if (n->op != &td_op_mul)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const td_type *s = td_in_type(n, 1 - i);
+        f->factors = n->in[1 - i];
+        if (find_linear(u, n->in[i], f) && is_fixed[f->factors->producer->id] &&
+            is_fixed[f->linear->in[1]->producer->id] && s->rank == 3 && s->dim[1] == 1 &&
+            s->dim[2] == 1 && s->dim[0] == td_in_type(n, i)->dim[1] &&
+            s->dtype == td_in_type(f->linear, 1)->dtype)
+            return true;
+    }
+    return false;
+}
+
+static void fold_factors(td_rewriter *rw, const td_node *mul, const scaled_linear *f)
+{
+    const td_node *linear = f->linear;
+    const int64_t channels = linear->out[0]->type.dim[1];
+    td_builder *b = rw->b;
+    td_value *s = td_rw_get(rw, f->factors), *bias = NULL;
+    td_value *w =
+        td_mul(b, td_rw_get(rw, linear->in[1]), td_reshape(b, s, 2, (int64_t[]){ channels, 1 }));
+    if (linear->n_in > 2)
+        bias = td_mul(b, td_rw_get(rw, linear->in[2]), td_reshape(b, s, 1, &channels));
+    td_value *y = td_emit(b, &td_op_linear, linear->attr, td_rw_get(rw, linear->in[0]), w, bias);
+    y = td_emit(b, &td_op_reshape, f->reshape->attr, y);
+    td_rw_set(rw, mul->out[0], td_emit(b, &td_op_transpose, f->transpose->attr, y));
+    rw->n_changed++;
+}
+
 static void fold_run(td_rewriter *rw)
 {
     td_uses u;
     td_value *in[TD_IN_MAX];
+    scaled_linear f;
     bool *is_fixed = NULL;
     td_status st = td_uses_init(&u, rw->old);
     if (st == TD_OK)
@@ -83,6 +143,8 @@ static void fold_run(td_rewriter *rw)
             fold_norm(rw, n, in);
         else if (folds_bias(is_fixed, &u, n))
             fold_bias(rw, n, in);
+        else if (folds_factors(is_fixed, &u, n, &f))
+            fold_factors(rw, n, &f);
         else
             td_rw_copy_with(rw, n, in);
     }
@@ -92,7 +154,7 @@ static void fold_run(td_rewriter *rw)
 
 const td_pass td_pass_fold = {
     .name = "fold",
-    .summary = "fold batch norms and biases into convolutions for inference",
-    .counts = "norms and biases folded",
+    .summary = "fold batch norms, biases and factors of channels into layers for inference",
+    .counts = "norms, biases and factors folded",
     .run = fold_run,
 };

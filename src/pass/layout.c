@@ -4,7 +4,8 @@
  * The target gives the layouts that each convolution's fastest kernel prefers (ir/target.h); ops
  * between convolutions use the layout of their operands.  A parameter has the layout of its first
  * convolution, and so do its momentum and gradient: plain order is used only in files and at the
- * graph's inputs and outputs.  If a reader needs another layout, a reorder is inserted, shared by
+ * graph's inputs and outputs.  The weight of a linear_fused is chosen in the same way; its other
+ * operands are plain.  If a reader needs another layout, a reorder is inserted, shared by
  * all readers that need the same one.
  *
  *     plain images -> [conv wants aBcd16b out] -> norm, relu follow -> conv takes aBcd16b -> ...
@@ -14,8 +15,9 @@
  * the same convolution would prefer in float32; one op (see clean.c) converts and reorders the
  * copy.
  *
- * A transposition reads its operand in the layout it has, if there is a kernel: from channels last
- * to [N, H, W, C] it is a copy.
+ * A transposition reads its operand in the layout it has, if there is a kernel.  Between channels
+ * last and [N, H, W, C] it becomes a transpose_view, which moves nothing; convolutions that read or
+ * write such images prefer channels last.
  *
  * A FOLLOWS op without a kernel for the layout gets plain order.  A node that reads a mask in
  * memory order (op.h, memory_order) must have the layout in which the mask was made.  A graph that
@@ -23,6 +25,7 @@
  */
 #include <string.h>
 
+#include "ir/match.h"
 #include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
@@ -39,6 +42,7 @@ typedef struct {
     const char **param;                /* [old values] layout of a parameter, NULL: plain */
     variant **variants;                /* [new values, grown] */
     size_t cap_variants;
+    td_uses uses;
     td_arena arena;
 } layout_state;
 
@@ -50,6 +54,12 @@ static bool is_forward_conv(const td_node *n)
            n->op == &td_op_conv2d_statistics || n->op == &td_op_conv2d_int8;
 }
 
+/* nodes that are asked before any value has a layout */
+static bool is_asked_first(const td_node *n)
+{
+    return is_forward_conv(n) || n->op == &td_op_linear_fused;
+}
+
 /* is there a kernel for exactly the preferred layouts?  They are only the library's fastest */
 static bool is_supported_layout(const td_rewriter *rw, const td_node *n, const td_node_layouts *w)
 {
@@ -57,6 +67,36 @@ static bool is_supported_layout(const td_rewriter *rw, const td_node *n, const t
     td_probe_init(&p, n);
     td_probe_set_layouts(&p, w);
     return rw->target->supports(rw->target->ctx, &p.node);
+}
+
+/* is a transposition to rows of pixels among the readers of v? */
+static bool is_read_last(const td_uses *u, const td_value *v)
+{
+    int n;
+    const td_node *const *users = td_uses_of(u, v, &n);
+    for (int i = 0; i < n; i++)
+        if (td_transpose_is(users[i], TD_PERM_TO_LAST))
+            return true;
+    return n == 1 && users[0]->op == &td_op_bias_add && users[0]->in[0] == v &&
+           is_read_last(u, users[0]->out[0]);
+}
+
+/* Do transpositions surround the convolution?  With channels last they move nothing. */
+static bool is_among_rows(const td_uses *u, const td_node *conv)
+{
+    return td_transpose_is(conv->in[0]->producer, TD_PERM_TO_FIRST) ||
+           is_read_last(u, conv->out[0]);
+}
+
+/* the layouts of a convolution with channels last */
+static bool query_last(const td_rewriter *rw, const td_node *conv, td_node_layouts *out)
+{
+    td_probe p;
+    td_probe_init(&p, conv);
+    memcpy(p.node.in[0]->type.layout, TD_CHANNELS_LAST, sizeof TD_CHANNELS_LAST);
+    memcpy(p.node.out[0]->type.layout, TD_CHANNELS_LAST, sizeof TD_CHANNELS_LAST);
+    return rw->target->preferred_layout(rw->target->ctx, &p.node, out) &&
+           strcmp(out->out, TD_CHANNELS_LAST) == 0 && is_supported_layout(rw, conv, out);
 }
 
 /*
@@ -69,21 +109,23 @@ static void query_forward(td_rewriter *rw, layout_state *s)
 {
     for (int i = 0; i < rw->old->n_nodes; i++) {
         const td_node *n = rw->old->nodes[i];
-        if (is_forward_conv(n) && rw->target)
+        if (is_asked_first(n) && rw->target)
             s->has_preferred[i] =
-                rw->target->preferred_layout(rw->target->ctx, n, &s->preferred_layout[i]) &&
-                is_supported_layout(rw, n, &s->preferred_layout[i]);
+                (is_forward_conv(n) && is_among_rows(&s->uses, n) &&
+                 query_last(rw, n, &s->preferred_layout[i])) ||
+                (rw->target->preferred_layout(rw->target->ctx, n, &s->preferred_layout[i]) &&
+                 is_supported_layout(rw, n, &s->preferred_layout[i]));
     }
 }
 
 /*
  * the parameter that a convolution reads, directly or through a cast; NULL: the filter is not a
- * parameter
+ * parameter.  The weight of a linear layer keeps its layout if it is cast: nothing else reads it.
  */
 static const td_value *filter_param(const td_node *conv)
 {
     const td_value *w = conv->in[1];
-    if (w->producer->op == &td_op_cast)
+    if (w->producer->op == &td_op_cast && is_forward_conv(conv))
         w = w->producer->in[0];
     return td_value_is_param(w) ? w : NULL;
 }
@@ -128,7 +170,7 @@ static void choose_params(td_rewriter *rw, layout_state *s)
         const td_node *n = g->nodes[i];
         if (n->op == &td_op_winograd_filter && !s->param[n->in[0]->id])
             s->param[n->in[0]->id] = preferred_for_tiles(rw, s, n);
-        const td_value *w = is_forward_conv(n) && s->has_preferred[i] ? filter_param(n) : NULL;
+        const td_value *w = s->has_preferred[i] ? filter_param(n) : NULL;
         if (w && !s->param[w->id])
             s->param[w->id] = w == n->in[1] ? s->preferred_layout[i].in[1]
                                             : preferred_in(rw, s, n, w->type.dtype);
@@ -305,6 +347,19 @@ static void emit_reader(td_rewriter *rw, const td_node *n, td_value **in)
         emit_plain(rw, n, in);
 }
 
+/* between channels last and [N, H, W, C] nothing moves: true if n was emitted as a view */
+static bool emit_view(td_rewriter *rw, const td_node *n, td_value **in)
+{
+    if (n->op != &td_op_transpose || !td_build_ok(rw->b))
+        return false;
+    const char *from = in[0]->type.layout;
+    const bool is_view = (td_transpose_is(n, TD_PERM_TO_FIRST) && !from[0]) ||
+                         (td_transpose_is(n, TD_PERM_TO_LAST) && !strcmp(from, TD_CHANNELS_LAST));
+    if (is_view)
+        td_rw_set(rw, n->out[0], td_emit(rw->b, &td_op_transpose_view, n->attr, in[0]));
+    return is_view;
+}
+
 static void emit_leaf(td_rewriter *rw, layout_state *s, const td_node *n)
 {
     td_type type = n->out[0]->type;
@@ -327,12 +382,14 @@ static void emit_node(td_rewriter *rw, layout_state *s, const td_node *n)
         emit_preferred(rw, n, in, &s->preferred_layout[n->id]);
     else if (n->op->layout == TD_LAYOUT_FOLLOWS && n->n_in)
         emit_follower(rw, n, in);
+    else if (emit_view(rw, n, in))
+        return;
     else if (n->op == &td_op_winograd_filter || n->op == &td_op_transpose)
         emit_reader(rw, n, in);
-    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n) &&
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_asked_first(n) &&
              query_gradient(rw, n, in, &preferred_layout))
         emit_preferred(rw, n, in, &preferred_layout);
-    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_forward_conv(n))
+    else if (n->op->layout == TD_LAYOUT_CHOOSES && !is_asked_first(n))
         emit_chooser(rw, n, in);
     else
         emit_plain(rw, n, in);
@@ -354,7 +411,9 @@ static td_status state_init(td_rewriter *rw, layout_state *s)
     s->preferred_layout = td_alloc(n_nodes, sizeof *s->preferred_layout);
     s->has_preferred = td_alloc(n_nodes, sizeof *s->has_preferred);
     s->param = td_alloc(n_values, sizeof *s->param);
-    return s->preferred_layout && s->has_preferred && s->param ? TD_OK : TD_ENOMEM;
+    if (!s->preferred_layout || !s->has_preferred || !s->param)
+        return TD_ENOMEM;
+    return td_uses_init(&s->uses, rw->old);
 }
 
 /* did this pass run already, or did the graph's text give layouts? */
@@ -390,6 +449,7 @@ static void layout_run(td_rewriter *rw)
     td_free(s.has_preferred);
     td_free((void *)s.param);
     td_free(s.variants);
+    td_uses_release(&s.uses);
     td_arena_release(&s.arena);
 }
 

@@ -93,13 +93,21 @@ static int64_t place_of(const td_type *t, const td_blocking *bl, int64_t i)
     return td_blocking_offset(bl, t, at);
 }
 
+static bool is_blocked(const td_blocking *bl, int d)
+{
+    bool is = false;
+    for (int i = 0; i < bl->n_blocks; i++)
+        is = is || bl->block_dim[i] == d;
+    return is;
+}
+
 /* Copy between plain order and t's layout; the padding of t is zeroed.  Along the last dimension,
-   which none of our layouts blocks, the places are a constant step apart. */
+   unless it is blocked, the places are a constant step apart. */
 static void convert(const td_type *t, size_t each, void *blocked, void *plain, bool to_blocked)
 {
     td_blocking bl;
-    const int64_t n = t->rank ? t->dim[t->rank - 1] : 1;
     TD_CHECK(td_type_blocking(t, &bl));
+    const int64_t n = t->rank && !is_blocked(&bl, bl.rank - 1) ? t->dim[t->rank - 1] : 1;
     if (to_blocked)
         memset(blocked, 0, (size_t)td_type_bytes(t) / td_dtype_bytes(t->dtype) * each);
     const int64_t step = n > 1 ? place_of(t, &bl, 1) - place_of(t, &bl, 0) : 0;

@@ -291,6 +291,23 @@ static td_value *row_norm(maker *m, td_value *x)
     return out[0];
 }
 
+/* ConvNeXt's half block: two linear layers for each pixel, factors of channels, + x */
+static td_value *pixel_rows(maker *m, td_value *x)
+{
+    const int64_t *d = dims(x), k = 1 + below(m, 20);
+    const int64_t rows[2] = { d[0] * d[2] * d[3], d[1] }, four[4] = { d[0], d[2], d[3], d[1] };
+    td_value *y = td_transpose(m->b, x, (const int[]){ 0, 2, 3, 1 }), *hidden;
+    y = td_reshape(m->b, y, 2, rows);
+    y = td_linear(m->b, y, weights(m, 2, (int64_t[]){ k, d[1] }), weights(m, 1, &k));
+    td_apply(m->b, chance(m, 70) ? "gelu" : "tanh", 1, &y, NULL, 1, &hidden);
+    y = td_linear(m->b, hidden, weights(m, 2, (int64_t[]){ d[1], k }),
+                  chance(m, 70) ? weights(m, 1, &d[1]) : NULL);
+    y = td_transpose(m->b, td_reshape(m->b, y, 4, four), (const int[]){ 0, 3, 1, 2 });
+    if (chance(m, 60))
+        y = td_mul(m->b, y, weights(m, 3, (int64_t[]){ d[1], 1, 1 }));
+    return chance(m, 70) ? td_add(m->b, y, x) : y;
+}
+
 /* x times a matrix for all rows, or attention's products of x with itself */
 static td_value *product(maker *m, td_value *x)
 {
@@ -345,7 +362,7 @@ static grow_fn *const grow[] = { conv_block,     conv_block, conv_block, residua
                                  binary,         binary,     join,       cut,
                                  squeeze,        fold_shape, scaled,     resized,
                                  there_and_back, turned,     repeated,   row_norm,
-                                 product,        dropped,    picked };
+                                 product,        dropped,    picked,     pixel_rows };
 
 static void to_row(maker *m, td_value *x)
 {

@@ -14,6 +14,7 @@ static const td_kernel *const kernels[] = {
     &td_dnnl_conv_grad_w,
     &td_dnnl_conv_int8,
     &td_dnnl_linear,
+    &td_dnnl_linear_fused,
     &td_dnnl_linear_grad_x,
     &td_dnnl_linear_grad_w,
     &td_dnnl_matmul,
@@ -31,7 +32,8 @@ static void describe(td_text *out)
 
 static bool preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    return td_dnnl_conv_int8_preferred_layout(n, out) || td_dnnl_conv_preferred_layout(n, out);
+    return td_dnnl_conv_int8_preferred_layout(n, out) || td_dnnl_conv_preferred_layout(n, out) ||
+           td_dnnl_linear_preferred_layout(n, out);
 }
 
 extern const td_backend td_backend_dnnl;

@@ -107,14 +107,31 @@ td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t 
     return TD_OK;
 }
 
-td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out)
+/* the letters of a matrix's layout exchanged: the layout's name for the transposed matrix */
+static void exchange_letters(const char *from, char to[TD_LAYOUT_BYTES])
 {
-    dnnl_dims_t dims = { t->dim[1], t->dim[0] }, strides = { 1, t->dim[1] };
+    static const char letters[] = "abAB", exchanged[] = "baBA";
+    size_t i = 0;
+    for (; from[i] && i + 1 < TD_LAYOUT_BYTES; i++) {
+        const char *at = strchr(letters, from[i]);
+        to[i] = at ? exchanged[at - letters] : from[i];
+    }
+    to[i] = '\0';
+}
+
+td_status td_dnnl_md_transposed(const td_type *t, bool any, dnnl_memory_desc_t *out)
+{
+    dnnl_dims_t dims = { t->dim[1], t->dim[0] };
     dnnl_data_type_t dtype;
+    char layout[TD_LAYOUT_BYTES];
     *out = NULL;
     if (!td_dnnl_dtype(t->dtype, &dtype))
         return td_error(TD_ENOKERNEL, "oneDNN is not used for %s", td_dtype_name(t->dtype));
-    DNNL_TRY(dnnl_memory_desc_create_with_strides(out, 2, dims, dtype, strides));
+    exchange_letters(t->layout[0] ? t->layout : "ab", layout);
+    const dnnl_format_tag_t tag = any ? dnnl_format_tag_any : tag_of(layout);
+    if (tag == dnnl_format_tag_undef)
+        return td_error(TD_ENOKERNEL, "oneDNN does not know layout '%s'", t->layout);
+    DNNL_TRY(dnnl_memory_desc_create_with_tag(out, 2, dims, dtype, tag));
     return TD_OK;
 }
 
@@ -216,6 +233,18 @@ bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_
     int n = groups > 1 ? snprintf(out, TD_LAYOUT_BYTES, "%dg%s", groups, text)
                        : snprintf(out, TD_LAYOUT_BYTES, "%s", text);
     return n > 0 && n < TD_LAYOUT_BYTES;
+}
+
+bool td_dnnl_layout_transposed(const_dnnl_memory_desc_t md, char out[TD_LAYOUT_BYTES])
+{
+    char layout[TD_LAYOUT_BYTES];
+    if (!td_dnnl_layout(md, 1, layout))
+        return false;
+    memset(out, 0, TD_LAYOUT_BYTES);
+    exchange_letters(layout[0] ? layout : "ab", out);
+    if (strcmp(out, "ab") == 0)
+        out[0] = '\0';
+    return true;
 }
 
 /* --- primitives ------------------------------------------------------------------------------- */

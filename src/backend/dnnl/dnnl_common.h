@@ -30,11 +30,14 @@ bool td_dnnl_dtype(td_dtype d, dnnl_data_type_t *out);
  */
 td_status td_dnnl_md(const td_type *t, int groups, bool any, dnnl_memory_desc_t *out) TD_CHECKED;
 
-/** A plain 2-D descriptor, transposed: the memory of [A, B] as [B, A]. */
-td_status td_dnnl_md_transposed(const td_type *t, dnnl_memory_desc_t *out) TD_CHECKED;
+/** A 2-D descriptor, transposed: the memory of [A, B] as [B, A].  any: as for td_dnnl_md. */
+td_status td_dnnl_md_transposed(const td_type *t, bool any, dnnl_memory_desc_t *out) TD_CHECKED;
 
 /** The layout's name in our notation; false if our notation cannot express it. */
 bool td_dnnl_layout(const_dnnl_memory_desc_t md, int groups, char out[TD_LAYOUT_BYTES]);
+
+/** The same for a descriptor of td_dnnl_md_transposed. */
+bool td_dnnl_layout_transposed(const_dnnl_memory_desc_t md, char out[TD_LAYOUT_BYTES]);
 
 #define TD_DNNL_ARGS_MAX 8
 
@@ -93,12 +96,13 @@ bool td_dnnl_is_cut_by_image(const td_type *t);
 
 extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,
-    td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_grad_x, td_dnnl_linear_grad_w,
-    td_dnnl_matmul, td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool, td_dnnl_max_pool_grad,
-    td_dnnl_conv_int8;
+    td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_fused, td_dnnl_linear_grad_x,
+    td_dnnl_linear_grad_w, td_dnnl_matmul, td_dnnl_reorder, td_dnnl_assign, td_dnnl_max_pool,
+    td_dnnl_max_pool_grad, td_dnnl_conv_int8;
 
 bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_dnnl_conv_int8_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_dnnl_linear_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_dnnl_conv_candidate_layout(const td_node *n, int k, td_node_layouts *out);
 
 #endif

@@ -90,7 +90,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(conv2d_winograd_scaled) K(inverted_residual) K(expand_depthwise) K(conv2d_gated)             \
     K(conv2d_winograd_grad_w)                                                                      \
     K(quantize) K(dequantize) K(quantize_weights) K(shift_int8) K(shift_int8_bias) K(conv2d_int8)  \
-    K(linear) K(linear_grad_x) K(linear_grad_w)                                                    \
+    K(linear) K(linear_fused) K(linear_grad_x) K(linear_grad_w)                                    \
     K(matmul) K(layer_norm) K(layer_norm_grad)                                                     \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
@@ -103,7 +103,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     TD_BINARY_LIST(TD_REF_BINARY, K) K(mul_reduce) K(sum_to) K(scale)                              \
     K(gated_add) K(gated_add_relu_grad)                                                            \
     K(broadcast_like) K(concat) K(slice) K(slice_grad) K(gather) K(gather_grad)                    \
-    K(reshape) K(transpose) K(broadcast_to)                                                        \
+    K(reshape) K(transpose) K(transpose_view) K(broadcast_to)                                      \
     K(cast) K(reorder) K(assign) K(resize_nearest) K(resize_nearest_grad) K(sum) K(mean)           \
     K(resize) K(resize_grad)                                                                       \
     K(softmax) K(softmax_grad) K(one_hot) K(softmax_cross_entropy)                                 \

@@ -13,6 +13,7 @@
  * With AVX2 the loop uses vectors, with separate multiplications and additions, so that it gives
  * the same bits as the plain loop.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/ref/ref.h"
@@ -145,6 +146,18 @@ static void linear(const td_node *n, void *const *given)
                     (td_ref_matrix){ y, K, 1 });
 }
 
+static void linear_fused(const td_node *n, void *const *a)
+{
+    const int64_t count = td_type_count(&n->out[0]->type);
+    const double *residual = n->n_in > 3 ? a[3] : NULL;
+    double *y = a[n->n_in];
+    linear(n, a);
+    for (int64_t i = 0; ((const td_linear_fused_attr *)n->attr)->gelu && i < count; i++)
+        y[i] *= (1 + erf(y[i] / sqrt(2))) / 2;
+    for (int64_t i = 0; residual && i < count; i++)
+        y[i] += residual[i];
+}
+
 static void linear_grad_x(const td_node *n, void *const *given)
 {
     void *a[TD_IN_MAX + TD_OUT_MAX + 1];
@@ -170,6 +183,7 @@ static void linear_grad_w(const td_node *n, void *const *given)
 }
 
 const td_ref_kernel td_ref_linear = TD_REF_WORK(linear, linear, td_ref_factors_work);
+const td_ref_kernel td_ref_linear_fused = TD_REF(linear_fused, linear_fused);
 const td_ref_kernel td_ref_linear_grad_x =
     TD_REF_WORK(linear_grad_x, linear_grad_x, td_ref_factors_work);
 const td_ref_kernel td_ref_linear_grad_w =

@@ -32,6 +32,8 @@ typedef struct {
 #define STATS  "%m:T[C] = param {role=stat}\n%v:T[C] = param {role=stat}\n"
 #define FILTER "%w:T[C,C,3,3] = param\n%b:T[C] = param\n"
 #define SMALL  "%w:T[C,C,1,1] = param\n%b:T[C] = param\n"
+#define MATRIX "%w:T[8,8] = param\n%b:T[8] = param\n"
+#define ROWS   "%q = reshape %x {shape=-1:8}\n"
 #define GROUPS "%w:T[C,4,3,3] = param\n%b:T[C] = param\n"
 
 /* clang-format off */
@@ -86,6 +88,10 @@ static const row rows[] = {
     { "bf16", 64, 8, SMALL,
       "%1 = conv2d %x, %w\n%y, %2 = max_pool2d %1 {kernel=3, stride=2, pad=1}", NULL },
     { "f32",  32, 8, "", "%y = global_avg_pool %x", NULL },
+    /* gelu in a linear layer */
+    { "f32",  32, 8, MATRIX, ROWS "%y = linear_fused %q, %w, %b {gelu=true}", NULL },
+    { "bf16", 32, 8, MATRIX, ROWS "%y = linear_fused %q, %w, %b {gelu=true}", NULL },
+    { "f32",  32, 8, MATRIX, ROWS "%y = linear_fused %q, %w, %b, %q", NULL },
 };
 /* clang-format on */
 

@@ -189,7 +189,7 @@ static void overflow_is_real(void **state)
     expect_ok(td_program_bind(f.p, "x", xh));
     expect_ok(td_program_set(f.p, "w", w));
     expect_ok(td_program_run(f.p));
-    expect_emulated(f.p, "linear", "dnnl_linear");
+    expect_emulated(f.p, "linear_fused", "dnnl_linear_fused");
     const uint16_t *y = td_program_output(f.p, "y", NULL);
     assert_int_equal(y[0], 0x7c00); /* 90000 */
     assert_int_equal(y[2], 0xfc00);
