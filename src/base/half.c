@@ -12,13 +12,12 @@
  */
 #include "base/half.h"
 
-#include <stdbool.h>
 #include <string.h>
 
+#include "base/isa.h"
+
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <stdatomic.h>
 #define HAVE_X86 1
 #else
 #define HAVE_X86 0
@@ -194,20 +193,6 @@ BF16_LOOPS(avx2, AVX2)
 SIMD(avx2)
 BF16_LOOPS(avx512, AVX512)
 SIMD(avx512)
-
-/* not every compiler's __builtin_cpu_supports knows "f16c"; CPUID is slow on a virtual machine, so
-   its answer is cached */
-static bool has_f16c(void)
-{
-    static _Atomic int known; /* 0: not yet queried, 1: no, 2: yes */
-    int answer = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!answer) {
-        unsigned a, b, c = 0, d;
-        answer = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) ? 2 : 1;
-        atomic_store_explicit(&known, answer, memory_order_relaxed);
-    }
-    return answer == 2;
-}
 #endif
 
 const td_half_simd *td_half_simd_at(int i)
@@ -215,11 +200,9 @@ const td_half_simd *td_half_simd_at(int i)
     const td_half_simd *have[4] = { NULL };
     int n = 0;
 #if HAVE_X86
-    bool has_avx2 = __builtin_cpu_supports("avx2") && has_f16c();
-    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (td_isa_has(TD_ISA_AVX512))
         have[n++] = &simd_avx512;
-    if (has_avx2)
+    if (td_isa_has(TD_ISA_AVX2))
         have[n++] = &simd_avx2;
 #endif
     have[n++] = &simd_plain;

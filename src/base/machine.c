@@ -18,11 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include "base/arena.h"
+#include "base/isa.h"
 #include "base/topology.h"
 
 #define PROC_BYTES 4096 /* enough for every /proc file read here */
@@ -195,32 +192,12 @@ const char *td_cpu_name(void)
     return cpu_name;
 }
 
-const char *td_cpu_isa(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (has_avx512)
-        return __builtin_cpu_supports("avx512bf16") ? "avx512_bf16" : "avx512";
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return "avx2";
-#endif
-    return "generic";
-}
-
 int td_cpu_bf16_rate(void)
 {
-#if defined(__x86_64__)
-    enum { FEATURES = 7, AMX_BF16 = 1 << 22 }; /* not every compiler knows its name */
-    unsigned a, b, c, d;
-    __builtin_cpu_init();
-    if (__get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && d & AMX_BF16)
-        return TD_BF16_RATE_MATRICES;
-    if (__builtin_cpu_supports("avx512bf16"))
-        return TD_BF16_RATE_PAIRS;
-#endif
-    return 1;
+    const td_isa best = td_isa_best();
+    return best >= TD_ISA_AMX_BF16      ? TD_BF16_RATE_MATRICES
+           : best >= TD_ISA_AVX512_BF16 ? TD_BF16_RATE_PAIRS
+                                        : 1;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */

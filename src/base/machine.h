@@ -29,7 +29,6 @@ int64_t td_cache_bytes(void);
 int td_core_share(int n_sharing, int n_all);
 
 const char *td_cpu_name(void); /* "AMD EPYC ..." or "unknown" */
-const char *td_cpu_isa(void);  /* "avx512_bf16", "avx512", "avx2", "generic" */
 
 enum { TD_BF16_RATE_PAIRS = 2, TD_BF16_RATE_MATRICES = 16 };
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/isa.h"
 #include "image/codec.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -131,7 +132,7 @@ TD_AVX2 static ptrdiff_t row_avx2(const uint8_t *src, ptrdiff_t w, const td_norm
 
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2");
+    return td_isa_has(TD_ISA_AVX2);
 }
 
 #else

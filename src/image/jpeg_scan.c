@@ -22,6 +22,8 @@
 
 #include <string.h>
 
+#include "base/isa.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #define TD_SCAN_AVX2 1
 #include <immintrin.h>
@@ -706,7 +708,7 @@ td_status td_jpeg_scan(struct jpeg_decompress_struct *c, td_box box, bool is_fas
                        bool *done)
 {
     *done = false;
-    if (!is_usual(c) || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2"))
+    if (!is_usual(c) || !td_isa_has(TD_ISA_AVX2))
         return TD_OK;
     size_t n_bytes = c->src->bytes_in_buffer;
     uint8_t *bytes = borrow(c, n_bytes + MCU_BYTES_MAX);

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/isa.h"
 #include "image/image.h"
 
 #ifdef __clang__
@@ -323,7 +324,7 @@ static passes choose_passes(const td_image *src)
 {
 #if TD_RESAMPLE_AVX2
     size_t room = src->cap_bytes - 3 * (size_t)src->width * (size_t)src->height;
-    if (room >= OVERREAD && __builtin_cpu_supports("avx2"))
+    if (room >= OVERREAD && td_isa_has(TD_ISA_AVX2))
         return (passes){ rows_avx2, columns_avx2 };
 #endif
     (void)src;

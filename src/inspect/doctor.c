@@ -12,6 +12,7 @@
 
 #include "base/affinity.h"
 #include "base/clock.h"
+#include "base/isa.h"
 #include "base/machine.h"
 #include "base/plugin.h"
 #include "base/text.h"
@@ -57,12 +58,11 @@ static void row_number(report *r, const char *name, double value)
 static void add_machine(report *r)
 {
     struct statvfs disk;
-    const char *isa = td_cpu_isa();
-    bool has_bf16 = strstr(isa, "bf16") != NULL || strstr(isa, "amx") != NULL;
+    const bool has_bf16 = td_isa_has(TD_ISA_AVX512_BF16);
     const char *spin = getenv("GOMP_SPINCOUNT"), *wait = getenv("OMP_WAIT_POLICY");
     row_text(r, "tandem", td_version());
     row_text(r, "processor", td_cpu_name());
-    row_text(r, "instruction_set", isa);
+    row_text(r, "instruction_set", td_isa_name(td_isa_best()));
     row_text(r, "half_types", has_bf16 ? "bf16 in hardware" : "none in hardware");
     row_number(r, "processors", td_cpu_count());
     row_number(r, "threads", td_threads());

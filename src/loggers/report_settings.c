@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/isa.h"
 #include "base/json.h"
 #include "base/machine.h"
 #include "checkpoint/weights.h"
@@ -97,7 +98,7 @@ static td_status report_metadata(td_report *r, const td_run_metadata *f)
     td_json_add_text(&t, "run.job", f->job);
     td_json_add_text(&t, "run.version", td_version());
     td_json_add_text(&t, "run.cpu", td_cpu_name());
-    td_json_add_text(&t, "run.isa", td_cpu_isa());
+    td_json_add_text(&t, "run.isa", td_isa_name(td_isa_best()));
     td_json_add(&t, "run.cpus", td_cpu_count());
     td_json_add(&t, "run.threads", td_threads());
     add_count(&t, "run.ranks", f->ranks > 1 ? f->ranks : 0);

@@ -40,9 +40,9 @@
  * create these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
- * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).  With {tile=2} they are 0, 1,
- * -1 and infinity: transforms of images add and subtract only, which loses less than the larger tile
- * when their results are rounded to bf16.
+ * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).  With {tile=2} they are 0,
+ * 1, -1 and infinity: transforms of images add and subtract only, which loses less than the larger
+ * tile when their results are rounded to bf16.
  * Source: Lavin and Gray 2016; Toom 1963 and Cook 1966 for the matrices.
  */
 #include "ir/build.h"

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/signals.h"
@@ -495,7 +496,7 @@ td_status td_tune_layouts(td_tuner *t, const td_graph *g, const char *skip)
 /* everything that timings depend on, except the problem */
 static td_status name_machine(const td_device *dev, td_text *out)
 {
-    td_text_add(out, "%s; %s; %d threads", td_cpu_name(), td_cpu_isa(), td_threads());
+    td_text_add(out, "%s; %s; %d threads", td_cpu_name(), td_isa_name(td_isa_best()), td_threads());
     for (int b = 0; b < dev->n_backends; b++)
         if (dev->backends[b]->describe) {
             td_text_add(out, "; ");

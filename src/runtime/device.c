@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "device/gpu_plugin.h"
@@ -133,6 +134,7 @@ td_status td_device_open(const char *name, td_device **out)
     enum { CPU, REF, CUDA, N };
     int kind = 0;
     *out = NULL;
+    TD_TRY(td_isa_check());
     const bool is_auto = name && strcmp(name, "auto") == 0;
     if (is_auto)
         name = choose_device();

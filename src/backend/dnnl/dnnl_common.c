@@ -9,9 +9,11 @@
 #include <dnnl_debug.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/isa.h"
 
 td_status td_dnnl_failed(dnnl_status_t ds, const char *what)
 {
@@ -29,8 +31,25 @@ static struct {
     dnnl_status_t status;
 } cpu = { .once = PTHREAD_ONCE_INIT };
 
+/* the library's kernels obey TANDEM_MAX_ISA, too, unless its own variable is set */
+static void limit_isa(void)
+{
+    static const dnnl_cpu_isa_t most[TD_N_ISA] = {
+        [TD_ISA_GENERIC] = dnnl_cpu_isa_sse41,
+        [TD_ISA_AVX2] = dnnl_cpu_isa_avx2,
+        [TD_ISA_AVX512] = dnnl_cpu_isa_avx512_core_vnni,
+        [TD_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+        [TD_ISA_AMX_BF16] = dnnl_cpu_isa_default,
+    };
+    if (td_isa_is_limited() && !getenv("ONEDNN_MAX_CPU_ISA"))
+        cpu.status = dnnl_set_max_cpu_isa(most[td_isa_best()]);
+}
+
 static void open_engine(void)
 {
+    limit_isa();
+    if (cpu.status != dnnl_success)
+        return;
     cpu.status = dnnl_engine_create(&cpu.engine, dnnl_cpu, 0);
     if (cpu.status == dnnl_success)
         cpu.status = dnnl_stream_create(&cpu.stream, cpu.engine, dnnl_stream_default_flags);

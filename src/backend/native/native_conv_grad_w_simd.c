@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "base/half.h"
-#include "base/machine.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -110,8 +109,7 @@ static const td_grad_w_loops loops = { "avx512_bf16", interleave, multiply };
 const td_grad_w_loops *td_grad_w_loops_get(void)
 {
     /* where an instruction multiplies matrices, oneDNN's kernels are faster */
-    const bool has_fast_pairs = td_cpu_bf16_rate() == TD_BF16_RATE_PAIRS;
-    return has_fast_pairs && strncmp(td_half_simd_at(0)->name, "avx512", 6) == 0 ? &loops : NULL;
+    return td_isa_best() == TD_ISA_AVX512_BF16 ? &loops : NULL;
 }
 #else
 const td_grad_w_loops *td_grad_w_loops_get(void)

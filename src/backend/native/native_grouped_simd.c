@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -77,14 +77,11 @@ TABLE lanes_8_8[][16] = { ROW(8, 8, 0), ROW(8, 8, 1), ROW(8, 8, 2), ROW(8, 8, 3)
 
 const td_grouped_loops *td_grouped_loops_for(td_dtype dtype)
 {
-    const char *isa = td_half_simd_at(0)->name;
-    if (strcmp(isa, "avx2") == 0 && dtype == TD_DT_F32 && __builtin_cpu_supports("fma"))
-        return &loops_f32_avx2;
-    if (strncmp(isa, "avx512", 6) != 0)
-        return NULL;
     if (dtype == TD_DT_F32)
-        return &loops_f32;
-    return dtype == TD_DT_BF16 && __builtin_cpu_supports("avx512bf16") ? &loops_bf16 : NULL;
+        return td_isa_has(TD_ISA_AVX512) ? &loops_f32
+               : td_isa_has(TD_ISA_AVX2) ? &loops_f32_avx2
+                                         : NULL;
+    return dtype == TD_DT_BF16 && td_isa_has(TD_ISA_AVX512_BF16) ? &loops_bf16 : NULL;
 }
 #else
 const td_grouped_loops *td_grouped_loops_for(td_dtype dtype)

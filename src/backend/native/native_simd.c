@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/isa.h"
 
 enum {
     N_ISA = HAVE_X86 ? 3 : 1,
@@ -27,7 +28,7 @@ static const td_native_simd *simd_at(int i)
     return isas[i / N_SIMD_OF_ISA][i % N_SIMD_OF_ISA];
 }
 
-/* base/half.c has found the instruction set of this machine; AVX-512 BF16 is asked for here */
+/* base/half.c has found the instruction set; AVX-512 BF16 is asked for here */
 const td_native_simd *td_native_simd_at(int i)
 {
     const char *best = td_half_simd_at(0)->name;
@@ -36,7 +37,7 @@ const td_native_simd *td_native_simd_at(int i)
         first++;
     TD_CHECK(first < N_ALL);
 #if HAVE_X86
-    if (first == 1 && __builtin_cpu_supports("avx512bf16"))
+    if (first == 1 && td_isa_has(TD_ISA_AVX512_BF16))
         first = 0;
 #endif
     return first + i < N_ALL ? simd_at(first + i) : NULL;
@@ -44,22 +45,12 @@ const td_native_simd *td_native_simd_at(int i)
 
 bool td_native_is_avx2(void)
 {
-#if HAVE_X86
-    return strcmp(td_half_simd_at(0)->name, "avx2") == 0 && __builtin_cpu_supports("fma");
-#else
-    return false;
-#endif
+    return td_isa_best() == TD_ISA_AVX2;
 }
 
 bool td_native_has_avx2(void)
 {
-#if HAVE_X86
-    const char *best = td_half_simd_at(0)->name;
-    return (strcmp(best, "avx2") == 0 || strncmp(best, "avx512", 6) == 0) &&
-           __builtin_cpu_supports("fma");
-#else
-    return false;
-#endif
+    return td_isa_has(TD_ISA_AVX2);
 }
 
 const td_native_simd *td_native_simd_for(td_dtype dtype, int lanes)

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-#include "base/half.h"
-#include "base/machine.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -373,8 +372,7 @@ static const td_native_wino_simd simd = { .isa = "avx512_bf16",
 const td_native_wino_simd *td_native_wino_pairs(void)
 {
     /* where an instruction multiplies matrices, oneDNN's direct kernels are faster */
-    const bool has_fast_pairs = td_cpu_bf16_rate() == TD_BF16_RATE_PAIRS;
-    return has_fast_pairs && strncmp(td_half_simd_at(0)->name, "avx512", 6) == 0 ? &simd : NULL;
+    return td_isa_best() == TD_ISA_AVX512_BF16 ? &simd : NULL;
 }
 #else
 const td_native_wino_simd *td_native_wino_pairs(void)

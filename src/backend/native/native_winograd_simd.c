@@ -9,7 +9,7 @@
 
 #include "backend/native/native_simd.h"
 #include "backend/native/native_winograd.h"
-#include "base/half.h"
+#include "base/isa.h"
 
 #if HAVE_X86
 #include <immintrin.h>
@@ -107,20 +107,18 @@
 #define ELEM_KIND KIND_BF16
 #include "backend/native/native_winograd.inc"
 
-/* base/half.c detects the instruction sets, except FMA and AVX-512 BF16 */
 static bool can_run(const td_native_wino_simd *simd)
 {
-    const char *best = td_half_simd_at(0)->name;
-    if (simd == &simd_plain_4_f32 || simd == &simd_plain_4_bf16)
-        return true;
 #if HAVE_X86
-    if (simd == &simd_avx512bf16_16_bf16 && !__builtin_cpu_supports("avx512bf16"))
-        return false;
-    return __builtin_cpu_supports("fma") &&
-           (strcmp(best, "avx512") == 0 || (strcmp(best, "avx2") == 0 && simd->lanes == 8));
-#else
-    return strcmp(best, simd->isa) == 0;
+    if (simd == &simd_avx512bf16_16_bf16)
+        return td_isa_has(TD_ISA_AVX512_BF16);
+    if (simd == &simd_avx512_16_f32 || simd == &simd_avx512_16_bf16)
+        return td_isa_has(TD_ISA_AVX512);
+    if (simd == &simd_avx2_8_f32 || simd == &simd_avx2_8_bf16)
+        return td_isa_has(TD_ISA_AVX2);
 #endif
+    (void)simd; /* plain */
+    return true;
 }
 
 const td_native_wino_simd *td_native_wino_simd_at(td_dtype dtype, int i)

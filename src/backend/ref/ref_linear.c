@@ -18,6 +18,7 @@
 
 #include "backend/ref/ref.h"
 #include "base/half.h"
+#include "base/isa.h"
 
 #define ROWS          4
 #define COLS          8
@@ -43,7 +44,7 @@ static void add_product(int64_t rows, int64_t cols, int64_t k, const td_ref_matr
 }
 
 #if defined(__x86_64__)
-#define HAS_AVX2() __builtin_cpu_supports("avx2")
+#define HAS_AVX2() td_isa_has(TD_ISA_AVX2)
 
 typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
 

@@ -108,11 +108,6 @@ static void control_groups_are_honoured(void **state)
 static void the_processor_has_a_name(void **state)
 {
     (void)state;
-    static const char *const isas[] = { "avx512_bf16", "avx512", "avx2", "generic" };
-    int known = 0;
-    for (int i = 0; i < 4; i++)
-        known += strcmp(td_cpu_isa(), isas[i]) == 0;
-    assert_int_equal(known, 1);
     assert_true(strlen(td_cpu_name()) > 0);
     assert_null(strchr(td_cpu_name(), '\n'));
 }

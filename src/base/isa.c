@@ -1,0 +1,118 @@
+/*
+ * base/isa.c -- the processor's instruction sets, limited by TANDEM_MAX_ISA
+ */
+#include "base/isa.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const names[TD_N_ISA] = { "generic", "avx2", "avx512", "avx512_bf16",
+                                             "amx_bf16" };
+
+#if defined(__x86_64__)
+/* not every compiler's __builtin_cpu_supports knows "f16c" and "amx-bf16" */
+static bool has_f16c(void)
+{
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_amx_bf16(void)
+{
+    enum { FEATURES = 7, AMX_BF16 = 1 << 22 };
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & AMX_BF16);
+}
+
+static td_isa of_processor(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi2") || !has_f16c())
+        return TD_ISA_GENERIC;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return TD_ISA_AVX2;
+    if (!__builtin_cpu_supports("avx512bf16"))
+        return TD_ISA_AVX512;
+    return has_amx_bf16() ? TD_ISA_AMX_BF16 : TD_ISA_AVX512_BF16;
+}
+#else
+static td_isa of_processor(void)
+{
+    return TD_ISA_GENERIC;
+}
+#endif
+
+/* the member of td_isa with this name; -1: none */
+static int find(const char *name)
+{
+    for (int i = 0; i < TD_N_ISA; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static const char *limit(void)
+{
+    const char *v = getenv("TANDEM_MAX_ISA");
+    return v && *v ? v : NULL;
+}
+
+/* CPUID is slow on a virtual machine, so the answer is kept */
+static td_isa kept_of_processor(void)
+{
+    static _Atomic int known = -1;
+    int isa = atomic_load_explicit(&known, memory_order_relaxed);
+    if (isa < 0) {
+        isa = (int)of_processor();
+        atomic_store_explicit(&known, isa, memory_order_relaxed);
+    }
+    return (td_isa)isa;
+}
+
+/* the variable is read once, so that all kernels of a process agree */
+td_isa td_isa_best(void)
+{
+    static _Atomic int known = -1;
+    int best = atomic_load_explicit(&known, memory_order_relaxed);
+    if (best < 0) {
+        const int most = limit() ? find(limit()) : -1;
+        best = (int)kept_of_processor();
+        best = most >= 0 && most < best ? most : best;
+        atomic_store_explicit(&known, best, memory_order_relaxed);
+    }
+    return (td_isa)best;
+}
+
+bool td_isa_is_limited(void)
+{
+    return td_isa_best() < kept_of_processor();
+}
+
+bool td_isa_has(td_isa isa)
+{
+    return isa <= td_isa_best();
+}
+
+const char *td_isa_name(td_isa isa)
+{
+    return names[isa];
+}
+
+td_status td_isa_check(void)
+{
+    return !limit() || find(limit()) >= 0
+               ? TD_OK
+               : td_error(TD_EUSAGE,
+                          "TANDEM_MAX_ISA is '%s', wanted generic, avx2, avx512, avx512_bf16 or "
+                          "amx_bf16",
+                          limit());
+}
