@@ -42,3 +42,16 @@ bool td_probe_has_kernel(td_probe *p, const td_target *target)
     td_probe_set_layouts(p, &preferred);
     return target->supports(target->ctx, &p->node);
 }
+
+bool td_probe_has_fast_kernel(td_probe *p, const td_target *target)
+{
+    td_node_layouts preferred = { 0 };
+    if (!target)
+        return false;
+    if (!target->is_reference) {
+        if (!target->preferred_layout(target->ctx, &p->node, &preferred))
+            return false;
+        td_probe_set_layouts(p, &preferred);
+    }
+    return target->supports(target->ctx, &p->node);
+}

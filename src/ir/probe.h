@@ -34,4 +34,8 @@ void td_probe_set_layouts(td_probe *p, const td_node_layouts *l);
     the second case.  `target` may be NULL, which supports everything. */
 bool td_probe_has_kernel(td_probe *p, const td_target *target);
 
+/** The same in the layouts that the target prefers, or, of the reference device, plain: a kernel
+    that every device has does not count.  False if `target` is NULL. */
+bool td_probe_has_fast_kernel(td_probe *p, const td_target *target);
+
 #endif

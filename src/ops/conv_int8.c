@@ -48,9 +48,6 @@
 static const char *const int8_names[] = { "u8", "s8", NULL };
 static const char *const result_names[] = { "u8", "s8", "f32", NULL };
 
-#define SCALE_MIN 1e-37
-#define SCALE_MAX 1e37
-
 static bool is_int8(td_dtype d)
 {
     return d == TD_DT_U8 || d == TD_DT_S8;
@@ -58,13 +55,13 @@ static bool is_int8(td_dtype d)
 
 /* clang-format off */
 static const td_field quantize_fields[] = {
-    TD_REAL(td_quantize_attr, scale, 1, SCALE_MIN, SCALE_MAX, "value of one step"),
+    TD_REAL(td_quantize_attr, scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX, "value of one step"),
     TD_ENUM(td_quantize_attr, to, 0, int8_names, "dtype of the result"),
     TD_END,
 };
 
 static const td_field dequantize_fields[] = {
-    TD_REAL(td_quantize_attr, scale, 1, SCALE_MIN, SCALE_MAX, "value of one step"),
+    TD_REAL(td_quantize_attr, scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX, "value of one step"),
     TD_END,
 };
 /* clang-format on */
@@ -142,7 +139,8 @@ static const td_field shift_fields[] = {
 };
 
 static const td_field shift_bias_fields[] = {
-    TD_REAL(td_shift_int8_bias_attr, x_scale, 1, SCALE_MIN, SCALE_MAX, "value of one step of x"),
+    TD_REAL(td_shift_int8_bias_attr, x_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
+            "value of one step of x"),
     TD_END,
 };
 /* clang-format on */
@@ -223,9 +221,11 @@ static const td_field conv_fields[] = {
             "zeros added below and to the right beyond pad"),
     TD_BOOL(td_conv_int8_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_conv_int8_attr, relu6, false, "with relu: clip it at six too"),
-    TD_REAL(td_conv_int8_attr, x_scale, 1, SCALE_MIN, SCALE_MAX, "value of one step of x"),
-    TD_REAL(td_conv_int8_attr, y_scale, 1, SCALE_MIN, SCALE_MAX, "value of one step of y"),
-    TD_REAL(td_conv_int8_attr, residual_scale, 1, SCALE_MIN, SCALE_MAX,
+    TD_REAL(td_conv_int8_attr, x_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
+            "value of one step of x"),
+    TD_REAL(td_conv_int8_attr, y_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
+            "value of one step of y"),
+    TD_REAL(td_conv_int8_attr, residual_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
             "value of one step of the residual"),
     TD_ENUM(td_conv_int8_attr, to, 0, result_names, "dtype of the result"),
     TD_INT (td_conv_int8_attr, weight_max, TD_INT8_MAX, 1, TD_INT8_MAX,

@@ -138,6 +138,24 @@ typedef struct {
     int weight_max; /* no integer of the filter has a larger magnitude */
 } td_conv_int8_attr;
 
+/* conv2d_pool_int8: the convolution, the pooling after it, and the value of one step of y */
+typedef struct {
+    int stride, pad;
+    int kernel, pool_stride, pool_pad;
+    double y_scale;
+} td_conv_pool_int8_attr;
+
+/* height and width of the convolution's result and of the op's; 0: the filter is too large */
+typedef struct {
+    int64_t P, Q, pooled_P, pooled_Q;
+} td_pooled_sizes;
+
+td_pooled_sizes td_pooled_sizes_of(const td_conv_pool_int8_attr *a, const td_type *x,
+                                   const td_type *w);
+
+#define TD_INT8_SCALE_MIN 1e-37
+#define TD_INT8_SCALE_MAX 1e37
+
 #define TD_INT8_ZERO   128 /* what shift_int8 adds */
 #define TD_INT8_MAX    127 /* largest magnitude of a quantized weight or s8 activation */
 #define TD_INT8_NARROW 64  /* largest magnitude of a weight so that pairs of products fit 16 bits */

@@ -66,6 +66,8 @@ static td_dtype operand_dtype(const td_op *op, const char *name, td_dtype line)
         return TD_DT_U8;
     if (td_text_ends(name, "_u8") || td_text_ends(name, "_s8"))
         return td_text_ends(name, "_u8") ? TD_DT_U8 : TD_DT_S8;
+    if (td_text_ends(name, "_bf16"))
+        return TD_DT_BF16;
     bool is_wide = td_op_is_update(op) && strncmp(name, "copy", 4) != 0;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
         is_wide = is_wide || strcmp(name, wide[i]) == 0;

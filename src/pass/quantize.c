@@ -232,11 +232,8 @@ static td_type image_of(const state *s, const td_node *n)
 static bool is_supported(const td_target *target, const state *s, const td_node *n, td_dtype result)
 {
     td_conv_int8_attr attr = attr_of(s, n, result);
-    td_node_layouts preferred = { 0 };
     td_probe p;
     td_value *in[5] = { n->in[0], n->in[1], n->in[2], n->in[2], n->n_in > 3 ? n->in[3] : NULL };
-    if (!target)
-        return false;
     td_probe_init_with(&p, n, n->n_in + 1, in);
     p.node.op = &td_op_conv2d_int8;
     p.node.attr = &attr;
@@ -247,12 +244,7 @@ static bool is_supported(const td_target *target, const state *s, const td_node 
         p.node.in[4]->type.dtype = int8_dtype(s, n->in[3]);
     p.node.out[0]->type = image_type(&n->out[0]->type);
     p.node.out[0]->type.dtype = result;
-    if (target->is_reference)
-        return target->supports(target->ctx, &p.node);
-    if (!target->preferred_layout(target->ctx, &p.node, &preferred))
-        return false;
-    td_probe_set_layouts(&p, &preferred);
-    return target->supports(target->ctx, &p.node);
+    return td_probe_has_fast_kernel(&p, target);
 }
 
 /* the activation after a fused convolution, other than relu; it is computed in float32 */

@@ -33,6 +33,7 @@ static const td_tolerance_row td_tolerance_rows[] = {
     { "cast",             TD_DT_NONE, 0,    "one rounding, and all round to nearest even" },
     { "conv2d_int8",      TD_DT_U8,   0.01, "one step of 255: a tie in double is none in float32" },
     { "conv2d_int8",      TD_DT_S8,   0.01, "one step of 127" },
+    { "conv2d_pool_int8", TD_DT_U8,   0.02, "one step; x widened, not rounded to bf16" },
     { "conv2d_statistics", TD_DT_F32, 5e-3, "sums of halves: as one rounding to 8 bits" },
     { "conv2d*",          TD_DT_F32,  1e-5, "sums of up to 1e5 products: 6e-8 sqrt(1e5) / 2" },
     { "matmul",           TD_DT_F32,  1e-5, "as conv2d" },

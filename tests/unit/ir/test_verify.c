@@ -103,6 +103,12 @@ static void int8_ops_check_their_operands(void **state)
         { "%q, %t = quantize_weights %f\n%y = shift_int8_bias %q, %t, %c64",
           "operand 2 is f64[16], wanted f32[16]" },
         { INT8 "%a, %q, %t, %c {dilation=2}", "the filter is larger than the padded image" },
+        { "%y = conv2d_pool_int8 %h, %f, %c", "input is bf16, filter is f32, bias is f32" },
+        { "%y = conv2d_pool_int8 %x, %f, %c64", "bias is f64, wanted f32" },
+        { "%y = conv2d_pool_int8 %x, %f, %c3", "filter is 16x16, input has 16 channels, bias 3" },
+        { "%y = conv2d_pool_int8 %x, %f, %c {kernel=1, pool_pad=1}",
+          "pool_pad 1 is more than half of kernel 1" },
+        { "%y = conv2d_pool_int8 %x, %f, %c {kernel=3}", "a window does not fit a 4x4 image" },
     };
     expect_refused(rows, sizeof rows / sizeof rows[0]);
 }

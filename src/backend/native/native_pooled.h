@@ -1,0 +1,52 @@
+/*
+ * backend/native/native_pooled.h -- the inner loops of conv2d_pool_int8
+ *
+ *     x [N, C, H, W]   plain, float32      y [N, P, Q, K]   acdb, u8
+ *     w [K / 16, C, R, taps, 16]           of 4 bytes each: Abcd16a of floats, or AbcD16a2d of
+ *                                          pairs of bf16, the last with a zero if S is odd
+ *
+ * A row of x becomes a row of such elements, too, with zeros for the padding.
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_POOLED_H
+#define TD_BACKEND_NATIVE_NATIVE_POOLED_H
+
+#include "ir/graph.h"
+
+enum {
+    TD_POOLED_LANES = 16,
+    TD_POOLED_CHANNELS = 32, /* of a part, at most */
+    TD_POOLED_KERNEL_MAX = 15
+};
+
+typedef struct {
+    int64_t N, C, H, W, K;
+    int64_t R, taps;            /* rows and elements of a row of a filter */
+    bool is_half;               /* pairs of bf16 */
+    bool is_odd;                /* the last pair has a zero */
+    int64_t P, Q;               /* of the convolution's result */
+    int64_t pooled_P, pooled_Q; /* of y */
+    int64_t columns;            /* elements of a row and its padding */
+    int64_t step;               /* elements between windows */
+    int64_t stride, pad, kernel, pool_stride, pool_pad;
+    float y_scale;
+} td_pooled;
+
+/* some rows of y, of one image, and the thread's scratch */
+typedef struct {
+    int64_t from, to;
+    const float *x; /* the image */
+    const void *w;
+    const float *bias;
+    uint8_t *y;      /* the image's, row 0 */
+    void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R */
+    float *sums;     /* [Q, TD_POOLED_CHANNELS] of a row of the convolution */
+    float *largest;  /* [kernel, pooled_Q, K] of each of the last rows of the convolution */
+    float *together; /* [pooled_Q, K] of these rows */
+} td_pooled_job;
+
+typedef void td_pooled_loops(const td_pooled *v, const td_pooled_job *j);
+
+/** The loops number i that this machine has for bf16 or float32, the widest first, or NULL. */
+td_pooled_loops *td_pooled_loops_at(bool is_half, int i);
+
+#endif
