@@ -1,0 +1,39 @@
+/*
+ * backend/native/native_pointwise_int8.h -- the inner loops of 1x1 convolutions of 8-bit integers
+ *
+ *     x [N, H, W, C]   acdb, u8           w [K / 64, C / 4, 64, 4]   AcdB64a4b, s8
+ *     y, residual [N, P, Q, K]   acdb, u8 or s8
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
+#define TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
+
+#include "ir/graph.h"
+
+enum { TD_POINTWISE_CHANNELS = 64, TD_POINTWISE_PIXELS = 6 /* of a tile, at most */ };
+
+typedef enum {
+    TD_POINTWISE_NONE,
+    TD_POINTWISE_UNSIGNED,
+    TD_POINTWISE_SIGNED
+} td_pointwise_residual;
+
+typedef struct {
+    int64_t pixels; /* of y, in all images */
+    int64_t C, K, H, W, P, Q, stride;
+    bool is_signed; /* y is s8 */
+    td_pointwise_residual residual_kind;
+    float residual_scale; /* in steps of y */
+    const uint8_t *x;
+    const int8_t *w;
+    const float *scale, *bias; /* [K] in steps of y */
+    const void *residual;      /* may be y */
+    void *y;
+} td_pointwise;
+
+/* pixels [from, to) of y, at most TD_POINTWISE_PIXELS, and its channels from 64 k on */
+typedef void td_pointwise_loops(const td_pointwise *v, int64_t from, int64_t to, int64_t k);
+
+/** The loops of this machine, NULL without VNNI. */
+td_pointwise_loops *td_pointwise_loops_here(void);
+
+#endif
