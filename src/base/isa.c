@@ -44,10 +44,20 @@ static td_isa of_processor(void)
         return TD_ISA_AVX512;
     return has_amx_bf16() ? TD_ISA_AMX_BF16 : TD_ISA_AVX512_BF16;
 }
+
+bool td_isa_has_vnni(void)
+{
+    return td_isa_has(TD_ISA_AVX512) && __builtin_cpu_supports("avx512vnni");
+}
 #else
 static td_isa of_processor(void)
 {
     return TD_ISA_GENERIC;
+}
+
+bool td_isa_has_vnni(void)
+{
+    return false;
 }
 #endif
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/native/native_pointwise_int8.h"
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -149,9 +149,7 @@ static TARGET void run_tile(const td_pointwise *v, int64_t from, int64_t to, int
 
 td_pointwise_loops *td_pointwise_loops_here(void)
 {
-    return strcmp(td_half_simd_at(0)->name, "avx512") == 0 && __builtin_cpu_supports("avx512vnni")
-               ? run_tile
-               : NULL;
+    return td_isa_has_vnni() ? run_tile : NULL;
 }
 #else
 td_pointwise_loops *td_pointwise_loops_here(void)

@@ -9,7 +9,7 @@
 #include "backend/native/native.h"
 #include "backend/native/native_int8.h"
 #include "backend/native/native_pooled.h"
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -139,10 +139,7 @@ td_pooled_loops *td_pooled_loops_at(bool is_half, int i)
     static td_pooled_loops *const wide[] = { run_pooled_avx512, run_pooled_avx2 };
     const int at = i + td_native_is_avx2();
     if (is_half)
-        return i == 0 && strcmp(td_half_simd_at(0)->name, "avx512") == 0 &&
-                       __builtin_cpu_supports("avx512bf16")
-                   ? run_pooled_avx512bf16
-                   : NULL;
+        return i == 0 && td_isa_has(TD_ISA_AVX512_BF16) ? run_pooled_avx512bf16 : NULL;
     return td_native_has_avx2() && at < 2 ? wide[at] : NULL;
 }
 #else
