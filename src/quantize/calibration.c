@@ -1,9 +1,9 @@
 /*
  * calibration.c -- observes the inputs and results of a network's convolutions and linear layers
  *
- * The program is compiled for float32 without pass `winograd`, so that its convolutions are those
- * that pass `quantize` sees.  A value that is read several times has one histogram.  A filter that
- * several convolutions share gets the sum of their histograms.
+ * The program is compiled for float32 without passes `winograd` and `linears`, so that its layers
+ * are those that pass `quantize` sees.  A value that is read several times has one histogram.  A
+ * filter that several convolutions share gets the sum of their histograms.
  */
 #include "quantize/calibration.h"
 
@@ -128,8 +128,8 @@ td_status td_calibration_new(const td_model_opts *model, td_device *dev, int bat
         (size_t)td_model_channels(model) * (size_t)model->image_size * (size_t)model->image_size;
     TD_OUT(td_alloc_to(&c->images, (size_t)batch, c->row_floats * sizeof(float)));
     TD_OUT(td_inference_graph(model, batch, NULL, &g));
-    TD_OUT(
-        td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "winograd" }, &c->program));
+    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "winograd,linears" },
+                      &c->program));
     TD_OUT(watch_all(c));
     *out = c;
     c = NULL;
