@@ -135,15 +135,13 @@ static void forget_first(td_profile *pr)
     pr->has_dropped = true;
 }
 
-/* skips nodes that run once: their time is from an earlier run */
-static double add_nodes(td_profile *pr, td_span run)
+static double add_nodes(td_profile *pr)
 {
     double sum = 0;
     for (int i = 0; i < pr->n_nodes; i++) {
-        const td_span s = td_program_span(pr->program, i);
-        const bool is_of_step = s.begin_ns >= run.begin_ns && s.end_ns > 0;
-        pr->node_s[i] += is_of_step ? seconds_of(s) : 0;
-        sum += is_of_step ? seconds_of(s) : 0;
+        const double seconds = td_program_run_s(pr->program, i);
+        pr->node_s[i] += seconds;
+        sum += seconds;
     }
     return sum;
 }
@@ -157,7 +155,7 @@ void td_profile_step(td_profile *pr, double wait_s)
         return;
     if (pr->drops_first && !pr->has_dropped && pr->n_steps == 1)
         forget_first(pr);
-    const double step_s = seconds_of(run), kernels_s = add_nodes(pr, run);
+    const double step_s = seconds_of(run), kernels_s = add_nodes(pr);
     const int64_t at = pr->n_steps % STEPS;
     pr->figures[STEP][at] = step_s;
     pr->figures[KERNELS][at] = kernels_s;

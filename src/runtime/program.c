@@ -47,7 +47,9 @@ static td_status run_call(td_program *p, int i, bool is_multi)
     if (st == TD_OK)
         st = p->memory->sync();
     c->span.end_ns = td_now_ns();
-    c->seconds += (double)(c->span.end_ns - c->span.begin_ns) * 1e-9;
+    const double seconds = (double)(c->span.end_ns - c->span.begin_ns) * 1e-9;
+    c->run_s += seconds;
+    c->seconds += seconds;
     return st;
 }
 
@@ -243,6 +245,8 @@ td_status td_program_start(td_program *p)
     p->span = (td_span){ 0 };
     p->begin_ns = p->is_profiled && !p->observe ? td_now_ns() : 0;
     p->is_running = true;
+    for (int i = 0; i < p->graph->n_nodes && p->is_profiled; i++)
+        p->calls[i].run_s = 0;
     if (p->micro_batches > 1)
         TD_TRY(run_micro_batches(p));
     else
@@ -436,9 +440,14 @@ void td_program_profile(td_program *p, bool on)
     p->n_runs = 0;
     p->span = (td_span){ 0 };
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        p->calls[i].seconds = 0;
+        p->calls[i].seconds = p->calls[i].run_s = 0;
         p->calls[i].span = (td_span){ 0 };
     }
+}
+
+double td_program_run_s(const td_program *p, int i)
+{
+    return p->calls[i].run_s;
 }
 
 td_span td_program_span(const td_program *p, int i)

@@ -32,7 +32,8 @@ typedef struct {
     void *multi; /* of the first node of a call of several: for td_multi.run; else NULL */
     const char *why;
     const char *text;
-    td_span span; /* of the last profiled run */
+    td_span span; /* of the last profiled run; of its last micro-batch */
+    double run_s; /* of the last run, all micro-batches */
     double seconds;
 } td_call_slot;
 

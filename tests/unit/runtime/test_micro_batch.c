@@ -96,6 +96,31 @@ static void a_batch_is_computed_in_parts(void **state)
     td_device_close(dev);
 }
 
+/* the time of a run is that of all its parts */
+static void the_profile_counts_all_parts(void **state)
+{
+    td_device *dev;
+    (void)state;
+    expect_ok(td_device_open("ref", &dev));
+    td_program *p = compiled(dev, 1, ROWS);
+    run(p);
+    td_program_profile(p, true);
+    run(p);
+    for (int i = 0; i < td_program_node_count(p); i++) {
+        const td_span last = td_program_span(p, i);
+        const double run_s = td_program_run_s(p, i),
+                     last_s = 1e-9 * (double)(last.end_ns - last.begin_ns);
+        assert_true(run_s == td_program_node(p, i).seconds);
+        assert_true(run_s == 0 || run_s > last_s);
+    }
+    run(p);
+    for (int i = 0; i < td_program_node_count(p); i++)
+        if (td_program_run_s(p, i) > 0)
+            assert_true(td_program_run_s(p, i) < td_program_node(p, i).seconds);
+    td_program_free(p);
+    td_device_close(dev);
+}
+
 static void an_input_must_be_bound(void **state)
 {
     td_device *dev;
@@ -168,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_computed_in_parts),
+        cmocka_unit_test(the_profile_counts_all_parts),
         cmocka_unit_test(an_input_must_be_bound),
         cmocka_unit_test(what_has_no_rows_is_refused),
         cmocka_unit_test(the_largest_part_that_fits_is_chosen),
