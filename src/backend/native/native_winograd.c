@@ -210,7 +210,7 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
     s->points = (s->simd->tile + 2) * (s->simd->tile + 2);
     s->v_elem = has_small_tiles(n) ? td_dtype_bytes(TD_DT_BF16) : sizeof(float);
-    s->w.piece = has_small_tiles(n) ? smaller(s->simd->tiles, s->w.room) : s->w.room;
+    s->w.piece = smaller(s->simd->tiles, s->w.room);
     const size_t line = LANES * sizeof(float) * (size_t)(s->points * s->w.piece);
     s->v_bytes = td_round_up((size_t)(s->points * s->w.v_step) * s->v_elem, TD_HOST_ALIGN);
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
@@ -250,18 +250,12 @@ static void multiply(const run *r, int64_t at, int64_t n, int64_t kb, int blocks
 {
     const state *s = r->s;
     const td_native_wino *w = &s->w;
-    const int64_t m_step = blocks * s->w.piece * LANES, u_step = s->points * w->C * LANES;
-    const int64_t panels = divided_up(n, s->simd->tiles);
+    const int64_t u_step = s->points * w->C * LANES;
     const char *u = (const char *)r->t->u + (size_t)(kb * u_step) * s->v_elem;
-    for (int64_t p = 0; p < s->points; p++) {
-        const char *v = r->v + (size_t)(p * w->v_step + at * LANES) * s->v_elem;
-        for (int64_t i = 0; i < panels; i++) {
-            const int64_t from = n * i / panels, to = n * (i + 1) / panels;
-            s->simd->product(w, (int)(to - from), blocks, v + (size_t)(from * LANES) * s->v_elem,
-                             u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
-                             r->m + p * m_step + from * LANES);
-        }
-    }
+    for (int64_t p = 0; p < s->points; p++)
+        s->simd->product(w, (int)n, blocks, r->v + (size_t)(p * w->v_step + at * LANES) * s->v_elem,
+                         u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
+                         r->m + p * blocks * w->piece * LANES);
 }
 
 /* the results of `blocks` blocks of filters from block kb on */
