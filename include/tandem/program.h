@@ -208,8 +208,8 @@ TD_API double td_program_run_s(const td_program *p, int i);
 
 /**
  * The time span of the last run of node `i`, or of the whole program with i = -1. Zeros if it was
- * not profiled or failed, or if the program was observed. With micro-batches, a node's is that of the
- * last of them.
+ * not profiled or failed, or if the program was observed. With micro-batches, a node's is that of
+ * the last of them.
  */
 TD_API td_span td_program_span(const td_program *p, int i);
 

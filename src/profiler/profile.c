@@ -42,19 +42,22 @@ struct td_profile {
 
 /* --- the layer of a node ---------------------------------------------------------------------- */
 
-/* the parameter that `v` is, or from which ops with one operand compute it; otherwise NULL */
-static const td_node *parameter_of(const td_value *v)
+/* the parameter that `v` is, or from which it is computed: by ops with one operand, or once, where
+   the first operand counts (a filter times a norm's scale); otherwise NULL */
+static const td_node *parameter_of(const bool *is_setup, const td_value *v)
 {
-    while (!v->producer->op->is_leaf && v->producer->n_in == 1)
+    while (!v->producer->op->is_leaf && v->producer->n_in > 0 &&
+           (v->producer->n_in == 1 || is_setup[v->producer->id]))
         v = v->producer->in[0];
     return td_value_is_param(v) ? v->producer : NULL;
 }
 
 void td_profile_layer(const td_program *p, int i, char *out, size_t room)
 {
-    const td_node *n = td_program_view_of(p).graph->nodes[i], *param = NULL;
+    const td_program_view view = td_program_view_of(p);
+    const td_node *n = view.graph->nodes[i], *param = NULL;
     for (int k = 0; k < n->n_in && !param; k++)
-        param = parameter_of(n->in[k]);
+        param = parameter_of(view.is_setup, n->in[k]);
     if (!param) {
         snprintf(out, room, "%s", td_node_label(n));
         return;

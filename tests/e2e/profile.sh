@@ -50,6 +50,12 @@ for mode in training inference; do
     prints '^by layer +calls'
     grep -q '^waiting' out && complain "benchmark waits for no input"
 done
+# layers have their names where norms are folded into filters, which are transformed
+for precision in fp32 bf16; do
+    expect 0 benchmark --mode inference --arch resnet18 --image-size 64 -b 1 --precision $precision --prof 2 --no-bound --warmup-steps 0
+    grep -q '^layer4[.]1[.]conv2 conv2d' out || complain "no layer4.1.conv2 among the layers in $precision"
+    grep -qE '^[0-9]+ conv2d' out && complain "a layer without a name in $precision"
+done
 expect 0 $tiny --prof 5 --no-bound --warmup-steps 0 --json
 prints '"iters": 5, .*"profile": \{"steps": 4, "first_left_out": true, .*"wait_ms": null, "bound_ms": null, "bound_share": null, '
 expect 0 $tiny --json
