@@ -166,6 +166,19 @@ int td_int8_to(td_dtype d);
 /* the dtype of conv2d_int8's result */
 td_dtype td_int8_result(const td_conv_int8_attr *a);
 
+/* attention */
+typedef struct {
+    int heads;
+    double scale;
+} td_attention_attr;
+
+/* images, tokens, numbers of a token, heads, numbers of a head */
+typedef struct {
+    int64_t N, T, E, heads, D;
+} td_attention_sizes;
+
+td_attention_sizes td_attention_sizes_of(const td_node *n);
+
 /* linear, linear_grad_x, linear_grad_w */
 typedef struct {
     bool wide; /* linear_grad_w only: float32 result */

@@ -7,7 +7,7 @@
  *     fuse      fuse neighbours into one op       norms     batch norms in convolutions
  *     gates     squeeze-excite layers in few ops  quantize  8-bit convolutions, if requested
  *     int8_ends first convolution, and its pool   linears   gelu, residual in linear layers
- *     winograd  3x3 convolutions in tiles
+ *     attention its products in one op            winograd  3x3 convolutions in tiles
  *     unfold    one filter for several norms      inverted_residual  blocks computed by rows
  *     layout    choose memory layouts
  *     clean     remove duplicates and no-ops      copies    half weights written by the update
@@ -24,14 +24,12 @@
 #include "pass/amp.h"
 
 static const td_pass *const passes[] = {
-    &td_pass_decompose, &td_pass_autocast,  &td_pass_grad,
-    &td_pass_fold,      &td_pass_amp,       &td_pass_tf32,
-    &td_pass_fuse,      &td_pass_norms,     &td_pass_gates,
-    &td_pass_quantize,  &td_pass_int8_ends, &td_pass_linears,
-    &td_pass_winograd,  &td_pass_unfold,    &td_pass_inverted_residual,
-    &td_pass_layout,    &td_pass_clean,     &td_pass_copies,
-    &td_pass_order,     &td_pass_buckets,   &td_pass_multi_tensor,
-    &td_pass_recompute,
+    &td_pass_decompose, &td_pass_autocast,     &td_pass_grad,      &td_pass_fold,
+    &td_pass_amp,       &td_pass_tf32,         &td_pass_fuse,      &td_pass_norms,
+    &td_pass_gates,     &td_pass_quantize,     &td_pass_int8_ends, &td_pass_linears,
+    &td_pass_attention, &td_pass_winograd,     &td_pass_unfold,    &td_pass_inverted_residual,
+    &td_pass_layout,    &td_pass_clean,        &td_pass_copies,    &td_pass_order,
+    &td_pass_buckets,   &td_pass_multi_tensor, &td_pass_recompute,
 };
 
 #define N_PASSES ((int)(sizeof passes / sizeof passes[0]))
@@ -53,8 +51,9 @@ td_status td_pass_check_list(const char *list, const char *option, bool may_be_r
             return td_error(
                 TD_EUSAGE,
                 "%s: '%.*s' is not a pass, wanted one of decompose, autocast, grad, fold, amp, "
-                "tf32, fuse, norms, gates, quantize, int8_ends, linears, winograd, unfold, "
-                "inverted_residual, layout, clean, copies, order, buckets, multi_tensor, recompute",
+                "tf32, fuse, norms, gates, quantize, int8_ends, linears, attention, winograd, "
+                "unfold, inverted_residual, layout, clean, copies, order, buckets, multi_tensor, "
+                "recompute",
                 option, (int)len, s);
         if (found && found->is_required && !may_be_required)
             return td_error(TD_EUSAGE, "%s: '%s' cannot be skipped", option, found->name);

@@ -45,9 +45,9 @@ typedef struct {
 
 extern const td_pass td_pass_decompose, td_pass_autocast, td_pass_grad, td_pass_fold, td_pass_amp,
     td_pass_tf32, td_pass_fuse, td_pass_norms, td_pass_gates, td_pass_quantize, td_pass_int8_ends,
-    td_pass_linears, td_pass_winograd, td_pass_unfold, td_pass_inverted_residual, td_pass_layout,
-    td_pass_clean, td_pass_copies, td_pass_order, td_pass_buckets, td_pass_multi_tensor,
-    td_pass_recompute;
+    td_pass_linears, td_pass_attention, td_pass_winograd, td_pass_unfold, td_pass_inverted_residual,
+    td_pass_layout, td_pass_clean, td_pass_copies, td_pass_order, td_pass_buckets,
+    td_pass_multi_tensor, td_pass_recompute;
 
 /** Passes in order; NULL past the end. */
 const td_pass *td_pass_at(int i);

@@ -37,6 +37,7 @@ static const td_tolerance_row td_tolerance_rows[] = {
     { "conv2d_statistics", TD_DT_F32, 5e-3, "sums of halves: as one rounding to 8 bits" },
     { "conv2d*",          TD_DT_F32,  1e-5, "sums of up to 1e5 products: 6e-8 sqrt(1e5) / 2" },
     { "matmul",           TD_DT_F32,  1e-5, "as conv2d" },
+    { "attention",        TD_DT_F32,  1e-5, "as softmax, of sums" },
     { "inverted_residual", TD_DT_F32, 5e-6, "sums of up to 1e4 products, three in a row" },
     { "expand_depthwise", TD_DT_F32,  5e-6, "as inverted_residual" },
     { "layer_norm_grad",  TD_DT_F32,  2e-5, "as batch_norm" },

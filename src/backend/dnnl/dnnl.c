@@ -18,6 +18,7 @@ static const td_kernel *const kernels[] = {
     &td_dnnl_linear_grad_x,
     &td_dnnl_linear_grad_w,
     &td_dnnl_matmul,
+    &td_dnnl_attention,
     &td_dnnl_reorder,
     &td_dnnl_assign,
     &td_dnnl_max_pool,

@@ -92,7 +92,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(quantize) K(dequantize) K(quantize_weights) K(shift_int8) K(shift_int8_bias) K(conv2d_int8)  \
     K(conv2d_pool_int8)                                                                            \
     K(linear) K(linear_fused) K(linear_grad_x) K(linear_grad_w)                                    \
-    K(matmul) K(layer_norm) K(layer_norm_grad)                                                     \
+    K(matmul) K(attention) K(layer_norm) K(layer_norm_grad)                                        \
     K(batch_norm) K(batch_norm_grad) K(batch_norm_relu) K(batch_norm_relu_grad)                    \
     K(batch_norm_add_relu) K(batch_norm_add_relu_grad) K(batch_norm_infer)                         \
     K(batch_norm_relu_infer) K(batch_norm_add_relu_infer) K(batch_norm_infer_grad)                 \

@@ -1,6 +1,7 @@
 /*
- * ref_matmul.c -- products of batches of matrices
+ * ref_matmul.c -- products of batches of matrices, and attention
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/ref/ref.h"
@@ -44,4 +45,43 @@ static void matmul(const td_node *n, void *const *a)
                         (td_ref_matrix){ to + i * s.m * s.n, s.n, 1 });
 }
 
+/* softmax of each of `rows` rows of x, times `scale` */
+static void softmax_rows(int64_t rows, double scale, double *x)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        double *row = x + i * rows, most = scale * row[0], sum = 0;
+        for (int64_t k = 1; k < rows; k++)
+            most = fmax(most, scale * row[k]);
+        for (int64_t k = 0; k < rows; k++)
+            sum += row[k] = exp(scale * row[k] - most);
+        for (int64_t k = 0; k < rows; k++)
+            row[k] /= sum;
+    }
+}
+
+static void attention(const td_node *n, void *const *a)
+{
+    const td_attention_sizes s = td_attention_sizes_of(n);
+    const double scale = ((const td_attention_attr *)n->attr)->scale;
+    double *share = a[2];
+    memset(a[1], 0, (size_t)(s.N * s.T * s.E) * sizeof(double));
+    for (int64_t i = 0; i < s.N * s.heads; i++) {
+        double *q = (double *)a[0] + i / s.heads * s.T * 3 * s.E + i % s.heads * s.D;
+        double *y = (double *)a[1] + i / s.heads * s.T * s.E + i % s.heads * s.D;
+        memset(share, 0, (size_t)(s.T * s.T) * sizeof *share);
+        td_ref_multiply(s.T, s.T, s.D, (td_ref_matrix){ q, 3 * s.E, 1 },
+                        (td_ref_matrix){ q + s.E, 1, 3 * s.E }, (td_ref_matrix){ share, s.T, 1 });
+        softmax_rows(s.T, scale, share);
+        td_ref_multiply(s.T, s.D, s.T, (td_ref_matrix){ share, s.T, 1 },
+                        (td_ref_matrix){ q + 2 * s.E, 3 * s.E, 1 }, (td_ref_matrix){ y, s.E, 1 });
+    }
+}
+
+static int64_t attention_work(const td_node *n)
+{
+    const td_attention_sizes s = td_attention_sizes_of(n);
+    return s.T * s.T;
+}
+
+const td_ref_kernel td_ref_attention = TD_REF_WORK(attention, attention, attention_work);
 const td_ref_kernel td_ref_matmul = TD_REF(matmul, matmul);
