@@ -3,7 +3,7 @@
  *
  *   y[n, k, p] = sum over c of w[k, c] gate[n, c] x[n, c, p]  + bias[k] [+ residual[n, k, p]]
  *
- *   x         [N, C, H, W]   any float, the same for all operands
+ *   x         [N, C, H, W]   any float, the same for all operands; with a half x bias may be float32
  *   gate      [N, C]
  *   w         [K, C, 1, 1]   bias [K]
  *   residual  [N, K, H, W]   may be omitted
@@ -18,13 +18,7 @@
 static td_status infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0), *gate = td_in_type(n, 1), *w = td_in_type(n, 2);
-    if (!td_dtype_is_float(x->dtype))
-        return td_error(TD_ESHAPE, "conv2d_gated: input is %s, wanted a float type",
-                        td_dtype_name(x->dtype));
-    for (int i = 1; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != x->dtype)
-            return td_error(TD_ESHAPE, "conv2d_gated: operand %d is %s, wanted %s", i,
-                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
+    TD_TRY(td_block_check_dtypes(n));
     if (gate->dim[0] != x->dim[0] || gate->dim[1] != x->dim[1])
         return td_error(TD_ESHAPE, "conv2d_gated: gate is %lldx%lld, wanted %lldx%lld",
                         (long long)gate->dim[0], (long long)gate->dim[1], (long long)x->dim[0],

@@ -7,7 +7,7 @@
  *   m = mean of d over P and Q
  *   y = conv2d(d, w3) + b3 [+ x]     1 x 1, the projection
  *
- *   x   [N, C, H, W]    any float, the same for all operands
+ *   x   [N, C, H, W]    any float, the same for all operands; with a half x biases may be float32
  *   w1  [M, C, 1, 1]    b1 [M]      omitted without `expand`; then M is C
  *   w2  [M, 1, R, R]    b2 [M]
  *   w3  [K, M, 1, 1]    b3 [K]
@@ -54,16 +54,19 @@ int td_block_act_of(const td_conv_attr *a)
                                          : TD_BLOCK_LINEAR;
 }
 
-static td_status check_dtypes(const td_node *n)
+td_status td_block_check_dtypes(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
     if (!td_dtype_is_float(x->dtype))
         return td_error(TD_ESHAPE, "%s: input is %s, wanted a float type", n->op->name,
                         td_dtype_name(x->dtype));
-    for (int i = 1; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != x->dtype)
+    for (int i = 1; i < n->n_in; i++) {
+        const td_type *t = td_in_type(n, i);
+        const bool is_wide = t->rank == 1 && t->dtype == TD_DT_F32 && td_dtype_is_half(x->dtype);
+        if (t->dtype != x->dtype && !is_wide)
             return td_error(TD_ESHAPE, "%s: operand %d is %s, wanted %s", n->op->name, i,
-                            td_dtype_name(td_in_type(n, i)->dtype), td_dtype_name(x->dtype));
+                            td_dtype_name(t->dtype), td_dtype_name(x->dtype));
+    }
     return TD_OK;
 }
 
@@ -111,7 +114,7 @@ static td_status infer(const td_node *n, td_type *y)
     const td_inverted_residual_attr *a = n->attr;
     const td_type *x = td_in_type(n, 0);
     int64_t channels = 0;
-    TD_TRY(check_dtypes(n));
+    TD_TRY(td_block_check_dtypes(n));
     TD_TRY(check_filters(n, &channels));
     const int64_t side = td_in_type(n, td_block_depthwise(a))->dim[2];
     const int pads = 2 * a->pad + a->pad_extra;

@@ -57,6 +57,9 @@ typedef struct {
 /** The td_block_act of a fused convolution. */
 int td_block_act_of(const td_conv_attr *a);
 
+/** TD_ESHAPE unless a block's operands have the dtype of its input, and biases that or float32. */
+td_status td_block_check_dtypes(const td_node *n) TD_CHECKED;
+
 /** Which operand of inverted_residual and expand_depthwise is the depthwise filter. */
 static inline int td_block_depthwise(const td_inverted_residual_attr *a)
 {

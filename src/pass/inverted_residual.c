@@ -16,14 +16,19 @@
  *     y = add(p, x)                y = conv2d_gated(d, ...(m), w3, b3, x)
  *
  * It applies if nothing else reads what is left out and the device has a kernel for images with
- * channels last; the reference device has none.
+ * channels last; the reference device has none.  In mixed precision, where biases are float32, it
+ * applies to bfloat16 if an instruction adds pairs of its products; where one multiplies matrices
+ * the library's convolutions are faster.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/match.h"
 #include "ir/probe.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
+
+#define PAIRS_RATE 2 /* td_target's bf16_rate with an instruction for pairs */
 
 /* the last of `member` is the root, where the op is emitted */
 typedef struct {
@@ -180,29 +185,52 @@ static bool match(const td_rewriter *rw, const td_uses *u, const int *of, const 
     return (match_block(u, of, n, b) || match_gated(u, of, n, b)) && is_movable(rw->old, b);
 }
 
-/* as the ops need; in mixed precision biases are wider than filters */
-static bool have_one_dtype(const block *b)
+static bool is_mixed(const block *b)
 {
-    for (int i = 1; i < b->n_in; i++)
-        if (b->in[i]->type.dtype != b->in[0]->type.dtype)
+    return b->in[0]->type.dtype == TD_DT_BF16;
+}
+
+/* one dtype, or float32 biases of bfloat16 */
+static bool has_dtypes(const block *b)
+{
+    for (int i = 1; i < b->n_in; i++) {
+        const td_type *t = &b->in[i]->type;
+        const bool is_bias = is_mixed(b) && t->rank == 1;
+        if (t->dtype != (is_bias ? TD_DT_F32 : b->in[0]->type.dtype))
             return false;
+    }
     return true;
+}
+
+static void set_layout(td_node_layouts *l, int i, const char *layout)
+{
+    (void)snprintf(l->in[i], TD_LAYOUT_BYTES, "%s", layout);
+}
+
+/* channels last; filters in blocks, those of 1x1 convolutions of bfloat16 with pairs of channels */
+static td_node_layouts layouts_of(const block *b)
+{
+    td_node_layouts l = { .out = "acdb" };
+    for (int i = 0; i < b->n_in; i++) {
+        const td_type *t = &b->in[i]->type;
+        const bool is_filter = b->op == &td_op_conv2d_gated ? i == 2 : i % 2 == 1;
+        const bool has_pairs = is_mixed(b) && t->rank == 4 && t->dim[1] > 1;
+        if (t->rank == 4)
+            set_layout(&l, i, !is_filter ? "acdb" : has_pairs ? "ABcd8a2b" : "Abcd8a");
+    }
+    return l;
 }
 
 static bool is_supported(const td_target *target, block *b)
 {
-    static const td_node_layouts channels_last = {
-        .in = { "acdb", "Abcd8a", "", "Abcd8a", "", "Abcd8a", "" }, .out = "acdb"
-    };
-    static const td_node_layouts gated = { .in = { "acdb", "", "Abcd8a", "", "acdb" },
-                                           .out = "acdb" };
     td_probe p;
-    if (!target || !have_one_dtype(b))
+    if (!target || !has_dtypes(b) || (is_mixed(b) && target->bf16_rate != PAIRS_RATE))
         return false;
     td_probe_init_with(&p, last_of(b), b->n_in, b->in);
     p.node.op = b->op;
     p.node.attr = &b->attr;
-    td_probe_set_layouts(&p, b->op == &td_op_conv2d_gated ? &gated : &channels_last);
+    const td_node_layouts layouts = layouts_of(b);
+    td_probe_set_layouts(&p, &layouts);
     return target->supports(target->ctx, &p.node);
 }
 

@@ -1,8 +1,9 @@
 /*
  * native_block_simd.c -- the inner loops of inverted residual blocks, of 1x1 convolutions of images
- * times gates and of first convolutions, compiled for AVX-512 and AVX2; and the choice
+ * times gates and of first convolutions, compiled for AVX-512 and AVX2, and with products of
+ * bfloat16; and the choice
  *
- * Both compute every sum in the same order, so results have the same bits.
+ * The first two compute every sum in the same order, so results have the same bits.
  */
 #include <math.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "backend/native/native_gated.h"
 #include "backend/native/native_inverted.h"
 #include "backend/native/native_stem.h"
+#include "base/machine.h"
 #include "ops/ops.h"
 
 /* --- the scratch of a job of inverted residual blocks ----------------------------------------- */
@@ -83,6 +85,7 @@ static void copy_rows(const td_stem *v, int64_t n, int64_t p, const float *x, fl
 #define PASTE(a, b)  PASTE2(a, b)
 #define NAME(id)     PASTE(id, ISA)
 
+#define IS_BF16     0
 #define ISA         avx512
 #define IS_WIDE     1
 #define TARGET      __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
@@ -112,6 +115,27 @@ static void copy_rows(const td_stem *v, int64_t n, int64_t p, const float *x, fl
 #include "backend/native/native_inverted.inc"
 #include "backend/native/native_stem.inc"
 
+#undef WINDOWS
+#undef STEM_TILE
+#undef EXPAND_TILE
+#undef TARGET
+#undef IS_WIDE
+#undef ISA
+#undef IS_BF16
+#include "backend/native/native_block_end.inc"
+
+#define IS_BF16      1
+#define ISA          bf16
+#define IS_WIDE      1
+#define TARGET       __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
+#define EXPAND_TILE  12
+#define PROJECT_SUMS 28
+#define WINDOWS      7
+#include "backend/native/native_block.inc"
+#include "backend/native/native_block_bf16.inc"
+#include "backend/native/native_gated.inc"
+#include "backend/native/native_inverted.inc"
+
 td_inverted_loops *td_inverted_loops_at(int i)
 {
     static td_inverted_loops *const all[] = { run_inverted_avx512, run_inverted_avx2 };
@@ -124,6 +148,26 @@ td_gated_loops *td_gated_loops_at(int i)
     static td_gated_loops *const all[] = { run_gated_avx512, run_gated_avx2 };
     const int at = i + td_native_is_avx2();
     return td_native_has_avx2() && at < 2 ? all[at] : NULL;
+}
+
+static bool has_loops_bf16(void)
+{
+    return td_native_has_avx2() && !td_native_is_avx2() && td_cpu_bf16_rate() == TD_BF16_RATE_PAIRS;
+}
+
+td_inverted_loops *td_inverted_loops_bf16(void)
+{
+    return has_loops_bf16() ? run_inverted_bf16 : NULL;
+}
+
+td_project_bf16 *td_project_loops_bf16(void)
+{
+    return has_loops_bf16() ? project_bf16 : NULL;
+}
+
+td_gated_loops *td_gated_loops_bf16(void)
+{
+    return has_loops_bf16() ? run_gated_bf16 : NULL;
 }
 
 td_stem_loops *td_stem_loops_at(int i)
@@ -142,6 +186,21 @@ td_inverted_loops *td_inverted_loops_at(int i)
 td_gated_loops *td_gated_loops_at(int i)
 {
     (void)i;
+    return NULL;
+}
+
+td_inverted_loops *td_inverted_loops_bf16(void)
+{
+    return NULL;
+}
+
+td_project_bf16 *td_project_loops_bf16(void)
+{
+    return NULL;
+}
+
+td_gated_loops *td_gated_loops_bf16(void)
+{
     return NULL;
 }
 

@@ -21,6 +21,20 @@
 
 static const td_node_layouts layouts = { .in = { "acdb", "", "Abcd8a", "", "acdb" },
                                          .out = "acdb" };
+static const td_node_layouts layouts_bf16 = { .in = { "acdb", "", "ABcd8a2b", "", "acdb" },
+                                              .out = "acdb" };
+
+static bool is_bf16(const td_node *n)
+{
+    return td_in_type(n, 0)->dtype == TD_DT_BF16;
+}
+
+static td_gated_loops *loops_of(const td_node *n)
+{
+    return is_bf16(n)                             ? td_gated_loops_bf16()
+           : td_in_type(n, 0)->dtype == TD_DT_F32 ? td_gated_loops_at(0)
+                                                  : NULL;
+}
 
 /* checks everything except layouts */
 static td_status shape_of(const td_node *n, td_gated *v)
@@ -28,7 +42,7 @@ static td_status shape_of(const td_node *n, td_gated *v)
     if (n->op != &td_op_conv2d_gated)
         return td_error(TD_ENOKERNEL, "not a convolution with a gate");
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
-    if (x->dtype != TD_DT_F32 || !td_gated_loops_at(0))
+    if (td_in_type(n, 3)->dtype != TD_DT_F32 || !loops_of(n))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     *v = (td_gated){ .pixels = x->dim[0] * x->dim[2] * x->dim[3],
                      .area = x->dim[2] * x->dim[3],
@@ -44,7 +58,7 @@ static td_status accepts(const td_node *n)
 {
     td_gated v;
     TD_TRY(shape_of(n, &v));
-    return td_native_check_layouts(n, &layouts);
+    return td_native_check_layouts(n, is_bf16(n) ? &layouts_bf16 : &layouts);
 }
 
 bool td_native_gated_preferred_layout(const td_node *n, td_node_layouts *out)
@@ -52,7 +66,7 @@ bool td_native_gated_preferred_layout(const td_node *n, td_node_layouts *out)
     td_gated v;
     if (shape_of(n, &v) != TD_OK)
         return false;
-    *out = layouts;
+    *out = is_bf16(n) ? layouts_bf16 : layouts;
     return true;
 }
 
@@ -66,7 +80,8 @@ typedef struct {
     td_gated v;
     int threads;
     int64_t each;    /* pixels of a job */
-    int64_t scratch; /* floats of a thread */
+    int64_t scratch; /* bytes of a thread */
+    td_gated_loops *loops;
 } state;
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -77,9 +92,12 @@ static td_status prepare(const td_node *n, td_prepared *out)
     TD_CHECK(shape_of(n, &s->v) == TD_OK);
     s->threads = td_threads();
     s->each = pixels_of_job(&s->v, s->threads);
-    s->scratch = s->each * TD_GATED_DEPTH;
+    s->loops = loops_of(n);
+    s->scratch = s->each * (is_bf16(n) ? s->v.C * (int64_t)sizeof(uint16_t)
+                                       : TD_GATED_DEPTH * (int64_t)sizeof(float));
+    s->scratch = (int64_t)td_round_up((size_t)s->scratch, TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes = (size_t)(s->threads * s->scratch) * sizeof(float);
+    out->scratch_bytes = (size_t)(s->threads * s->scratch);
     return TD_OK;
 }
 
@@ -98,15 +116,14 @@ static td_status run(const td_prepared *p, void *const *args)
                              .w = args[2],
                              .bias = args[3],
                              .residual = n_in > 4 ? args[4] : NULL };
-    float *y = args[n_in], *scratch = args[n_in + 1];
-    td_gated_loops *loops = td_gated_loops_at(0);
+    char *scratch = args[n_in + 1];
     const int64_t each = s->each, pixels = s->v.pixels;
     atomic_llong next = 0;
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++)
         for (int64_t from; (from = atomic_fetch_add(&next, each)) < pixels;)
-            loops(&s->v, &in, from, from + each < pixels ? from + each : pixels, y,
-                  scratch + t * s->scratch);
+            s->loops(&s->v, &in, from, from + each < pixels ? from + each : pixels, args[n_in],
+                     scratch + t * s->scratch);
     return TD_OK;
 }
 

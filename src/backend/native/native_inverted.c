@@ -36,16 +36,13 @@
 
 /* --- supported nodes -------------------------------------------------------------------------- */
 
-/* checks everything except layouts */
-static td_status shape_of(const td_node *n, td_inverted *v)
+td_status td_inverted_shape_of(const td_node *n, td_inverted *v)
 {
     const td_inverted_residual_attr *a = n->attr;
     if (n->op != &td_op_inverted_residual && n->op != &td_op_expand_depthwise)
         return td_error(TD_ENOKERNEL, "not an inverted residual block");
     const int depthwise = td_block_depthwise(a);
     const td_type *x = td_in_type(n, 0), *w2 = td_in_type(n, depthwise), *y = &n->out[0]->type;
-    if (x->dtype != TD_DT_F32 || !td_inverted_loops_at(0))
-        return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     *v = (td_inverted){ .N = x->dim[0],
                         .C = x->dim[1],
                         .H = x->dim[2],
@@ -70,6 +67,17 @@ static td_status shape_of(const td_node *n, td_inverted *v)
         return td_error(TD_ENOKERNEL, "not 3 x 3 or 5 x 5 with stride 1 or 2");
     if (v->columns > COLUMNS_MAX)
         return td_error(TD_ENOKERNEL, "rows of %lld pixels", (long long)v->columns);
+    return TD_OK;
+}
+
+/* checks everything except layouts */
+static td_status shape_of(const td_node *n, td_inverted *v)
+{
+    TD_TRY(td_inverted_shape_of(n, v));
+    for (int i = 0; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_inverted_loops_at(0))
+            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
+                            td_dtype_name(td_in_type(n, i)->dtype));
     return TD_OK;
 }
 
