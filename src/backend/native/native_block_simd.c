@@ -130,11 +130,13 @@ static void copy_rows(const td_stem *v, int64_t n, int64_t p, const float *x, fl
 #define TARGET       __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
 #define EXPAND_TILE  12
 #define PROJECT_SUMS 28
+#define STEM_TILE    8
 #define WINDOWS      7
 #include "backend/native/native_block.inc"
 #include "backend/native/native_block_bf16.inc"
 #include "backend/native/native_gated.inc"
 #include "backend/native/native_inverted.inc"
+#include "backend/native/native_stem_bf16.inc"
 
 td_inverted_loops *td_inverted_loops_at(int i)
 {
@@ -170,6 +172,11 @@ td_gated_loops *td_gated_loops_bf16(void)
     return has_loops_bf16() ? run_gated_bf16 : NULL;
 }
 
+td_stem_loops_bf16 *td_stem_loops_for_bf16(void)
+{
+    return has_loops_bf16() ? run_stem_bf16 : NULL;
+}
+
 td_stem_loops *td_stem_loops_at(int i)
 {
     static td_stem_loops *const all[] = { run_stem_avx512, run_stem_avx2 };
@@ -200,6 +207,11 @@ td_project_bf16 *td_project_loops_bf16(void)
 }
 
 td_gated_loops *td_gated_loops_bf16(void)
+{
+    return NULL;
+}
+
+td_stem_loops_bf16 *td_stem_loops_for_bf16(void)
 {
     return NULL;
 }
