@@ -2,11 +2,13 @@
  * native_act.c -- activations, their gradients, and functions of two tensors, element by element in
  * any layout
  *
- * Halves are widened and rounded in pieces that stay in the first cache.
+ * Halves are widened and rounded in pieces that stay in the first cache; silu of bf16 has loops of
+ * its own (native_silu_simd.c), because its exponential would take longer than memory.
  */
 #include "backend/native/native_act.h"
 
 #include "backend/native/native.h"
+#include "backend/native/native_silu.h"
 #include "tandem/program.h"
 
 #define PIECE 1024 /* elements */
@@ -45,6 +47,23 @@ static void run_floats(const job *j, int64_t n, const float *in, const float *wi
         j->function(n, &j->attr, in, out);
 }
 
+static bool is_silu(const job *j)
+{
+    const td_native_act_simd *f = td_native_act_simd_at(0);
+    return (j->function && j->function == f->function[TD_ACT_silu]) ||
+           (j->gradient && j->gradient == f->gradient[TD_ACT_silu]);
+}
+
+static void run_silu_loops(const job *j, const td_native_silu_loops *f, int64_t n, int64_t at)
+{
+    const uint16_t *in = (const uint16_t *)j->in + at;
+    uint16_t *out = (uint16_t *)j->out + at;
+    if (j->gradient)
+        f->gradient(n, in, (const uint16_t *)j->with + at, out);
+    else
+        f->function(n, in, out);
+}
+
 static void run_halves(const job *j, const td_native_simd *simd, int64_t n, int64_t at)
 {
     float in[PIECE], with[PIECE];
@@ -64,6 +83,8 @@ static td_status run_all(const td_type *t, job *j)
 {
     const td_native_simd *simd = td_native_simd_for(t->dtype, 16);
     const td_native_pieces d = td_native_divide_tensor(t, td_threads());
+    const td_native_silu_loops *silu =
+        t->dtype == TD_DT_BF16 && is_silu(j) ? td_native_silu_bf16() : NULL;
     j->each = (int64_t)td_dtype_bytes(t->dtype);
 #pragma omp parallel for if (d.n > 1)
     for (int64_t i = 0; i < d.count; i += d.each) {
@@ -72,6 +93,8 @@ static td_status run_all(const td_type *t, job *j)
         if (t->dtype == TD_DT_F32)
             run_floats(j, n, j->in_is_one ? in : in + i, j->with_is_one || !with ? with : with + i,
                        (float *)j->out + i);
+        else if (silu)
+            run_silu_loops(j, silu, n, i);
         else
             run_halves(j, simd, n, i);
     }

@@ -194,12 +194,23 @@ static void filter_gradients_of_small_planes_are_native(void **state)
     check_network(NETWORK("f32", "1,1"), "native_depthwise_tiles_grad_w", 2);
 }
 
+/* oneDNN has kernels for 3 x 3 there */
+static void filter_gradients_of_large_filters_are_native(void **state)
+{
+    (void)state;
+    if (!TD_HAVE_DNNL || strncmp(td_half_simd_at(0)->name, "avx512", 6) != 0)
+        skip();
+    check_network(NETWORK("f32", "56,56"), "native_depthwise_tiles_grad_w", 1);
+    check_network(NETWORK("f32", "14,14"), "native_depthwise_tiles_grad_w", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_the_same_bits_in_every_division),
         cmocka_unit_test(networks_need_no_reorders_and_divide_their_work),
         cmocka_unit_test(filter_gradients_of_small_planes_are_native),
+        cmocka_unit_test(filter_gradients_of_large_filters_are_native),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
