@@ -4,8 +4,8 @@
  *     x [N, H, W, C]   y [N, P, Q, K], or [N, P, Q, M] without a projection      acdb
  *     w1 [M / 8, C, 8]   w2 [M / 8, side, side, 8]   w3 [K / 8, M, 8]             Abcd8a
  *
- * These are float32 or bfloat16; then w1 [M / 8, C / 2, 8, 2] and w3 [K / 8, M / 2, 8, 2] (ABcd8a2b)
- * have pairs of channels.  Biases are float32.
+ * These are float32 or bfloat16; then w1 [M / 8, C / 2, 8, 2] and w3 [K / 8, M / 2, 8, 2], which is
+ * ABcd8a2b, have pairs of channels.  Biases are float32.
  *
  * A job computes a band of rows of one image from a range of the M channels between the first and
  * the last convolution; without an expansion these are the channels of x.  It takes
