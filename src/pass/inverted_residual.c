@@ -8,7 +8,8 @@
  *         y = inverted_residual(x, w1, b1, w2, b2, w3, b3) {act, stride, pad, residual}
  *
  * Without the addition it ends with p; without an expansion, as in a first block, it begins with d.
- * A squeeze-excite layer between d and p divides the block in two:
+ * A squeeze-excite layer between d and p divides the block in two, of which the first may have no
+ * expansion either:
  *
  *     m = global_avg_pool(d)       d, m = expand_depthwise(x, w1, b1, w2, b2) {act, stride, pad}
  *     g = reshape(...(m))          ...
@@ -117,6 +118,16 @@ static bool is_movable(const td_graph *g, const block *b)
     return true;
 }
 
+static bool is_pooled(const td_uses *u, const td_value *d)
+{
+    int n;
+    const td_node *const *reader = td_uses_of(u, d, &n);
+    for (int i = 0; i < n; i++)
+        if (reader[i]->op == &td_op_global_avg_pool)
+            return true;
+    return false;
+}
+
 /* a block whose depthwise convolution is d */
 static bool match_block(const td_uses *u, const int *of, const td_node *d, block *b)
 {
@@ -142,7 +153,7 @@ static bool match_block(const td_uses *u, const int *of, const td_node *d, block
         add_conv(b, p);
         b->attr.residual = match_addition(u, of, b, b->in[0]);
     }
-    return has_expansion || has_projection;
+    return has_expansion || has_projection || is_pooled(u, d->out[0]);
 }
 
 /* the gates [N, C] that `mul` multiplies the image with; NULL: it does something else */
