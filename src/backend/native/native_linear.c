@@ -16,19 +16,38 @@ enum {
     PIECE = 16 << 10, /* products of a thread at least */
 };
 
-static td_status accepts(const td_node *n)
+/* checks everything except layouts */
+static td_status check(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
     if (x->dim[0] > ROWS_MAX)
         return td_error(TD_ENOKERNEL, "more than %d rows", ROWS_MAX);
-    if (((const td_linear_attr *)n->attr)->tf32)
+    if (n->op == &td_op_linear && ((const td_linear_attr *)n->attr)->tf32)
         return td_error(TD_ENOKERNEL, "factors are TF32");
-    for (int i = 0; i < n->n_in; i++)
-        if (!td_type_is_plain(td_in_type(n, i)))
-            return td_error(TD_ENOKERNEL, "operand %d is not in plain order", i);
+    if (n->op == &td_op_linear_fused &&
+        (((const td_linear_fused_attr *)n->attr)->gelu || n->n_in > 3))
+        return td_error(TD_ENOKERNEL, "gelu or a residual");
     if (!td_linear_loops_for(x->dtype) || (n->n_in > 2 && td_in_type(n, 2)->dtype != TD_DT_F32))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     return TD_OK;
+}
+
+static td_status accepts(const td_node *n)
+{
+    TD_TRY(check(n));
+    for (int i = 0; i < n->n_in; i++)
+        if (!td_type_is_plain(td_in_type(n, i)))
+            return td_error(TD_ENOKERNEL, "operand %d is not in plain order", i);
+    return TD_OK;
+}
+
+/* plain order */
+bool td_native_linear_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    if (n->op != &td_op_linear_fused || check(n) != TD_OK)
+        return false;
+    *out = (td_node_layouts){ 0 };
+    return true;
 }
 
 /* filters of a piece: a multiple of those that are computed together */
@@ -69,3 +88,9 @@ static td_work_share share(const td_node *n, int threads)
 const td_kernel td_native_linear = {
     .name = "native_linear", .op = &td_op_linear, .accepts = accepts, .run = run, .share = share
 };
+
+const td_kernel td_native_linear_fused = { .name = "native_linear_fused",
+                                           .op = &td_op_linear_fused,
+                                           .accepts = accepts,
+                                           .run = run,
+                                           .share = share };

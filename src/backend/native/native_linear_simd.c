@@ -3,9 +3,7 @@
  */
 #include "backend/native/native_linear.h"
 
-#include <string.h>
-
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -29,11 +27,9 @@
 
 td_linear_loops *td_linear_loops_for(td_dtype dtype)
 {
-    if (strncmp(td_half_simd_at(0)->name, "avx512", 6) != 0)
-        return NULL;
     if (dtype == TD_DT_F32)
-        return run_f32;
-    return dtype == TD_DT_BF16 && __builtin_cpu_supports("avx512bf16") ? run_bf16 : NULL;
+        return td_isa_has(TD_ISA_AVX512) ? run_f32 : NULL;
+    return dtype == TD_DT_BF16 && td_isa_has(TD_ISA_AVX512_BF16) ? run_bf16 : NULL;
 }
 #else
 td_linear_loops *td_linear_loops_for(td_dtype dtype)

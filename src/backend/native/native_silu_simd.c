@@ -8,8 +8,7 @@
  */
 #include "backend/native/native_silu.h"
 
-#include "base/half.h"
-#include <string.h>
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -72,10 +71,7 @@ static const td_native_silu_loops loops = { silu, silu_grad };
 
 const td_native_silu_loops *td_native_silu_bf16(void)
 {
-    return strncmp(td_half_simd_at(0)->name, "avx512", 6) == 0 &&
-                   __builtin_cpu_supports("avx512bf16")
-               ? &loops
-               : NULL;
+    return td_isa_has(TD_ISA_AVX512_BF16) ? &loops : NULL;
 }
 #else
 const td_native_silu_loops *td_native_silu_bf16(void)
