@@ -3,7 +3,7 @@
  *
  *   y[n, k, p] = sum over c of w[k, c] gate[n, c] x[n, c, p]  + bias[k] [+ residual[n, k, p]]
  *
- *   x         [N, C, H, W]   any float, the same for all operands; bias may be float32 with a half x
+ *   x         [N, C, H, W]   any float, all operands the same; bias may be float32 with a half x
  *   gate      [N, C]
  *   w         [K, C, 1, 1]   bias [K]
  *   residual  [N, K, H, W]   may be omitted
