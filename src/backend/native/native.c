@@ -14,7 +14,6 @@ static bool preferred_layout(const td_node *n, td_node_layouts *out)
            td_native_depthwise_tiles_preferred_layout(n, out) ||
            td_native_depthwise_preferred_layout(n, out) ||
            td_native_inverted_preferred_layout(n, out) ||
-           td_native_gated_preferred_layout(n, out) || td_native_stem_preferred_layout(n, out) ||
            td_native_inverted_bf16_preferred_layout(n, out) ||
            td_native_gated_preferred_layout(n, out) || td_native_stem_preferred_layout(n, out) ||
            td_native_pooled_preferred_layout(n, out) ||
