@@ -90,6 +90,13 @@ static bool find_linear(const td_uses *u, const td_value *v, scaled_linear *f)
            perm[1] == 3 && v->type.dim[1] == f->linear->out[0]->type.dim[1];
 }
 
+/* are weights and bias of the factors' type? */
+static bool has_dtype(const td_node *linear, td_dtype d)
+{
+    return td_in_type(linear, 1)->dtype == d &&
+           (linear->n_in < 3 || td_in_type(linear, 2)->dtype == d);
+}
+
 static bool folds_factors(const bool *is_fixed, const td_uses *u, const td_node *n,
                           scaled_linear *f)
 {
@@ -101,7 +108,7 @@ static bool folds_factors(const bool *is_fixed, const td_uses *u, const td_node 
         if (find_linear(u, n->in[i], f) && is_fixed[f->factors->producer->id] &&
             is_fixed[f->linear->in[1]->producer->id] && s->rank == 3 && s->dim[1] == 1 &&
             s->dim[2] == 1 && s->dim[0] == td_in_type(n, i)->dim[1] &&
-            s->dtype == td_in_type(f->linear, 1)->dtype)
+            has_dtype(f->linear, s->dtype))
             return true;
     }
     return false;
