@@ -5,8 +5,8 @@
  *   FAIL_COUNT=FILE   at exit the number of allocations goes into FILE
  *
  * Allocations before main do not count, nor those of the program's first start (td_process_setup
- * starts it over), where TANDEM_STARTED is not set yet.  Those of hwloc_topology_load do not either:
- * it (2.9) uses what it was not given.
+ * starts it over), where TANDEM_STARTED is not set yet.  Those of hwloc_topology_load do not
+ * either: it (2.9) uses what it was not given.
  */
 #include <dlfcn.h>
 #include <errno.h>
