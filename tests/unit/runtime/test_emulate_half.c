@@ -180,10 +180,11 @@ static void overflow_is_real(void **state)
     (void)state;
     if (!TD_HAVE_DNNL)
         skip();
-    static const float x[4] = { 300, -300, 0x1p-12f, 0x1p-13f }, w[2] = { 300, 0x1p-12f };
-    uint16_t xh[4];
-    td_f32_to_f16_n(x, 4, xh);
-    fixture f = compiled("%x:f16[4,1] = input\n%w:f16[2,1] = param\n"
+    /* more rows than native_linear_fused takes */
+    static const float x[12] = { 300, -300, 0x1p-12f, 0x1p-13f }, w[2] = { 300, 0x1p-12f };
+    uint16_t xh[12];
+    td_f32_to_f16_n(x, 12, xh);
+    fixture f = compiled("%x:f16[12,1] = input\n%w:f16[2,1] = param\n"
                          "%y = linear %x, %w\noutput y = %y\n",
                          "cpu");
     expect_ok(td_program_bind(f.p, "x", xh));
