@@ -94,7 +94,8 @@ td_isa td_isa_best(void)
     static _Atomic int known = -1;
     int best = atomic_load_explicit(&known, memory_order_relaxed);
     if (best < 0) {
-        const int most = limit() ? find(limit()) : -1;
+        const char *name = limit();
+        const int most = name ? find(name) : -1;
         best = (int)kept_of_processor();
         best = most >= 0 && most < best ? most : best;
         atomic_store_explicit(&known, best, memory_order_relaxed);
@@ -119,10 +120,11 @@ const char *td_isa_name(td_isa isa)
 
 td_status td_isa_check(void)
 {
-    return !limit() || find(limit()) >= 0
+    const char *name = limit();
+    return !name || find(name) >= 0
                ? TD_OK
                : td_error(TD_EUSAGE,
                           "TANDEM_MAX_ISA is '%s', wanted generic, avx2, avx512, avx512_bf16 or "
                           "amx_bf16",
-                          limit());
+                          name);
 }
