@@ -235,6 +235,14 @@ static bool is_supported(const td_target *target, const td_node *conv, int tile,
     return is_supported_in(target, conv, tile, &direct);
 }
 
+/* cost_of where the device can, which takes longer to find out: INFINITY if not */
+static double possible_cost(const td_target *target, const td_node *conv, int tile,
+                            const choice *by)
+{
+    const double cost = cost_of(conv, tile, by);
+    return cost < INFINITY && is_supported(target, conv, tile, by->is_fixed) ? cost : INFINITY;
+}
+
 /* may images be transformed to bfloat16, which loses some accuracy?  In inference only. */
 static bool may_be_small(const td_node *conv, const choice *by)
 {
@@ -275,14 +283,14 @@ static int chosen_tile(const td_rewriter *rw, const td_node *n)
         return 0;
     const choice by = { !is_grad_w(n) && is_fixed[n->in[1]->producer->id],
                         is_half(n) && rw->target ? rw->target->bf16_rate : 1 };
-    const bool has_large = is_supported(rw->target, n, TD_WINO_TILE, by.is_fixed);
     if (is_grad_w(n))
-        return has_large && is_faster_filter_gradient(n, &by) ? TD_WINO_TILE : 0;
-    const double large = has_large ? cost_of(n, TD_WINO_TILE, &by) : INFINITY;
+        return is_faster_filter_gradient(n, &by) &&
+                       is_supported(rw->target, n, TD_WINO_TILE, by.is_fixed)
+                   ? TD_WINO_TILE
+                   : 0;
+    const double large = possible_cost(rw->target, n, TD_WINO_TILE, &by);
     const double small =
-        may_be_small(n, &by) && is_supported(rw->target, n, TD_WINO_SMALL_TILE, by.is_fixed)
-            ? cost_of(n, TD_WINO_SMALL_TILE, &by)
-            : INFINITY;
+        may_be_small(n, &by) ? possible_cost(rw->target, n, TD_WINO_SMALL_TILE, &by) : INFINITY;
     return small < large ? TD_WINO_SMALL_TILE : large < INFINITY ? TD_WINO_TILE : 0;
 }
 
