@@ -47,6 +47,11 @@ const td_node *td_uses_only(const td_uses *u, const td_value *v)
     return n == 1 && v->n_uses == 1 ? users[0] : NULL;
 }
 
+const td_node *td_uses_producer(const td_uses *u, const td_value *v, const td_op *op)
+{
+    return v->producer->op == op && td_uses_only(u, v) ? v->producer : NULL;
+}
+
 static bool reads(const td_node *n, const td_value *param)
 {
     for (int i = 0; i < n->n_in; i++)

@@ -27,4 +27,7 @@ bool td_overwritten_between(const td_graph *g, int from, int to, const td_node *
 /** The only node that uses `v`; NULL when there are several or `v` is a graph output. */
 const td_node *td_uses_only(const td_uses *u, const td_value *v);
 
+/** The producer of `v` if its op is `op` and only one node uses `v`; otherwise NULL. */
+const td_node *td_uses_producer(const td_uses *u, const td_value *v, const td_op *op);
+
 #endif

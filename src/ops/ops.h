@@ -388,7 +388,7 @@ typedef struct {
 #define TD_PERM_TO_LAST  "0:2:3:1"
 #define TD_PERM_TO_FIRST "0:3:1:2"
 
-/** Has this transposition of images the order `perm`? */
+/** Is this a transposition of the order `perm`? */
 bool td_transpose_is(const td_node *n, const char *perm);
 
 /* the order as numbers; false: not one of operand 0's dimensions */

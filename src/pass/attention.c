@@ -21,22 +21,11 @@ typedef struct {
     td_attention_attr attr;
 } found;
 
-/* the producer of `v` if it has op `op` and `v` has no other reader */
-static const td_node *only(const td_uses *u, const td_value *v, const td_op *op)
-{
-    return v->producer->op == op && td_uses_only(u, v) ? v->producer : NULL;
-}
-
-static bool has_perm(const td_node *n, const char *perm)
-{
-    return n && strcmp(((const td_transpose_attr *)n->attr)->perm, perm) == 0;
-}
-
 /* [3, N, H, T, D] of which v is part i, or NULL */
 static const td_value *whole_of(const td_uses *u, const td_value *v, int i)
 {
-    const td_node *reshape = only(u, v, &td_op_reshape);
-    const td_node *slice = reshape ? only(u, reshape->in[0], &td_op_slice) : NULL;
+    const td_node *reshape = td_uses_producer(u, v, &td_op_reshape);
+    const td_node *slice = reshape ? td_uses_producer(u, reshape->in[0], &td_op_slice) : NULL;
     if (!slice || td_in_type(slice, 0)->rank != 5 || v->type.rank != 4)
         return NULL;
     const td_slice_attr *a = slice->attr;
@@ -52,14 +41,14 @@ static const td_value *whole_of(const td_uses *u, const td_value *v, int i)
 /* softmax(scale q k^T) v, of which `sum` is the last product */
 static bool match_products(const td_uses *u, const td_node *sum, const td_value **whole, found *f)
 {
-    const td_node *softmax = only(u, sum->in[0], &td_op_softmax);
-    const td_node *scores = softmax ? only(u, softmax->in[0], &td_op_matmul) : NULL;
+    const td_node *softmax = td_uses_producer(u, sum->in[0], &td_op_softmax);
+    const td_node *scores = softmax ? td_uses_producer(u, softmax->in[0], &td_op_matmul) : NULL;
     const td_matmul_attr plain = { 0 }, transposed = { .transpose_b = true };
     if (!scores || sum->n_in != 2 || scores->n_in != 2 ||
         memcmp(sum->attr, &plain, sizeof plain) != 0 ||
         memcmp(scores->attr, &transposed, sizeof transposed) != 0)
         return false;
-    const td_node *scale = only(u, scores->in[0], &td_op_scale);
+    const td_node *scale = td_uses_producer(u, scores->in[0], &td_op_scale);
     f->attr.scale = scale ? ((const td_scale_attr *)scale->attr)->by : 1;
     *whole = whole_of(u, scale ? scale->in[0] : scores->in[0], 0);
     return *whole && whole_of(u, scores->in[1], 1) == *whole &&
@@ -79,13 +68,16 @@ static bool match(const td_uses *u, const td_node *n, found *f)
     const td_value *whole;
     if (n->op != &td_op_reshape)
         return false;
-    const td_node *joined = only(u, n->in[0], &td_op_transpose);
-    const td_node *sum = has_perm(joined, "0:2:1:3") ? only(u, joined->in[0], &td_op_matmul) : NULL;
+    const td_node *joined = td_uses_producer(u, n->in[0], &td_op_transpose);
+    const td_node *sum = joined && td_transpose_is(joined, "0:2:1:3")
+                             ? td_uses_producer(u, joined->in[0], &td_op_matmul)
+                             : NULL;
     if (!sum || !match_products(u, sum, &whole, f) || readers(u, whole) != 3)
         return false;
-    const td_node *turn = whole->producer->op == &td_op_transpose ? whole->producer : NULL;
-    const td_node *split =
-        has_perm(turn, "2:0:3:1:4") ? only(u, turn->in[0], &td_op_reshape) : NULL;
+    const td_node *turn = whole->producer;
+    const td_node *split = td_transpose_is(turn, "2:0:3:1:4")
+                               ? td_uses_producer(u, turn->in[0], &td_op_reshape)
+                               : NULL;
     if (!split)
         return false;
     f->x = split->in[0];

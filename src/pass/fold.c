@@ -74,18 +74,13 @@ typedef struct {
     const td_value *factors;
 } scaled_linear;
 
-static const td_node *only(const td_uses *u, const td_value *v, const td_op *op)
-{
-    return v->producer->op == op && td_uses_only(u, v) ? v->producer : NULL;
-}
-
 /* the linear layer that makes images v, whose channels are its columns */
 static bool find_linear(const td_uses *u, const td_value *v, scaled_linear *f)
 {
     int perm[TD_RANK_MAX];
-    f->transpose = only(u, v, &td_op_transpose);
-    f->reshape = f->transpose ? only(u, f->transpose->in[0], &td_op_reshape) : NULL;
-    f->linear = f->reshape ? only(u, f->reshape->in[0], &td_op_linear) : NULL;
+    f->transpose = td_uses_producer(u, v, &td_op_transpose);
+    f->reshape = f->transpose ? td_uses_producer(u, f->transpose->in[0], &td_op_reshape) : NULL;
+    f->linear = f->reshape ? td_uses_producer(u, f->reshape->in[0], &td_op_linear) : NULL;
     return f->linear && v->type.rank == 4 && td_transpose_perm(f->transpose, perm) &&
            perm[1] == 3 && v->type.dim[1] == f->linear->out[0]->type.dim[1];
 }

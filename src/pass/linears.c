@@ -28,26 +28,20 @@ typedef struct {
 
 static const int to_images[] = { 0, 3, 1, 2 }, to_rows[] = { 0, 2, 3, 1 };
 
-/* the producer of `v` if it has op `op` and `v` has no other reader */
-static const td_node *only(const td_uses *u, const td_value *v, const td_op *op)
-{
-    return v->producer->op == op && td_uses_only(u, v) ? v->producer : NULL;
-}
-
 /* the linear layer that makes operand v of a sum, perhaps as images */
 static bool find_linear(const td_uses *u, const td_value *v, fusion *f)
 {
-    f->transpose = only(u, v, &td_op_transpose);
+    f->transpose = td_uses_producer(u, v, &td_op_transpose);
     if (f->transpose) {
         if (!td_transpose_is(f->transpose, TD_PERM_TO_FIRST))
             return false;
         v = f->transpose->in[0];
-        f->reshape = only(u, v, &td_op_reshape);
+        f->reshape = td_uses_producer(u, v, &td_op_reshape);
         if (!f->reshape)
             return false;
         v = f->reshape->in[0];
     }
-    f->linear = only(u, v, &td_op_linear);
+    f->linear = td_uses_producer(u, v, &td_op_linear);
     return f->linear && (!f->transpose || v->type.dim[1] == f->reshape->out[0]->type.dim[3]);
 }
 
@@ -68,7 +62,7 @@ static bool match(const td_uses *u, const td_node *n, fusion *f)
     if (n->op == &td_op_add)
         return match_add(u, n, f);
     if (n->op == &td_op_gelu) {
-        f->linear = only(u, n->in[0], &td_op_linear);
+        f->linear = td_uses_producer(u, n->in[0], &td_op_linear);
         f->gelu = true;
     } else if (n->op == &td_op_linear) {
         f->linear = n;
