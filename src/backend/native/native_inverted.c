@@ -121,6 +121,15 @@ static int64_t cost_of(const td_inverted *v, int64_t bands, int threads)
     return divide_up(v->N * bands, threads) * ((divide_up(v->P, bands) - 1) * v->stride + v->side);
 }
 
+int64_t td_inverted_bands(const td_inverted *v, int64_t least, int threads)
+{
+    int64_t bands = least;
+    for (int64_t b = least; b < least + threads && b <= v->P; b++)
+        if (cost_of(v, b, threads) < cost_of(v, bands, threads))
+            bands = b;
+    return bands;
+}
+
 static int64_t parts_of(const td_inverted *v)
 {
     const int64_t pixels = v->P * v->Q, most = v->M / TD_INVERTED_DEPTH;
@@ -136,9 +145,8 @@ static division divide(const td_inverted *v, int threads)
     const int64_t least = divide_up(v->P, most);
     division d = { .threads = threads, .parts = parts_of(v), .bands = least };
     d.is_split = d.parts > 1 && v->N * least % threads != 0 && v->N * least < 2 * threads;
-    for (int64_t b = least; !d.is_split && b < least + threads && b <= v->P; b++)
-        if (cost_of(v, b, threads) < cost_of(v, d.bands, threads))
-            d.bands = b;
+    if (!d.is_split)
+        d.bands = td_inverted_bands(v, least, threads);
     d.jobs = v->N * d.bands * (d.is_split ? d.parts : 1);
     d.rows = divide_up(v->P, d.bands);
     return d;

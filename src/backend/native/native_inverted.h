@@ -64,6 +64,10 @@ typedef struct {
 /** Floats of a job's scratch; in bfloat16 more than a job needs. */
 int64_t td_inverted_scratch(const td_inverted *v, int64_t rows);
 
+/** Bands of rows of each image: at least `least`, of the next few numbers that with the least work
+    for the busiest thread. */
+int64_t td_inverted_bands(const td_inverted *v, int64_t least, int threads);
+
 /** Everything of a node but its dtypes and layouts. */
 td_status td_inverted_shape_of(const td_node *n, td_inverted *out) TD_CHECKED;
 

@@ -80,20 +80,14 @@ bool td_native_inverted_bf16_preferred_layout(const td_node *n, td_node_layouts 
 typedef struct {
     int threads;
     int64_t bands, rows; /* rows of the largest band */
-    int64_t parts;       /* of the M channels, unless 1 */
-    int64_t chunks;      /* of an image's pixels, and vectors of its channels, if there are parts */
-    int64_t vectors;
+    int64_t parts;       /* jobs that divide the M channels; 1: not divided */
+    int64_t chunks;      /* with parts: jobs that divide an image's pixels */
+    int64_t vectors;     /* and vectors that divide its channels */
 } division;
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
-}
-
-/* rows of x that the busiest thread reads, with so many bands */
-static int64_t cost_of(const td_inverted *v, int64_t bands, int threads)
-{
-    return divide_up(v->N * bands, threads) * ((divide_up(v->P, bands) - 1) * v->stride + v->side);
 }
 
 static division divide(const td_inverted *v, int threads)
@@ -111,9 +105,7 @@ static division divide(const td_inverted *v, int threads)
         d.chunks = divide_up(pixels, CHUNK);
         d.vectors = divide_up(v->K, TD_PROJECT_CHANNELS);
     } else {
-        for (int64_t b = least; b < least + threads && b <= v->P; b++)
-            if (cost_of(v, b, threads) < cost_of(v, d.bands, threads))
-                d.bands = b;
+        d.bands = td_inverted_bands(v, least, threads);
     }
     d.rows = divide_up(v->P, d.bands);
     return d;
@@ -174,7 +166,7 @@ typedef struct {
     const state *s;
     td_inverted_in in;
     uint16_t *y;
-    float *sums; /* of rows: [N, P, M] */
+    float *sums; /* [N, P, M], sums of rows */
     float *wide; /* d of all images */
     float *own;  /* the threads' scratch */
 } call;
