@@ -76,19 +76,8 @@ static const char *limit(void)
     return v && *v ? v : NULL;
 }
 
-/* CPUID is slow on a virtual machine, so the answer is kept */
-static td_isa kept_of_processor(void)
-{
-    static _Atomic int known = -1;
-    int isa = atomic_load_explicit(&known, memory_order_relaxed);
-    if (isa < 0) {
-        isa = (int)of_processor();
-        atomic_store_explicit(&known, isa, memory_order_relaxed);
-    }
-    return (td_isa)isa;
-}
-
-/* the variable is read once, so that all kernels of a process agree */
+/* CPUID is slow on a virtual machine, so the answer is kept; the variable is read once, so that all
+   kernels of a process agree */
 td_isa td_isa_best(void)
 {
     static _Atomic int known = -1;
@@ -96,7 +85,7 @@ td_isa td_isa_best(void)
     if (best < 0) {
         const char *name = limit();
         const int most = name ? find(name) : -1;
-        best = (int)kept_of_processor();
+        best = (int)of_processor();
         best = most >= 0 && most < best ? most : best;
         atomic_store_explicit(&known, best, memory_order_relaxed);
     }
@@ -105,7 +94,7 @@ td_isa td_isa_best(void)
 
 bool td_isa_is_limited(void)
 {
-    return td_isa_best() < kept_of_processor();
+    return td_isa_best() < of_processor();
 }
 
 bool td_isa_has(td_isa isa)

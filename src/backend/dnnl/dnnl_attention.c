@@ -35,9 +35,9 @@ typedef struct {
 typedef struct {
     td_attention_sizes sizes;
     size_t each;                  /* bytes of an element of x */
-    size_t part_bytes;            /* of a copy of q, k, v or y */
+    size_t part_bytes;            /* bytes of a copy of q, k, v or y */
     size_t shares_at, scratch_at; /* in a thread's scratch, after the copies and the scores */
-    size_t bytes;                 /* of a thread's scratch */
+    size_t bytes;                 /* bytes of a thread's scratch */
     int threads;
     worker workers[];
 } state;

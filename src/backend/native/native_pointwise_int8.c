@@ -22,8 +22,8 @@
 #include "tandem/program.h"
 
 enum {
-    FILTER_BYTES = 512 * 1024, /* of all channels, to be read for each tile */
-    IMAGE_BYTES = 256 * 1024   /* to be read for each 64 channels otherwise */
+    FILTER_BYTES = 512 * 1024, /* of a filter that every tile reads whole, at most */
+    IMAGE_BYTES = 256 * 1024   /* of images that are read for each 64 channels, otherwise */
 };
 
 static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "", "acdb" },
@@ -77,7 +77,7 @@ bool td_native_pointwise_int8_preferred_layout(const td_node *n, td_node_layouts
 /* --- division --------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t tiles, blocks; /* of 6 pixels, of 64 channels */
+    int64_t tiles, blocks; /* tiles of 6 pixels, blocks of 64 channels */
     int pixel_parts, channel_parts;
 } division;
 

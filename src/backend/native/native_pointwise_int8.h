@@ -9,7 +9,7 @@
 
 #include "ir/graph.h"
 
-enum { TD_POINTWISE_CHANNELS = 64, TD_POINTWISE_PIXELS = 6 /* of a tile, at most */ };
+enum { TD_POINTWISE_CHANNELS = 64, TD_POINTWISE_PIXELS = 6 /* pixels of a tile, at most */ };
 
 typedef enum {
     TD_POINTWISE_NONE,
