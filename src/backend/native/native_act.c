@@ -2,13 +2,14 @@
  * native_act.c -- activations, their gradients, and functions of two tensors, element by element in
  * any layout
  *
- * Halves are widened and rounded in pieces that stay in the first cache; silu of bf16 has loops of
- * its own (native_silu_simd.c), because its exponential would take longer than memory.
+ * Halves are widened and rounded in pieces that stay in the first cache; some of bf16
+ * have loops of their own (native_act_bf16_simd.c), because their exponentials would take longer
+ * than memory.
  */
 #include "backend/native/native_act.h"
 
 #include "backend/native/native.h"
-#include "backend/native/native_silu.h"
+#include "backend/native/native_act_bf16.h"
 #include "tandem/program.h"
 
 #define PIECE 1024 /* elements */
@@ -34,34 +35,29 @@ typedef struct {
                      float *dx);
     void (*binary)(int64_t n, const float *x, bool x_is_one, const float *z, bool z_is_one,
                    float *y);
-    bool in_is_one, with_is_one; /* one number */
+    bool in_is_one, with_is_one;     /* one number */
+    const float *by;                 /* not NULL: with is this number, whatever the dtype */
+    const td_native_act_loops *bf16; /* not NULL: these loops instead */
 } job;
 
 static void run_floats(const job *j, int64_t n, const float *in, const float *with, float *out)
 {
     if (j->binary)
-        j->binary(n, in, j->in_is_one, with, j->with_is_one, out);
+        j->binary(n, in, j->in_is_one, j->by ? j->by : with, j->by || j->with_is_one, out);
     else if (j->gradient)
         j->gradient(n, &j->attr, in, with, out);
     else
         j->function(n, &j->attr, in, out);
 }
 
-static bool is_silu(const job *j)
-{
-    const td_native_act_simd *f = td_native_act_simd_at(0);
-    return (j->function && j->function == f->function[TD_ACT_silu]) ||
-           (j->gradient && j->gradient == f->gradient[TD_ACT_silu]);
-}
-
-static void run_silu_loops(const job *j, const td_native_silu_loops *f, int64_t n, int64_t at)
+static void run_bf16(const job *j, int64_t n, int64_t at)
 {
     const uint16_t *in = (const uint16_t *)j->in + at;
     uint16_t *out = (uint16_t *)j->out + at;
     if (j->gradient)
-        f->gradient(n, in, (const uint16_t *)j->with + at, out);
+        j->bf16->gradient(n, in, (const uint16_t *)j->with + at, out);
     else
-        f->function(n, in, out);
+        j->bf16->function(n, in, out);
 }
 
 static void run_halves(const job *j, const td_native_simd *simd, int64_t n, int64_t at)
@@ -83,8 +79,6 @@ static td_status run_all(const td_type *t, job *j)
 {
     const td_native_simd *simd = td_native_simd_for(t->dtype, 16);
     const td_native_pieces d = td_native_divide_tensor(t, td_threads());
-    const td_native_silu_loops *silu =
-        t->dtype == TD_DT_BF16 && is_silu(j) ? td_native_silu_bf16() : NULL;
     j->each = (int64_t)td_dtype_bytes(t->dtype);
 #pragma omp parallel for if (d.n > 1)
     for (int64_t i = 0; i < d.count; i += d.each) {
@@ -93,8 +87,8 @@ static td_status run_all(const td_type *t, job *j)
         if (t->dtype == TD_DT_F32)
             run_floats(j, n, j->in_is_one ? in : in + i, j->with_is_one || !with ? with : with + i,
                        (float *)j->out + i);
-        else if (silu)
-            run_silu_loops(j, silu, n, i);
+        else if (j->bf16)
+            run_bf16(j, n, i);
         else
             run_halves(j, simd, n, i);
     }
@@ -106,12 +100,18 @@ static td_act_attr attr_of(const td_node *n)
     return n->attr ? *(const td_act_attr *)n->attr : (td_act_attr){ 0 };
 }
 
+static const td_native_act_loops *bf16_loops(const td_node *n, td_act act)
+{
+    return td_in_type(n, 0)->dtype == TD_DT_BF16 ? td_native_act_bf16(act) : NULL;
+}
+
 static td_status run_function(const td_prepared *p, td_act act, void *const *args)
 {
     job j = { .attr = attr_of(p->node),
               .in = args[0],
               .out = args[1],
-              .function = td_native_act_simd_at(0)->function[act] };
+              .function = td_native_act_simd_at(0)->function[act],
+              .bf16 = bf16_loops(p->node, act) };
     return run_all(td_in_type(p->node, 0), &j);
 }
 
@@ -121,7 +121,8 @@ static td_status run_gradient(const td_prepared *p, td_act act, void *const *arg
               .in = args[0],
               .with = args[1],
               .out = args[2],
-              .gradient = td_native_act_simd_at(0)->gradient[act] };
+              .gradient = td_native_act_simd_at(0)->gradient[act],
+              .bf16 = bf16_loops(p->node, act) };
     return run_all(td_in_type(p->node, 0), &j);
 }
 
@@ -168,9 +169,6 @@ static td_status run_two(const td_prepared *p, td_binary function, void *const *
 /* scale: x times one number */
 static td_status accepts_scale(const td_node *n)
 {
-    const td_type *x = td_in_type(n, 0);
-    if (x->dtype != TD_DT_F32)
-        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
     return ((const td_scale_attr *)n->attr)->by < 0 ? accepts_unpadded(n)
                                                     : td_native_accepts_flat(n);
 }
@@ -179,10 +177,9 @@ static td_status run_scale(const td_prepared *p, void *const *args)
 {
     const float by = (float)((const td_scale_attr *)p->node->attr)->by;
     job j = { .in = args[0],
-              .with = (const char *)&by,
               .out = args[1],
               .binary = td_native_act_simd_at(0)->binary[TD_BINARY_mul],
-              .with_is_one = true };
+              .by = &by };
     return run_all(td_in_type(p->node, 0), &j);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_act_bf16.h"
 #include "backend/native/native_detection.h"
 #include "backend/native/native_rows.h"
 #include "tandem/program.h"
@@ -149,15 +150,27 @@ static td_status accepts_softmax(const td_node *n)
     return accepts_rows(n, td_in_type(n, 0), width_of(n));
 }
 
+/* NULL: rows are widened */
+static const td_native_softmax_loops *bf16_loops(const td_node *n)
+{
+    return td_in_type(n, 0)->dtype == TD_DT_BF16 ? td_native_softmax_bf16() : NULL;
+}
+
 static td_status run_softmax(const td_prepared *p, void *const *args)
 {
     const int64_t width = width_of(p->node);
     const int64_t count = td_type_count(td_in_type(p->node, 0));
     const rows_of r = rows_like(td_in_type(p->node, 0), width);
     const td_native_detection_simd *loops = td_native_detection_simd_at(0);
+    const td_native_softmax_loops *bf16 = bf16_loops(p->node);
 #pragma omp parallel for if (count > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < count / width; i++) {
         float room[2][WIDTH_MAX];
+        if (bf16) {
+            bf16->function(width, (const uint16_t *)args[0] + i * width,
+                           (uint16_t *)args[1] + i * width, room[0]);
+            continue;
+        }
         const float *x = read_row(&r, args[0], i, room[0]);
         float *y = write_row(&r, args[1], i, room[1]);
         loops->softmax_row(width, x, y);
@@ -172,9 +185,15 @@ static td_status run_softmax_grad(const td_prepared *p, void *const *args)
     const int64_t count = td_type_count(td_in_type(p->node, 0));
     const rows_of r = rows_like(td_in_type(p->node, 0), width);
     const td_native_rows *loops = td_native_rows_here();
+    const td_native_softmax_loops *bf16 = bf16_loops(p->node);
 #pragma omp parallel for if (count > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < count / width; i++) {
         float room[3][WIDTH_MAX];
+        if (bf16) {
+            bf16->gradient(width, (const uint16_t *)args[0] + i * width,
+                           (const uint16_t *)args[1] + i * width, (uint16_t *)args[2] + i * width);
+            continue;
+        }
         float *dx = write_row(&r, args[2], i, room[2]);
         loops->softmax_grad(width, read_row(&r, args[0], i, room[0]),
                             read_row(&r, args[1], i, room[1]), dx);

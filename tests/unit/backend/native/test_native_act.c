@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "backend/native/native_act.h"
+#include "backend/native/native_act_bf16.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "support/expect.h"
 
@@ -75,7 +77,7 @@ static void neither_position_nor_length_matters(void **state)
 
 static double gelu(double x)
 {
-    return x / 2 * (1 + erf(x / sqrt(2)));
+    return x * erfc(-x / sqrt(2)) / 2;
 }
 
 static double expm1_of_elu(double x)
@@ -146,6 +148,105 @@ static void limits_are_exact(void **state)
         assert_true(isnan(of(act, NAN)));
 }
 
+/* --- bfloat16 --------------------------------------------------------------------------------- */
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double slope_of_silu(double x)
+{
+    const double s = 1 / (1 + exp(-x));
+    return s * (1 + x * (1 - s));
+}
+
+static double slope_of_gelu(double x)
+{
+    return erfc(-x / sqrt(2)) / 2 + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+}
+
+/* all numbers of bfloat16 whose size is at most `most`: y against `exact`, relative to the result
+   or to `least`; half of a last place is 3.9e-3 of a power of two */
+static void expect_bf16(const char *name, const uint16_t *x, const uint16_t *y, int64_t n,
+                        double (*exact)(double), double most, double least)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)td_bf16_to_f32(x[i]), found = (double)td_bf16_to_f32(y[i]);
+        if (!(fabs(v) <= most))
+            continue;
+        const double wanted = exact(v);
+        if (!(fabs(found - wanted) <= 4.3e-3 * fmax(fabs(wanted), least)))
+            fail_msg("%s of %.6g is %.6g, wanted %.6g", name, v, found, wanted);
+    }
+}
+
+static void bfloat16_is_as_accurate_as_it_can_be(void **state)
+{
+    static uint16_t x[1 << 16], y[1 << 16], dy[1 << 16];
+    const int64_t n = 1 << 16;
+    const td_native_act_loops *gelus = td_native_act_bf16(TD_ACT_gelu);
+    const td_native_act_loops *silus = td_native_act_bf16(TD_ACT_silu);
+    (void)state;
+    if (!gelus || !silus)
+        skip();
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (uint16_t)i;
+        dy[i] = td_f32_to_bf16(1);
+    }
+    gelus->function(n, x, y);
+    expect_bf16("gelu", x, y, n, gelu, 1e30, 1e-30);
+    gelus->gradient(n, dy, x, y);
+    expect_bf16("gelu's slope", x, y, n, slope_of_gelu, 1e15, 1e-2);
+    silus->function(n, x, y);
+    expect_bf16("silu", x, y, n, silu, 1e30, 1e-30);
+    silus->gradient(n, dy, x, y);
+    expect_bf16("silu's slope", x, y, n, slope_of_silu, 1e30, 1e-2);
+    assert_true(td_native_act_bf16(TD_ACT_mish) == NULL);
+}
+
+/* rows of every length to two registers and of one past, among them numbers far apart */
+static void softmax_of_bfloat16_sums_to_one(void **state)
+{
+    enum { MOST = 37 };
+    const td_native_softmax_loops *f = td_native_softmax_bf16();
+    td_rng r = td_rng_make(5, TD_RNG_TEST, 0, 0);
+    uint16_t x[MOST], y[MOST + 1], dx[MOST + 1];
+    float room[MOST];
+    (void)state;
+    if (!f)
+        skip();
+    for (int64_t n = 1; n <= MOST; n++) {
+        double sum = 0, dot = 0;
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = td_f32_to_bf16((float)(td_rng_normal(&r) * (n % 5 ? 2 : 60)));
+            sum += exp((double)td_bf16_to_f32(x[i]));
+        }
+        y[n] = dx[n] = 0x1234; /* is not written */
+        f->function(n, x, y, room);
+        f->gradient(n, x, y, dx);
+        for (int64_t i = 0; i < n; i++) {
+            const double wanted = exp((double)td_bf16_to_f32(x[i])) / sum;
+            assert_true(fabs((double)td_bf16_to_f32(y[i]) - wanted) <= 4.3e-3 * wanted + 1e-30);
+            dot += (double)td_bf16_to_f32(x[i]) * (double)td_bf16_to_f32(y[i]);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const double v = (double)td_bf16_to_f32(y[i]);
+            const double wanted = v * ((double)td_bf16_to_f32(x[i]) - dot);
+            assert_true(fabs((double)td_bf16_to_f32(dx[i]) - wanted) <=
+                        4.3e-3 * fabs(wanted) + 1e-5 * v * (1 + fabs(dot)));
+        }
+        assert_true(y[n] == 0x1234 && dx[n] == 0x1234);
+    }
+    x[3] = td_f32_to_bf16(NAN); /* shows in the whole row */
+    f->function(MOST, x, y, room);
+    for (int i = 0; i < MOST; i++)
+        assert_true(isnan(td_bf16_to_f32(y[i])));
+    x[3] = td_f32_to_bf16(-INFINITY);
+    f->function(MOST, x, y, room);
+    assert_true(y[3] == 0 && isfinite(td_bf16_to_f32(y[0])));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +254,8 @@ int main(void)
         cmocka_unit_test(neither_position_nor_length_matters),
         cmocka_unit_test(functions_are_good_to_a_few_last_places),
         cmocka_unit_test(limits_are_exact),
+        cmocka_unit_test(bfloat16_is_as_accurate_as_it_can_be),
+        cmocka_unit_test(softmax_of_bfloat16_sums_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,200 @@
+/*
+ * native_act_bf16_simd.c -- silu, gelu, softmax and their gradients of bfloat16, for AVX-512 with its
+ * conversions
+ *
+ * The general loops (native_act.inc) widen to a buffer, compute an exponential good to float32's
+ * last places, and round.  These compute as many digits as bfloat16 needs, in registers:
+ * 2^v is 2^floor(v) 2^f with 0 <= f < 1, by a polynomial within 8e-5 of 2^f, relatively (minimax),
+ * and a reciprocal is the processor's estimate, good to 6e-5.
+ */
+#include "backend/native/native_act_bf16.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#include "base/isa.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+enum { LANES = 16 };
+
+INLINE __m512 load(const uint16_t *p, __mmask16 which)
+{
+    const __m256i x = _mm256_maskz_loadu_epi16(which, p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+INLINE void put(uint16_t *p, __m512 x, __mmask16 which)
+{
+    _mm256_mask_storeu_epi16(p, which, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+INLINE __m512 power_of_2(__m512 v)
+{
+    const __m512 f = _mm512_reduce_ps(v, _MM_FROUND_TO_NEG_INF);
+    __m512 p = _mm512_set1_ps(0x1.3f96a4p-4f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.cefc4cp-3f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.64444cp-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.fff632p-1f));
+    return _mm512_scalef_ps(p, v);
+}
+
+#define LOG2_E 0x1.715476p0f
+
+static __mmask16 lanes_of(int64_t n)
+{
+    return (__mmask16)(n < LANES ? (1 << n) - 1 : 0xffff);
+}
+
+/* --- silu ------------------------------------------------------------------------------------- */
+
+/* 1 / (1 + exp(-x)); 0 where exp(-x) overflows */
+INLINE __m512 sigmoid(__m512 x)
+{
+    const __m512 e = power_of_2(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2_E)));
+    return _mm512_rcp14_ps(_mm512_add_ps(_mm512_set1_ps(1), e));
+}
+
+static TARGET void silu(int64_t n, const uint16_t *x, uint16_t *y)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        const __m512 v = load(x + i, which);
+        put(y + i, _mm512_mul_ps(v, sigmoid(v)), which);
+    }
+}
+
+/* dx = dy s (1 + x (1 - s)) */
+static TARGET void silu_grad(int64_t n, const uint16_t *dy, const uint16_t *x, uint16_t *dx)
+{
+    const __m512 one = _mm512_set1_ps(1);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        const __m512 v = load(x + i, which), s = sigmoid(v);
+        const __m512 slope = _mm512_mul_ps(s, _mm512_fmadd_ps(v, _mm512_sub_ps(one, s), one));
+        put(dx + i, _mm512_mul_ps(load(dy + i, which), slope), which);
+    }
+}
+
+/* --- gelu ------------------------------------------------------------------------------------- */
+
+/* The normal distribution below x, and e = exp(-x^2 / 2), which is its density times sqrt(2 pi). */
+typedef struct {
+    __m512 below, e;
+} normal;
+
+/*
+ * Below -|x| it is e t P(t) with t = 1 / (1 + 0.35 |x| / sqrt 2), a form of Hastings (Abramowitz and
+ * Stegun 7.1.26).  P is within 7e-5, relatively, for |x| up to 13.5, where e is below any float32.
+ */
+INLINE normal normal_of(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1), size = _mm512_abs_ps(x);
+    const __m512 t = _mm512_rcp14_ps(_mm512_fmadd_ps(size, _mm512_set1_ps(0.24748737f), one));
+    const __m512 e = power_of_2(_mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(-0.5f * LOG2_E)));
+    __m512 p = _mm512_set1_ps(0.2605314046f);
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-0.1328389242f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.1963204592f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.0752018513f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.1007500383f));
+    const __m512 tail = _mm512_mul_ps(e, _mm512_mul_ps(p, t));
+    const __mmask16 is_negative = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+    return (normal){ _mm512_mask_sub_ps(tail, (__mmask16)~is_negative, one, tail), e };
+}
+
+static TARGET void gelu(int64_t n, const uint16_t *x, uint16_t *y)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        const __m512 v = load(x + i, which);
+        put(y + i, _mm512_mul_ps(v, normal_of(v).below), which);
+    }
+}
+
+/* dx = dy (below + x e / sqrt(2 pi)) */
+static TARGET void gelu_grad(int64_t n, const uint16_t *dy, const uint16_t *x, uint16_t *dx)
+{
+    const __m512 density = _mm512_set1_ps(0.39894228f);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        const __m512 v = load(x + i, which);
+        const normal f = normal_of(v);
+        const __m512 slope = _mm512_fmadd_ps(_mm512_mul_ps(v, density), f.e, f.below);
+        put(dx + i, _mm512_mul_ps(load(dy + i, which), slope), which);
+    }
+}
+
+const td_native_act_loops *td_native_act_bf16(td_act act)
+{
+    static const td_native_act_loops silu_loops = { silu, silu_grad };
+    static const td_native_act_loops gelu_loops = { gelu, gelu_grad };
+    if (!td_isa_has(TD_ISA_AVX512_BF16))
+        return NULL;
+    return act == TD_ACT_silu ? &silu_loops : act == TD_ACT_gelu ? &gelu_loops : NULL;
+}
+
+/* --- softmax ---------------------------------------------------------------------------------- */
+
+/* minus infinity in lanes past the row's end */
+INLINE __m512 load_row(const uint16_t *x, __mmask16 which)
+{
+    return _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), which, load(x, which));
+}
+
+static TARGET void softmax(int64_t n, const uint16_t *x, uint16_t *y, float *room)
+{
+    __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+    for (int64_t i = 0; i < n; i += LANES)
+        most = _mm512_max_ps(load_row(x + i, lanes_of(n - i)), most); /* passes over NaN */
+    const __m512 largest = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        const __m512 d = _mm512_sub_ps(load_row(x + i, which), largest);
+        const __m512 e = power_of_2(_mm512_mul_ps(d, _mm512_set1_ps(LOG2_E)));
+        _mm512_mask_storeu_ps(room + i, which, e);
+        sum = _mm512_mask_add_ps(sum, which, sum, e);
+    }
+    const __m512 by = _mm512_set1_ps(1 / _mm512_reduce_add_ps(sum));
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        put(y + i, _mm512_mul_ps(_mm512_maskz_loadu_ps(which, room + i), by), which);
+    }
+}
+
+/* dx = y (dy - sum of dy y) */
+static TARGET void softmax_grad(int64_t n, const uint16_t *dy, const uint16_t *y, uint16_t *dx)
+{
+    __m512 dots = _mm512_setzero_ps();
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        dots = _mm512_fmadd_ps(load(dy + i, which), load(y + i, which), dots);
+    }
+    const __m512 dot = _mm512_set1_ps(_mm512_reduce_add_ps(dots));
+    for (int64_t i = 0; i < n; i += LANES) {
+        const __mmask16 which = lanes_of(n - i);
+        put(dx + i, _mm512_mul_ps(load(y + i, which), _mm512_sub_ps(load(dy + i, which), dot)),
+            which);
+    }
+}
+
+const td_native_softmax_loops *td_native_softmax_bf16(void)
+{
+    static const td_native_softmax_loops loops = { softmax, softmax_grad };
+    return td_isa_has(TD_ISA_AVX512_BF16) ? &loops : NULL;
+}
+#else
+const td_native_act_loops *td_native_act_bf16(td_act act)
+{
+    (void)act;
+    return NULL;
+}
+
+const td_native_softmax_loops *td_native_softmax_bf16(void)
+{
+    return NULL;
+}
+#endif
