@@ -17,6 +17,7 @@
 #include "tandem/program.h"
 
 #define TILE 16
+#define ROWS 64
 
 /* elements from one index of a dimension of `x` to the next; false: it has blocks */
 static bool steps_of(const td_type *x, int64_t step[TD_RANK_MAX])
@@ -116,20 +117,26 @@ static void copy_all(int64_t bytes, const char *x, char *y)
         memcpy(y + i, x + i, (size_t)(bytes - i < piece ? bytes - i : piece));
 }
 
+/* up to ROWS rows at even distances at a time */
 static void copy_rows(const moves *m, size_t each, const char *x, char *y)
 {
-    const int64_t row = m->rank ? m->size[m->rank - 1] : 1;
-    const int64_t rows = m->outer;
-    if (rows == 1) {
-        copy_all(row * (int64_t)each, x, y);
+    const int d = m->rank - 2;
+    const size_t row = (m->rank ? (size_t)m->size[m->rank - 1] : 1) * each;
+    if (m->outer == 1) {
+        copy_all((int64_t)row, x, y);
         return;
     }
-#pragma omp parallel for if (rows * row > TD_NATIVE_PIECE)
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t from, to;
-        place(m, i, &from, &to);
-        memcpy(y + (size_t)to * each, x + (size_t)from * each, (size_t)row * each);
-    }
+    const size_t from_step = (size_t)m->from[d] * each, to_step = (size_t)m->to[d] * each;
+#pragma omp parallel for collapse(2) if (m->outer * (int64_t)row > TD_NATIVE_PIECE)
+    for (int64_t i = 0; i < m->outer; i += m->size[d])
+        for (int64_t k = 0; k < m->size[d]; k += ROWS) {
+            const int64_t n = m->size[d] - k < ROWS ? m->size[d] - k : ROWS;
+            int64_t from, to;
+            place(m, i + k, &from, &to);
+            for (int64_t r = 0; r < n; r++)
+                memcpy(y + (size_t)to * each + (size_t)r * to_step,
+                       x + (size_t)from * each + (size_t)r * from_step, row);
+        }
 }
 
 static td_status run(const td_prepared *p, void *const *args)
