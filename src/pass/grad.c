@@ -9,6 +9,10 @@
  *     walk the nodes backwards from the loss; if a node's results have gradients and one of its
  *     operands is needed, its op emits the operands' gradients, which are summed
  *
+ * The sum of the gradients of slices that make up a tensor is their concatenation:
+ *
+ *     slice_grad(a) + slice_grad(b) + ...     ->     concat(a, b, ...)
+ *
  * It requires a decomposed graph.  Source: Griewank and Walther 2008, chapter 3.
  */
 #include "pass/pass.h"
@@ -50,6 +54,63 @@ static void accumulate(td_rewriter *rw, const td_value *v, td_value *g)
     *sum = *sum ? td_emit(rw->b, &td_op_add, NULL, *sum, g) : g;
 }
 
+/* --- sums of gradients of slices -------------------------------------------------------------- */
+
+typedef struct {
+    td_value *part[TD_IN_MAX]; /* by their places */
+    int64_t start[TD_IN_MAX];
+    int n, axis;
+} slices;
+
+/* one more part, in its place; false: no gradient of a slice like the others, or too many */
+static bool insert_slice(slices *s, const td_value *v)
+{
+    const td_node *n = v->producer;
+    const td_slice_attr *a = n->attr;
+    if (n->op != &td_op_slice_grad || a->step != 1 || s->n == TD_IN_MAX ||
+        (s->n && a->axis != s->axis))
+        return false;
+    int at = s->n++;
+    for (; at && s->start[at - 1] > a->start; at--) {
+        s->start[at] = s->start[at - 1];
+        s->part[at] = s->part[at - 1];
+    }
+    s->start[at] = a->start;
+    s->part[at] = n->in[0];
+    s->axis = a->axis;
+    return true;
+}
+
+/* do the parts make up the whole of v? */
+static bool is_whole(const slices *s, const td_value *v)
+{
+    int64_t end = 0;
+    for (int i = 0; i < s->n; i++) {
+        if (s->start[i] != end)
+            return false;
+        end += s->part[i]->type.dim[s->axis];
+    }
+    return end == v->type.dim[s->axis];
+}
+
+/* `sum`, as accumulate makes it, or the concatenation that equals it */
+static td_value *joined(td_rewriter *rw, td_value *sum)
+{
+    slices s = { 0 };
+    const td_value *v = sum;
+    if (!sum)
+        return NULL;
+    for (; v->producer->op == &td_op_add; v = v->producer->in[0])
+        if (!insert_slice(&s, v->producer->in[1]))
+            return sum;
+    if (!s.n || !insert_slice(&s, v) || !is_whole(&s, sum))
+        return sum;
+    const td_concat_attr attr = { .axis = s.axis };
+    return td_emit_n(rw->b, &td_op_concat, &attr, s.n, s.part, NULL);
+}
+
+/* --- the walk --------------------------------------------------------------------------------- */
+
 /* a node with the new graph's operands and results, which the op's gradient hook reads */
 static const td_node *copy_of(const td_rewriter *rw, const td_node *n)
 {
@@ -63,7 +124,7 @@ static void backward(td_rewriter *rw, const td_node *n)
     bool has_dy = false, wants_dx = false;
 
     for (int i = 0; i < n->n_out; i++) {
-        dy[i] = s->grad[n->out[i]->id];
+        dy[i] = joined(rw, s->grad[n->out[i]->id]);
         has_dy = has_dy || dy[i];
     }
     for (int i = 0; i < n->n_in; i++)
@@ -97,7 +158,7 @@ static void differentiate(td_rewriter *rw, const td_value *loss)
         backward(rw, rw->old->nodes[i]);
     for (int i = 0; i < rw->old->n_nodes; i++)
         if (is_gradient(rw->old->nodes[i]) && rw->old->nodes[i]->in[0] == loss)
-            s->result[i] = s->grad[rw->old->nodes[i]->in[1]->id];
+            s->result[i] = joined(rw, s->grad[rw->old->nodes[i]->in[1]->id]);
     s->is_done[loss->id] = true;
 }
 
