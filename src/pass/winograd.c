@@ -11,8 +11,9 @@
  *         conv2d_winograd_grad_w(dy, x, w) {pad}
  *
  * Images are float32 or bfloat16; filters and sums are float32, so a filter that is cast to
- * bfloat16 is transformed as it is before.  Inference in bfloat16 may use {tile=2}, with products
- * of bfloat16: 16 C K, at their rate, for 36 C K of the direct convolution.
+ * bfloat16 is transformed as it is before.  For results and images' gradients in bfloat16 {tile=2}
+ * may be faster, with products of bfloat16: 16 C K, at their rate, for 36 C K of the direct
+ * convolution.
  *
  * It applies if the device has a kernel for it on channel blocks (the reference device has none).
  * If w depends on parameters only, which the graph does not change, winograd_filter runs once.  In
@@ -243,12 +244,6 @@ static double possible_cost(const td_target *target, const td_node *conv, int ti
     return cost < INFINITY && is_supported(target, conv, tile, by->is_fixed) ? cost : INFINITY;
 }
 
-/* may images be transformed to bfloat16, which loses some accuracy?  In inference only. */
-static bool may_be_small(const td_node *conv, const choice *by)
-{
-    return is_half(conv) && by->is_fixed && !is_grad_x(conv) && !is_grad_w(conv);
-}
-
 /* --- the pass --------------------------------------------------------------------------------- */
 
 /* is_fixed[node]: its results depend only on parameters that the graph does not overwrite */
@@ -290,7 +285,7 @@ static int chosen_tile(const td_rewriter *rw, const td_node *n)
                    : 0;
     const double large = possible_cost(rw->target, n, TD_WINO_TILE, &by);
     const double small =
-        may_be_small(n, &by) ? possible_cost(rw->target, n, TD_WINO_SMALL_TILE, &by) : INFINITY;
+        is_half(n) ? possible_cost(rw->target, n, TD_WINO_SMALL_TILE, &by) : INFINITY;
     return small < large ? TD_WINO_SMALL_TILE : large < INFINITY ? TD_WINO_TILE : 0;
 }
 

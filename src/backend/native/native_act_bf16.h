@@ -1,6 +1,6 @@
 /*
- * backend/native/native_act_bf16.h -- activations of bfloat16, their gradients and softmax: the inner
- * loops
+ * backend/native/native_act_bf16.h -- activations and softmax of bfloat16, and their gradients: the
+ * inner loops
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_ACT_BF16_H
 #define TD_BACKEND_NATIVE_NATIVE_ACT_BF16_H

@@ -1,6 +1,6 @@
 /*
- * native_act_bf16_simd.c -- silu, gelu, softmax and their gradients of bfloat16, for AVX-512 with its
- * conversions
+ * native_act_bf16_simd.c -- silu, gelu, softmax and their gradients of bfloat16, for AVX-512 with
+ * its conversions
  *
  * The general loops (native_act.inc) widen to a buffer, compute an exponential good to float32's
  * last places, and round.  These compute as many digits as bfloat16 needs, in registers:
