@@ -88,8 +88,9 @@ typedef struct {
 } normal;
 
 /*
- * Below -|x| it is e t P(t) with t = 1 / (1 + 0.35 |x| / sqrt 2), a form of Hastings (Abramowitz and
- * Stegun 7.1.26).  P is within 7e-5, relatively, for |x| up to 13.5, where e is below any float32.
+ * Below -|x| it is e t P(t) with t = 1 / (1 + 0.35 |x| / sqrt 2), a form of Hastings (Abramowitz
+ * and Stegun 7.1.26).  P is within 7e-5, relatively, for |x| up to 13.5, where e is below any
+ * float32.
  */
 INLINE normal normal_of(__m512 x)
 {
