@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/native/native_act.h"
+#include "backend/native/native_erf.h"
 #include "base/half.h"
 #include "base/rng.h"
 
@@ -23,19 +24,6 @@ typedef float real;
 #define TANH_2 -0.0538540706f
 #define TANH_3 0.0210100804f
 #define TANH_4 -0.00611319067f
-
-/* erf(x) = x P(x^2) / Q(x^2) for |x| <= 4: coefficients with a relative error of at most 2.5e-8 */
-#define ERF_P0 1.1283791065f
-#define ERF_P1 0.1935459971f
-#define ERF_P2 0.0531018674f
-#define ERF_P3 0.00388338463f
-#define ERF_P4 0.000284566951f
-#define ERF_P5 1.98677662e-06f
-#define ERF_Q1 0.504858196f
-#define ERF_Q2 0.115350388f
-#define ERF_Q3 0.0152073316f
-#define ERF_Q4 0.00118558132f
-#define ERF_Q5 3.742017e-05f
 
 #define TEXT2(a)     #a
 #define TEXT(a)      TEXT2(a)

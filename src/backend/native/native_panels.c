@@ -1,0 +1,246 @@
+/*
+ * native_panels.c -- fully connected layers of many rows and 1x1 convolutions with channels last,
+ * whose pixels are rows, in float32 with AVX-512, for inference
+ *
+ *     jobs    blocks of rows x groups of panels (native_panels.h), taken in turn by the threads
+ *
+ * Some channels of a block of rows stay in a core's cache while all of a job's panels are
+ * multiplied with them.  Rows whose distance makes them share a few sets of the cache are copied
+ * apart first, which pays if there are many outputs.  A row's sums do not depend on the division:
+ * the same bits in any batch and with any number of threads.
+ */
+#include "backend/native/native_panels.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend/native/native.h"
+#include "backend/native/native_conv.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+enum {
+    ROWS_MIN = 9,            /* fewer: native_linear.c */
+    DEPTH_MAX = 768,         /* channels at a time */
+    BLOCK_BYTES = 640 << 10, /* of the rows of a block */
+    BLOCK_ROWS = 448,
+    FILTER_BYTES = 256 << 10, /* of a job, that stay in the cache while its rows pass */
+    JOBS = 4,                 /* of a thread: with fewer, all threads have as many */
+    FAR = 512,                /* rows that are a multiple of so many floats apart are copied ... */
+    GAP = 16,                 /* ... so many further apart */
+};
+
+/* --- supported nodes -------------------------------------------------------------------------- */
+
+static const td_node_layouts layouts_linear = { .in = { "", "AB16b32a", "", "" }, .out = "" };
+static const td_node_layouts layouts_conv = { .in = { "acdb", "Acdb32a", "", "acdb" },
+                                              .out = "acdb" };
+
+static td_status check_conv(const td_node *n)
+{
+    const td_conv_attr *a = n->attr;
+    const td_type *w = td_in_type(n, 1);
+    if (w->dim[2] != 1 || w->dim[3] != 1 || a->pad || a->pad_extra || a->stride != 1 ||
+        a->groups != 1)
+        return td_error(TD_ENOKERNEL, "not 1 x 1 without padding and with stride 1");
+    if (a->relu6 || a->act != TD_CONV_LINEAR || a->tf32)
+        return td_error(TD_ENOKERNEL, "another activation than relu, or TF32");
+    return TD_OK;
+}
+
+static int64_t rows_of(const td_node *n)
+{
+    const td_type *y = &n->out[0]->type;
+    return y->rank == 4 ? y->dim[0] * y->dim[2] * y->dim[3] : y->dim[0];
+}
+
+/* must rows of so many channels be copied? */
+static bool is_far(int64_t channels)
+{
+    return channels % FAR == 0;
+}
+
+/* checks everything except layouts */
+static td_status check(const td_node *n)
+{
+    const td_type *w = td_in_type(n, 1);
+    for (int i = 0; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
+            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
+                            td_dtype_name(td_in_type(n, i)->dtype));
+    if (n->op == &td_op_conv2d_fused)
+        TD_TRY(check_conv(n));
+    else if (((const td_linear_fused_attr *)n->attr)->gelu && n->n_in > 3)
+        return td_error(TD_ENOKERNEL, "gelu and a residual");
+    if (rows_of(n) < ROWS_MIN)
+        return td_error(TD_ENOKERNEL, "less than %d rows", ROWS_MIN);
+    if (w->dim[0] % TD_PANEL || w->dim[1] % TD_PANEL_BLOCK)
+        return td_error(TD_ENOKERNEL, "%lld x %lld does not fill panels of %d x %d",
+                        (long long)w->dim[0], (long long)w->dim[1], TD_PANEL, TD_PANEL_BLOCK);
+    if (is_far(w->dim[1]) && w->dim[0] < 2 * w->dim[1])
+        return td_error(TD_ENOKERNEL, "the library is as fast as with a copy of the rows");
+    return TD_OK;
+}
+
+static const td_node_layouts *layouts_of(const td_node *n)
+{
+    return n->op == &td_op_conv2d_fused ? &layouts_conv : &layouts_linear;
+}
+
+static td_status accepts(const td_node *n)
+{
+    TD_TRY(check(n));
+    return td_native_check_layouts(n, layouts_of(n));
+}
+
+bool td_native_panels_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    if ((n->op != &td_op_linear_fused && n->op != &td_op_conv2d_fused) || check(n) != TD_OK)
+        return false;
+    *out = *layouts_of(n);
+    return true;
+}
+
+/* --- division --------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t N, C, panels;
+    int64_t depth;          /* channels at a time */
+    int64_t blocks, groups; /* of rows and of panels */
+    bool relu, gelu;
+    bool is_copied, by_rows;
+    int64_t scratch; /* floats of a thread */
+    int threads;
+    td_panels_loops *loops;
+} state;
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static state divide(const td_node *n, int threads)
+{
+    const td_type *w = td_in_type(n, 1);
+    const bool is_conv = n->op == &td_op_conv2d_fused;
+    state s = { .N = rows_of(n),
+                .C = w->dim[1],
+                .panels = w->dim[0] / TD_PANEL,
+                .relu = is_conv && ((const td_conv_attr *)n->attr)->relu,
+                .gelu = !is_conv && ((const td_linear_fused_attr *)n->attr)->gelu,
+                .is_copied = is_far(w->dim[1]),
+                .threads = threads };
+    const int64_t parts = divide_up(s.C, DEPTH_MAX);
+    s.depth = divide_up(s.C, parts * TD_PANEL_BLOCK) * TD_PANEL_BLOCK;
+    const int64_t room = smaller(BLOCK_BYTES / (int64_t)sizeof(float) / s.depth, BLOCK_ROWS);
+    s.blocks = divide_up(s.N, room);
+    s.groups = s.blocks < threads ? smaller(divide_up(threads, s.blocks), s.panels) : 1;
+    if (s.groups == 1 && s.blocks < JOBS * threads)
+        s.blocks = divide_up(s.blocks, threads) * threads;
+    s.by_rows =
+        s.depth == s.C &&
+        divide_up(s.panels, s.groups) * TD_PANEL * s.C * (int64_t)sizeof(float) <= FILTER_BYTES;
+    s.scratch = s.is_copied ? divide_up(s.N, s.blocks) * (s.depth + GAP) : 0;
+    return s;
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    *s = divide(n, td_threads());
+    s->loops = td_panels_loops_here();
+    out->state = s;
+    out->scratch_bytes = (size_t)(s->threads * s->scratch) * sizeof(float);
+    return TD_OK;
+}
+
+static void release(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+static void copy_rows(td_panels *v, float *to)
+{
+    const float *from = v->x;
+    const int64_t step = v->x_row;
+    v->x = to;
+    v->x_row = v->depth + GAP;
+    for (int64_t i = 0; i < v->rows; i++)
+        memcpy(to + i * v->x_row, from + i * step, (size_t)v->depth * sizeof *to);
+}
+
+static void run_job(const td_node *n, const state *s, int64_t i, void *const *args, float *scratch)
+{
+    const int64_t block = i / s->groups, group = i % s->groups, K = s->panels * TD_PANEL;
+    const int64_t from = s->N * block / s->blocks, to = s->N * (block + 1) / s->blocks;
+    const int64_t first = s->panels * group / s->groups;
+    const int64_t at = from * K + first * TD_PANEL;
+    const float *bias = n->n_in > 2 ? args[2] : NULL, *rest = n->n_in > 3 ? args[3] : NULL;
+    for (int64_t c = 0; c < s->C; c += s->depth) {
+        td_panels v = { .rows = to - from,
+                        .panels = s->panels * (group + 1) / s->groups - first,
+                        .depth = smaller(s->C - c, s->depth),
+                        .x_row = s->C,
+                        .y_row = K,
+                        .w_panel = s->C * TD_PANEL,
+                        .x = (const float *)args[0] + from * s->C + c,
+                        .w = (const float *)args[1] + (first * s->C + c) * TD_PANEL,
+                        .bias = bias ? bias + first * TD_PANEL : NULL,
+                        .rest = rest ? rest + at : NULL,
+                        .y = (float *)args[n->n_in] + at,
+                        .is_first = c == 0,
+                        .is_last = c + s->depth >= s->C,
+                        .relu = s->relu,
+                        .gelu = s->gelu,
+                        .by_rows = s->by_rows };
+        if (s->is_copied)
+            copy_rows(&v, scratch);
+        s->loops(&v);
+    }
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    float *scratch = args[p->node->n_in + 1];
+    const int threads = s->threads;
+    atomic_llong next = 0;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < s->blocks * s->groups;)
+            run_job(p->node, s, i, args, s->is_copied ? scratch + t * s->scratch : NULL);
+    return TD_OK;
+}
+
+static td_work_share share(const td_node *n, int threads)
+{
+    const state s = divide(n, threads);
+    const double each = (double)divide_up(s.N, s.blocks) * (double)divide_up(s.panels, s.groups);
+    return td_work_share_of(s.blocks * s.groups, each, threads);
+}
+
+const td_kernel td_native_linear_panels = { .name = "native_linear_panels",
+                                            .op = &td_op_linear_fused,
+                                            .accepts = accepts,
+                                            .prepare = prepare,
+                                            .run = run,
+                                            .release = release,
+                                            .share = share };
+
+const td_kernel td_native_pointwise_conv = { .name = "native_pointwise_conv",
+                                             .op = &td_op_conv2d_fused,
+                                             .accepts = accepts,
+                                             .prepare = prepare,
+                                             .run = run,
+                                             .release = release,
+                                             .share = share };
