@@ -39,7 +39,7 @@ typedef struct {
     td_data_backend backend;
     const char *split;     /* "train" or "val": use <path>/<split>; NULL: `path` itself */
     bool allow_root;       /* no <path>/<split>, but `path` holds class folders: use `path` */
-    bool allow_outside;    /* a list may name files outside of its folder */
+    bool allow_outside;    /* a list: it may name files outside of its folder */
     int n_classes;         /* synthetic: 0 means 1000; tensors: 0 means the largest label + 1 */
     int64_t n_images;      /* synthetic: images in an epoch; 0 means 1024 */
     bool labels_from_zero; /* TFRecords: the first class is 0 and not 1 */
@@ -83,7 +83,8 @@ TD_API TD_CHECKED td_status td_list_delimiter(const char *text, char *out);
  *                `strict`, a bad one
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
  *   TD_EUNSUPPORTED  a pack of another version
- *   TD_EUSAGE    `label_delimiter`, and `path` is no list or has no column of labels
+ *   TD_EUSAGE    `label_delimiter` or `allow_outside`, and `path` is no list; `label_delimiter` for a
+ *                list without a column of labels; `labels_from_zero`, and `path` is no TFRecords
  */
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 

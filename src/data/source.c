@@ -12,45 +12,47 @@
 #include "data/records.h"
 #include "data/shards.h"
 
+/* Fills a data set from a path. */
+typedef td_status (*opener)(const td_dataset_opts *opts, td_dataset *ds);
+
 /* One value of --data-backend. */
 typedef struct {
-    const char *names[3]; /* NULL-terminated; the first is the canonical one */
-    td_status (*open)(const td_dataset_opts *opts, td_dataset *ds);
+    const char *names[3]; /* NULL-terminated; [0] is the canonical one */
+    opener open;          /* NULL: what `find` finds at the path */
+    opener (*find)(const td_dataset_opts *opts);
 } source;
 
-static td_status open_images(const td_dataset_opts *opts, td_dataset *ds)
+static opener find_images(const td_dataset_opts *opts)
 {
     if (td_pack_is(opts->path))
-        return td_packed_open(opts, ds);
+        return td_packed_open;
     if (td_list_is(opts->path))
-        return td_list_open(opts, ds);
+        return td_list_open;
     if (td_shards_is(opts->path))
-        return td_shards_open(opts, ds);
+        return td_shards_open;
     if (td_records_is(opts->path))
-        return td_records_open(opts, ds);
-    if (opts->has_boxes || opts->annotations)
-        return td_annotated_open(opts, ds);
-    return td_folder_open(opts, ds);
+        return td_records_open;
+    return opts->has_boxes || opts->annotations ? td_annotated_open : td_folder_open;
 }
 
 /* A list; validation data are named in this way, too. */
-static td_status open_list(const td_dataset_opts *opts, td_dataset *ds)
+static opener find_list(const td_dataset_opts *opts)
 {
     if (td_shards_is(opts->path))
-        return td_shards_open(opts, ds);
-    return td_records_is(opts->path) ? td_records_open(opts, ds) : td_list_open(opts, ds);
+        return td_shards_open;
+    return td_records_is(opts->path) ? td_records_open : td_list_open;
 }
 
 /* clang-format off */
 static const source sources[] = {
-    [TD_DATA_FOLDER]    = { { "folder", "pytorch" },      open_images },
-    [TD_DATA_SYNTHETIC] = { { "synthetic", "syntetic" },  td_synthetic_open },
-    [TD_DATA_TENSORS]   = { { "tensors" },                td_tensor_rows_open },
-    [TD_DATA_DALI_CPU]  = { { "dali-cpu" },               open_images },
-    [TD_DATA_DALI_GPU]  = { { "dali-gpu" },               open_images },
-    [TD_DATA_LIST]      = { { "list" },                   open_list },
-    [TD_DATA_SHARDS]    = { { "webdataset" },             td_shards_open },
-    [TD_DATA_RECORDS]   = { { "tfrecord" },               td_records_open },
+    [TD_DATA_FOLDER]    = { { "folder", "pytorch" },     NULL, find_images },
+    [TD_DATA_SYNTHETIC] = { { "synthetic", "syntetic" }, td_synthetic_open, NULL },
+    [TD_DATA_TENSORS]   = { { "tensors" },               td_tensor_rows_open, NULL },
+    [TD_DATA_DALI_CPU]  = { { "dali-cpu" },              NULL, find_images },
+    [TD_DATA_DALI_GPU]  = { { "dali-gpu" },              NULL, find_images },
+    [TD_DATA_LIST]      = { { "list" },                  NULL, find_list },
+    [TD_DATA_SHARDS]    = { { "webdataset" },            td_shards_open, NULL },
+    [TD_DATA_RECORDS]   = { { "tfrecord" },              td_records_open, NULL },
 };
 /* clang-format on */
 
@@ -84,27 +86,40 @@ td_status td_data_backend_parse(const char *name, td_data_backend *out)
     return unknown_backend(name);
 }
 
-/* Does a list name the images?  The functions above read other files without asking for it. */
-static bool is_list(const td_dataset_opts *opts)
+static opener find_opener(const td_dataset_opts *opts)
 {
-    switch (opts->backend) {
-    case TD_DATA_FOLDER:
-    case TD_DATA_DALI_CPU:
-    case TD_DATA_DALI_GPU:
-        return !td_pack_is(opts->path) && td_list_is(opts->path);
-    case TD_DATA_LIST:
-        return !td_shards_is(opts->path) && !td_records_is(opts->path);
-    default:
-        return false;
-    }
+    const source *s = &sources[opts->backend];
+    return s->open ? s->open : s->find(opts);
 }
 
-static td_status check_delimiter(const td_dataset_opts *opts)
+bool td_dataset_is_list(td_data_backend backend, const char *path)
 {
-    if (!opts->label_delimiter || is_list(opts))
-        return TD_OK;
-    return td_error(TD_EUSAGE, "--list-delimiter requires a list of images, which '%s' is not",
+    return path &&
+           find_opener(&(td_dataset_opts){ .backend = backend, .path = path }) == td_list_open;
+}
+
+bool td_dataset_is_records(td_data_backend backend, const char *path)
+{
+    return path &&
+           find_opener(&(td_dataset_opts){ .backend = backend, .path = path }) == td_records_open;
+}
+
+static td_status refuse(const td_dataset_opts *opts, const char *option, const char *wanted)
+{
+    return td_error(TD_EUSAGE, "%s requires %s, which '%s' is not", option, wanted,
                     opts->path ? opts->path : "--data-backend synthetic");
+}
+
+/* Options that only one kind of data reads. */
+static td_status check_kind(const td_dataset_opts *opts, opener open)
+{
+    if (opts->label_delimiter && open != td_list_open)
+        return refuse(opts, "--list-delimiter", "a list of images");
+    if (opts->allow_outside && open != td_list_open)
+        return refuse(opts, "--list-outside", "a list of images");
+    if (opts->labels_from_zero && (open != td_records_open || opts->has_boxes))
+        return refuse(opts, "--label-offset 0", "a set of TFRecords with classes");
+    return TD_OK;
 }
 
 td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
@@ -122,9 +137,10 @@ td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out)
         return TD_ENOMEM;
     bool is_ready = opts->backend == TD_DATA_SYNTHETIC || opts->backend == TD_DATA_TENSORS;
     ds->backend = is_ready ? opts->backend : TD_DATA_FOLDER;
-    td_status st = sources[opts->backend].open(opts, ds);
+    const opener open = find_opener(opts);
+    td_status st = open(opts, ds);
     if (st == TD_OK)
-        st = check_delimiter(opts);
+        st = check_kind(opts, open);
     if (st == TD_OK)
         *out = ds;
     else

@@ -12,6 +12,10 @@
 
 #include "data/dataset.h"
 
+/** Is a path (NULL: none) that this backend opens a list of images, or TFRecords? */
+bool td_dataset_is_list(td_data_backend backend, const char *path);
+bool td_dataset_is_records(td_data_backend backend, const char *path);
+
 /** A folder of images for each class.  TD_ENOTFOUND, TD_EFORMAT, TD_EIO, TD_ELIMIT, TD_ENOMEM. */
 TD_CHECKED td_status td_folder_open(const td_dataset_opts *opts, td_dataset *ds);
 

@@ -70,6 +70,14 @@ void td_step_sums_report(const td_step_sums *s, double loss, double lr, td_repor
 
 /* --- validations ------------------------------------------------------------------------------ */
 
+/* the largest of each score */
+static void raise_multi(td_multi_scores *most, const td_multi_scores *v)
+{
+    most->map = fmax(most->map, v->map);
+    most->micro_f1 = fmax(most->micro_f1, v->micro_f1);
+    most->macro_f1 = fmax(most->macro_f1, v->macro_f1);
+}
+
 td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compat)
 {
     const double n = (double)v->counts.n;
@@ -93,18 +101,28 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
         memcpy(s->last_boxes, v->boxes, sizeof v->boxes);
     s->all.detects = v->detects;
     s->all.is_multi_label = v->is_multi_label;
-    if (v->is_multi_label && (is_first || v->multi.map > s->all.multi.map))
-        s->all.multi = v->multi;
     /* weights with a non-finite loss are never the best */
     const bool is_finite = v->counts.n_nonfinite == 0;
-    const double top1 = !is_finite          ? (double)NAN
-                        : v->is_multi_label ? 100 * v->multi.map
-                                            : td_percent(s->last.n_top1, s->last.n);
+    if (is_first)
+        s->all.multi = (td_multi_scores){ -1, -1, -1, 0 };
+    if (v->is_multi_label && is_finite)
+        raise_multi(&s->all.multi, &v->multi);
+    const double top1 = is_finite ? td_percent(s->last.n_top1, s->last.n) : (double)NAN;
     const double topk = is_finite ? td_percent(s->last.n_topk, s->last.n) : (double)NAN;
     s->top1 = is_first ? top1 : fmax(s->top1, top1); /* fmax ignores a NaN */
     s->topk = is_first ? topk : fmax(s->topk, topk);
     s->loss = is_first ? loss : is_compat ? fmax(s->loss, loss) : fmin(s->loss, loss);
     return TD_OK;
+}
+
+void td_val_sums_raise(td_val_sums *s, double best)
+{
+    if (s->all.n_batches == 0 || s->all.detects || best < 0)
+        return;
+    if (s->all.multi.map >= 0)
+        s->all.multi.map = fmax(s->all.multi.map, best / 100);
+    else if (!s->all.is_multi_label)
+        s->top1 = fmax(s->top1, best);
 }
 
 td_status td_val_sums_report(const td_val_sums *s, const char *prefix, int topk, td_report *r)

@@ -45,7 +45,7 @@ double td_step_sums_rate(const td_step_sums *s, bool is_compat);
 
 /* Sums over the validations of a run. */
 typedef struct {
-    td_eval_result all;                /* sums; all.latency is `latency` */
+    td_eval_result all;                /* sums, all.multi the largest; all.latency is `latency` */
     double top1, topk, loss;           /* largest, largest, smallest (compat: largest) */
     td_counts last;                    /* of the last validation */
     double last_boxes[TD_BOX_METRICS]; /* likewise, for a detector; all.boxes are the best */
@@ -54,6 +54,13 @@ typedef struct {
 } td_val_sums;
 
 td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compat) TD_CHECKED;
+
+/**
+ * Raise what the best weights are chosen by to `best` percent, a validation's before the run was
+ * resumed: top1, or mAP of several labels.  A detector's metrics stay those of one validation.
+ */
+void td_val_sums_raise(td_val_sums *s, double best);
+
 td_status td_val_sums_report(const td_val_sums *s, const char *prefix, int topk,
                              td_report *r) TD_CHECKED;
 void td_val_sums_release(td_val_sums *s);

@@ -100,12 +100,15 @@ const td_field *td_box_limits_fields(void)
 /* Options that only detectors read, and options that they do not read. */
 static const char *const of_boxes[] = { "annotations", "val_annotations", "label_ids", "strict",
                                         "backbone",    "bn_decay",        NULL };
+/* clang-format off */
 static const char *const of_classes[] = {
     "interpolation", "train_interpolation", "crop",         "antialias",      "no-antialias",
     "normalization", "val_split",           "augmentation", "auto_augment",   "aa",
     "ra_ops",        "ra_magnitude",        "augment_bins", "random_erase",   "jitter_strength",
-    "decode",        "exact_decode",        "label_offset", "list_delimiter", NULL
+    "decode",        "exact_decode",        "label_offset", "list_delimiter", "list_outside",
+    NULL
 };
+/* clang-format on */
 
 static bool is_one_of(const char *const *names, const char *name)
 {

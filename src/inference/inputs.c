@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "data/hold_out.h"
+#include "data/source.h"
 #include "runtime/device.h"
 #include "transforms/augment.h"
 
@@ -28,6 +29,33 @@ static td_status check_delimiter(const td_input_opts *in)
     return td_list_delimiter(in->list_delimiter, &delimiter);
 }
 
+/*
+ * The options of a data set.  What concerns lists, or TFRecords, is left out if DATA is of another
+ * kind and --val-list is not: then it is for the latter.
+ */
+static td_dataset_opts source_of(const td_input_opts *in, const char *split)
+{
+    const bool is_list = td_dataset_is_list(in->data_backend, in->data) ||
+                         !td_dataset_is_list(TD_DATA_LIST, in->val_list);
+    const bool is_records = td_dataset_is_records(in->data_backend, in->data) ||
+                            !td_dataset_is_records(TD_DATA_LIST, in->val_list);
+    return (td_dataset_opts){ .path = in->data,
+                              .backend = in->data_backend,
+                              .allow_outside = in->list_outside && is_list,
+                              .labels_from_zero = in->label_offset == 0 && is_records,
+                              .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
+                              .split = split };
+}
+
+void td_input_use_val_list(td_input_opts *in)
+{
+    in->data = in->val_list;
+    in->data_backend = TD_DATA_LIST;
+    in->list_outside = in->list_outside && td_dataset_is_list(TD_DATA_LIST, in->data);
+    if (!td_dataset_is_records(TD_DATA_LIST, in->data))
+        in->label_offset = 1;
+}
+
 /* --val-split: there must be no other validation images. */
 static td_status check_part(const td_input_opts *in)
 {
@@ -37,12 +65,7 @@ static td_status check_part(const td_input_opts *in)
     if (in->val_list)
         return td_error(TD_EUSAGE, "--val-split and --val-list '%s' exclude each other",
                         in->val_list);
-    const td_dataset_opts o = { .path = in->data,
-                                .backend = in->data_backend,
-                                .allow_outside = in->list_outside,
-                                .labels_from_zero = in->label_offset == 0,
-                                .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
-                                .split = "val" };
+    const td_dataset_opts o = source_of(in, "val");
     const td_status st = td_dataset_open(&o, &val);
     td_dataset_free(val);
     if (st == TD_OK)
@@ -64,13 +87,8 @@ td_status td_open_part(const td_input_opts *in, const char *split, const td_mode
     if (!(in->val_split > 0))
         return td_open_split(in, split, model, n_images, out);
     TD_TRY(check_part(in));
-    const td_dataset_opts o = { .path = in->data,
-                                .backend = in->data_backend,
-                                .allow_outside = in->list_outside,
-                                .labels_from_zero = in->label_offset == 0,
-                                .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
-                                .split = "train",
-                                .allow_root = true };
+    td_dataset_opts o = source_of(in, "train");
+    o.allow_root = true;
     TD_TRY(td_dataset_open(&o, out));
     const td_status st = td_dataset_hold_out(*out, in->val_split, seed, strcmp(split, "val") == 0);
     if (st == TD_OK)
@@ -83,17 +101,12 @@ td_status td_open_part(const td_input_opts *in, const char *split, const td_mode
 td_status td_open_split(const td_input_opts *in, const char *split, const td_model_opts *model,
                         int64_t n_images, td_dataset **out)
 {
-    bool is_folder = is_of_files(in);
+    const bool is_folder = is_of_files(in);
     TD_TRY(check_delimiter(in));
-    td_dataset_opts o = { .path = in->data,
-                          .backend = in->data_backend,
-                          .allow_outside = in->list_outside,
-                          .labels_from_zero = in->label_offset == 0,
-                          .label_delimiter = in->list_delimiter ? *in->list_delimiter : 0,
-                          .split = is_folder ? split : NULL,
-                          .allow_root = is_folder && strcmp(split, "val") == 0,
-                          .n_classes = is_folder ? 0 : model->num_classes,
-                          .n_images = n_images };
+    td_dataset_opts o = source_of(in, is_folder ? split : NULL);
+    o.allow_root = is_folder && strcmp(split, "val") == 0;
+    o.n_classes = is_folder ? 0 : model->num_classes;
+    o.n_images = n_images;
     return td_dataset_open(&o, out);
 }
 

@@ -21,6 +21,9 @@ td_status td_open_split(const td_input_opts *in, const char *split, const td_mod
 td_status td_open_part(const td_input_opts *in, const char *split, const td_model_opts *model,
                        int64_t n_images, uint64_t seed, td_dataset **out) TD_CHECKED;
 
+/** Make DATA the list, tar files or TFRecords of --val-list, with the options that these read. */
+void td_input_use_val_list(td_input_opts *in);
+
 td_loader_opts td_loader_opts_of(const td_input_opts *in, const td_model_opts *model, int batch);
 
 /**

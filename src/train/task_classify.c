@@ -70,8 +70,7 @@ static td_status open_validation(job *j)
         return TD_OK;
     td_input_opts in = o->input;
     if (in.val_list) {
-        in.data = in.val_list;
-        in.data_backend = TD_DATA_LIST;
+        td_input_use_val_list(&in);
     } else if (j->data.train_set->is_unsplit && !(in.val_split > 0)) {
         return td_train_validation_absent(
             td_error(TD_ENOTFOUND, "'%s' is not divided into splits, and no --val-list is given",

@@ -386,8 +386,7 @@ td_status td_train_report_run(td_train_job *j)
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.report.is_compat);
-    if (s->val.all.n_batches && !j->s.detects && j->s.best > s->val.top1)
-        s->val.top1 = j->s.best; /* may be from before the resume */
+    td_val_sums_raise(&s->val, j->s.best);
     if (j->out->was_stopped)
         td_report_log(j->log.report, "Received SIGTERM");
     TD_TRY(report_outcomes(j));

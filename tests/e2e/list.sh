@@ -113,4 +113,16 @@ error_names --list-outside
 expect 0 dataset check lists/val.csv --list-outside
 expect 0 quantize csv.safetensors lists/train.csv --list-outside -o q.safetensors --threads 1
 expect 0 benchmark lists/train.csv --list-outside --mode data --iters 1 --threads 1 --image-size 32 -b 4
+
+# the option is refused where no list is read: of DATA and --val-list one must be a list
+expect 0 train set --val-list lists/val.csv --list-outside $net --epochs 1 --no-checkpoints --workspace g
+expect 2 train set $net --list-outside --epochs 1 --workspace h
+error_names --list-outside "'set'"
+expect 2 train --data-backend synthetic $net --list-outside --epochs 1 --workspace h
+error_names --list-outside synthetic
+for verb in "evaluate set --weights csv.safetensors" "quantize csv.safetensors set -o r.safetensors" \
+    "benchmark set --mode data --image-size 32" "dataset check set" "dataset stats set"; do
+    expect 2 $verb --list-outside --threads 1
+    error_names --list-outside "'set'"
+done
 finish

@@ -132,6 +132,11 @@ expect 1 train 'tf/none-*' --data-backend tfrecord $net --training-only --worksp
 error_names "'tf/none-*'"
 expect 1 train zero $net --workspace d4
 error_names "'zero/train.tfrecord'" 0 --label-offset
+for verb in "train set $net --workspace d4" "evaluate set --weights records.safetensors" "dataset check set" \
+    "dataset check coco"; do
+    expect 2 $verb --label-offset 0
+    error_names --label-offset
+done
 expect 2 train tf $net --label-offset 2 --workspace d4
 error_names --label-offset 1
 

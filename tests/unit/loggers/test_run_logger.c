@@ -173,19 +173,22 @@ static td_eval_result eval_result(int n, int n_top1, double loss_sum, double *la
     return v;
 }
 
-/* the value of a metric at the end of a run of two validations */
-static double end_value(bool is_compat, const char *metric)
+/* the value of a metric at the end of a run of two validations, after one with the best score
+   `before`, percent (-1: none) */
+static double value_of(const td_eval_result *a, const td_eval_result *b, double before,
+                       bool is_compat, const char *metric)
 {
-    double first[] = { 0.4, 0.1 }, second[] = { 0.3, 0.2 };
     const char *path = td_scratch_path("sums.json");
-    const td_run_logger_opts o = { .path = path, .is_compat = is_compat };
+    const td_run_logger_opts o = { .path = path,
+                                   .is_compat = is_compat,
+                                   .is_multi_label = a->is_multi_label };
     td_val_sums s = { 0 };
     td_report *r;
     td_run_log run;
-    td_eval_result a = eval_result(10, 6, 20, first, 2), b = eval_result(10, 4, 30, second, 2);
     expect_ok(td_report_open(&o, &r));
-    expect_ok(td_val_sums_add(&s, &a, is_compat));
-    expect_ok(td_val_sums_add(&s, &b, is_compat));
+    expect_ok(td_val_sums_add(&s, a, is_compat));
+    expect_ok(td_val_sums_add(&s, b, is_compat));
+    td_val_sums_raise(&s, before);
     td_report_begin(r, 0, NULL);
     expect_ok(td_val_sums_report(&s, "val", 5, r));
     expect_ok(td_report_end(r));
@@ -193,10 +196,41 @@ static double end_value(bool is_compat, const char *metric)
     td_val_sums_release(&s);
     expect_ok(td_run_log_read(path, &run));
     const td_run_series *series = td_run_log_series(&run, TD_RUN_END, metric);
-    assert_non_null(series);
-    const double x = series->points[0].value;
+    const double x = series ? series->points[0].value : -1;
     td_run_log_release(&run);
     return x;
+}
+
+static double end_value(bool is_compat, const char *metric)
+{
+    double first[] = { 0.4, 0.1 }, second[] = { 0.3, 0.2 };
+    const td_eval_result a = eval_result(10, 6, 20, first, 2);
+    const td_eval_result b = eval_result(10, 4, 30, second, 2);
+    const double x = value_of(&a, &b, -1, is_compat, metric);
+    assert_true(x >= 0);
+    return x;
+}
+
+/* what the best weights are chosen by is the largest, also of validations before a resume */
+static void best_scores_survive_a_resume(void **state)
+{
+    (void)state;
+    double first[] = { 0.4 }, second[] = { 0.3 };
+    td_eval_result a = eval_result(10, 6, 20, first, 1), b = eval_result(10, 4, 30, second, 1);
+    assert_float_equal(value_of(&a, &b, -1, false, "val.top1"), 60, 1e-6);
+    assert_float_equal(value_of(&a, &b, 55, false, "val.top1"), 60, 1e-6);
+    assert_float_equal(value_of(&a, &b, 70, false, "val.top1"), 70, 1e-6);
+    a.is_multi_label = b.is_multi_label = true;
+    a.multi = (td_multi_scores){ .map = 0.5, .micro_f1 = 0.25, .macro_f1 = 0.5 };
+    b.multi = (td_multi_scores){ .map = 0.25, .micro_f1 = 0.75, .macro_f1 = 0.25 };
+    assert_float_equal(value_of(&a, &b, -1, false, "val.mAP"), 0.5, 1e-6);
+    assert_float_equal(value_of(&a, &b, 70, false, "val.mAP"), 0.7, 1e-6);
+    assert_float_equal(value_of(&a, &b, 70, false, "val.micro_f1"), 0.75, 1e-6);
+    assert_float_equal(value_of(&a, &b, 70, false, "val.macro_f1"), 0.5, 1e-6);
+    assert_true(value_of(&a, &b, 70, false, "val.top1") < 0);
+    b.counts.n_nonfinite = 1; /* never the best */
+    b.multi.map = 0.9;
+    assert_float_equal(value_of(&a, &b, -1, false, "val.mAP"), 0.5, 1e-6);
 }
 
 static void runs_have_the_most_and_the_least(void **state)
@@ -444,6 +478,7 @@ int main(void)
         cmocka_unit_test(metrics_have_names_for_any_k),
         cmocka_unit_test(rates_are_images_over_seconds),
         cmocka_unit_test(runs_have_the_most_and_the_least),
+        cmocka_unit_test(best_scores_survive_a_resume),
         cmocka_unit_test(quantiles_are_as_numpys),
         cmocka_unit_test(tables_go_on_where_the_run_does),
         cmocka_unit_test(durations_do_not_follow_the_wall_clock),
