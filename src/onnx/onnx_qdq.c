@@ -119,10 +119,9 @@ static void folding_release(folding *f)
 static td_status folding_init(folding *f, const td_graph *g, td_arena *texts)
 {
     *f = (folding){ .g = g, .texts = texts };
-    TD_TRY(TD_ALLOC(f->is_fixed, (size_t)g->n_nodes + 1));
     TD_TRY(TD_ALLOC(f->weight, (size_t)g->n_nodes + 1));
     TD_TRY(TD_ALLOC(f->bias, (size_t)g->n_nodes + 1));
-    td_plan_mark_fixed(g, f->is_fixed);
+    TD_TRY(td_plan_fixed_new(g, &f->is_fixed));
     TD_TRY(reserve_names(f));
     for (int i = 0; i < g->n_nodes; i++)
         if (is_folded_conv(g->nodes[i]))

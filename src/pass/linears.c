@@ -110,10 +110,8 @@ static void linears_run(td_rewriter *rw)
     bool *is_fixed = NULL;
     td_status st = td_uses_init(&u, rw->old);
     if (st == TD_OK)
-        st = TD_ALLOC(is_fixed, (size_t)rw->old->n_nodes + 1);
-    if (st == TD_OK)
-        td_plan_mark_fixed(rw->old, is_fixed);
-    else
+        st = td_plan_fixed_new(rw->old, &is_fixed);
+    if (st != TD_OK)
         td_build_fail(rw->b, st);
     for (int i = 0; i < rw->old->n_nodes && td_build_ok(rw->b); i++) {
         const td_node *n = rw->old->nodes[i];

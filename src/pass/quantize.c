@@ -361,7 +361,6 @@ static void warn(const td_rewriter *rw, const state *s)
 static void rewrite(td_rewriter *rw, const td_activation_ranges *t, state *s)
 {
     const td_graph *g = rw->old;
-    td_plan_mark_fixed(g, s->is_fixed);
     note_values(g, t, s);
     for (int i = g->n_nodes - 1; i >= 0; i--)
         choose(rw->target, s, g->nodes[i]);
@@ -377,7 +376,7 @@ static td_status state_init(state *s, const td_graph *g)
 {
     const size_t n_nodes = (size_t)g->n_nodes + 1, n_values = (size_t)g->n_values + 1;
     *s = (state){ 0 };
-    TD_TRY(TD_ALLOC(s->is_fixed, n_nodes));
+    TD_TRY(td_plan_fixed_new(g, &s->is_fixed));
     TD_TRY(TD_ALLOC(s->row, n_nodes));
     TD_TRY(TD_ALLOC(s->is_quantized, n_nodes));
     TD_TRY(TD_ALLOC(s->weight_max, n_nodes));

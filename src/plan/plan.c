@@ -112,13 +112,16 @@ bool td_plan_mark_setup(const td_graph *g, bool *is_setup)
     return !writes;
 }
 
-void td_plan_mark_fixed(const td_graph *g, bool *is_fixed)
+td_status td_plan_fixed_new(const td_graph *g, bool **is_fixed)
 {
-    const bool is_constant = td_plan_mark_setup(g, is_fixed);
-    for (int i = 0; i < g->n_nodes; i++)
-        is_fixed[i] =
-            is_constant &&
-            (is_fixed[i] || (g->nodes[i]->n_out && td_value_is_param(g->nodes[i]->out[0])));
+    TD_TRY(td_alloc_to(is_fixed, (size_t)g->n_nodes + 1, sizeof **is_fixed));
+    const bool is_constant = td_plan_mark_setup(g, *is_fixed);
+    for (int i = 0; i < g->n_nodes; i++) {
+        const td_node *n = g->nodes[i];
+        const bool is_param = n->n_out && td_value_is_param(n->out[0]);
+        (*is_fixed)[i] = is_constant && ((*is_fixed)[i] || is_param);
+    }
+    return TD_OK;
 }
 
 static void find_uses(const schedule *s, use *u)

@@ -46,10 +46,10 @@ typedef struct {
 bool td_plan_mark_setup(const td_graph *g, bool *is_setup);
 
 /**
- * Find the nodes whose results depend on parameters only, the parameters included.  is_fixed has
- * g->n_nodes elements; none is set if the graph writes a parameter.
+ * Find the nodes whose results depend on parameters only, the parameters included; none if the
+ * graph writes a parameter.  Free *is_fixed [n_nodes].
  */
-void td_plan_mark_fixed(const td_graph *g, bool *is_fixed);
+td_status td_plan_fixed_new(const td_graph *g, bool **is_fixed) TD_CHECKED;
 
 /**
  * Place every value.  is_setup[i]: node i runs once after parameters change, before the others;

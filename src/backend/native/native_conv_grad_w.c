@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
@@ -128,21 +129,6 @@ static td_status accepts(const td_node *n)
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* the pixels of a row of x in the store */
 static int64_t columns_of(const shape *v)
 {
@@ -167,23 +153,23 @@ static int64_t x_bytes(const shape *v, int64_t pairs, int64_t rows)
 
 static int64_t c_blocks_of(int64_t c_tiles)
 {
-    return up(c_tiles, HALVES);
+    return divide_up(c_tiles, HALVES);
 }
 
 /* whole images, or else rows of a pair of them, as many as fit; in chunks of equal size */
 static void size_chunk(state *s)
 {
     const shape *v = &s->v;
-    const int64_t part = up(s->parts.images, 2), c_blocks = c_blocks_of(s->c_tiles);
+    const int64_t part = divide_up(s->parts.images, 2), c_blocks = c_blocks_of(s->c_tiles);
     const int64_t image = s->k_blocks * dy_bytes(v, 1, v->P) + c_blocks * x_bytes(v, 1, v->P);
     s->pairs = larger(smaller(STORE_BYTES / image, part), 1);
-    s->pairs = up(part, up(part, s->pairs));
+    s->pairs = divide_up(part, divide_up(part, s->pairs));
     s->rows = v->P;
     while (s->rows > 1 &&
            s->k_blocks * dy_bytes(v, s->pairs, s->rows) + c_blocks * x_bytes(v, s->pairs, s->rows) >
                STORE_BYTES * s->pairs)
         s->rows--;
-    s->rows = up(v->P, up(v->P, s->rows));
+    s->rows = divide_up(v->P, divide_up(v->P, s->rows));
     s->dy_bytes = (size_t)(s->k_blocks * dy_bytes(v, s->pairs, s->rows));
     s->store_bytes = s->dy_bytes + (size_t)(c_blocks * x_bytes(v, s->pairs, s->rows));
 }
@@ -194,7 +180,8 @@ static void size_chunk(state *s)
 static double job_cycles(const state *s)
 {
     const shape *v = &s->v;
-    const double chunks = (double)(up(up(s->parts.images, 2), s->pairs) * up(v->P, s->rows));
+    const double chunks =
+        (double)(divide_up(divide_up(s->parts.images, 2), s->pairs) * divide_up(v->P, s->rows));
     const double sums = (double)(s->k_blocks * s->c_tiles * s->r_rows * v->S * TILE);
     const double dy = (double)(s->pairs * s->rows * v->Q * s->k_blocks);
     const double x = (double)(x_bytes(v, s->pairs, s->rows) / PIXEL * c_blocks_of(s->c_tiles));
@@ -207,9 +194,9 @@ static void set_jobs(state *s, int64_t k_blocks, int64_t c_tiles, int64_t rows)
     s->k_blocks = k_blocks;
     s->c_tiles = c_tiles;
     s->r_rows = rows;
-    s->k_jobs = up(s->v.KB, k_blocks);
-    s->c_jobs = up(s->v.CB * HALVES, c_tiles);
-    s->r_jobs = up(s->v.R, rows);
+    s->k_jobs = divide_up(s->v.KB, k_blocks);
+    s->c_jobs = divide_up(s->v.CB * HALVES, c_tiles);
+    s->r_jobs = divide_up(s->v.R, rows);
     s->jobs = s->k_jobs * s->c_jobs * s->r_jobs * s->parts.n;
     size_chunk(s);
 }
@@ -219,14 +206,14 @@ static double imbalance_of(const state *s)
 {
     const double all = (double)(s->v.KB * s->v.CB * HALVES * s->v.R * s->v.N);
     const double job = (double)(s->k_blocks * s->c_tiles * s->r_rows * s->parts.images);
-    return (double)(up(s->jobs, s->threads) * s->threads) * job / all;
+    return (double)(divide_up(s->jobs, s->threads) * s->threads) * job / all;
 }
 
 /* keeps in `best` the division whose busiest thread is finished first; if possible an even one */
 static void compare_jobs(const state *s, double *least, state *best)
 {
     const double penalty = imbalance_of(s) > UNEVEN_MAX ? 1.5 : 1;
-    const double cycles = job_cycles(s) * (double)up(s->jobs, s->threads) * penalty;
+    const double cycles = job_cycles(s) * (double)divide_up(s->jobs, s->threads) * penalty;
     if (*least > 0 && cycles >= *least)
         return;
     *least = cycles;
@@ -236,12 +223,13 @@ static void compare_jobs(const state *s, double *least, state *best)
 /* tries all channels, half of them, a quarter and so on, with all rows of the filter or one */
 static void divide(state *s)
 {
-    const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES, units = up(KB * s->v.CB, UNIT_BLOCKS);
+    const int64_t KB = s->v.KB, tiles = s->v.CB * HALVES,
+                  units = divide_up(KB * s->v.CB, UNIT_BLOCKS);
     state best = *s;
     double least = 0;
     s->parts = td_native_filter_divide(s->v.N, units, 2);
-    for (int64_t k = KB; k; k = k > 1 ? up(k, 2) : 0)
-        for (int64_t c = tiles; c; c = c > 1 ? up(c, 2) : 0)
+    for (int64_t k = KB; k; k = k > 1 ? divide_up(k, 2) : 0)
+        for (int64_t c = tiles; c; c = c > 1 ? divide_up(c, 2) : 0)
             for (int64_t r = s->v.R; r; r = r > 1 ? 1 : 0) {
                 set_jobs(s, k, c, r);
                 compare_jobs(s, &least, &best);
@@ -361,7 +349,7 @@ typedef struct {
 static range outputs_of(const shape *v, int64_t tap, int64_t size, range all)
 {
     const int64_t before = larger(v->pad - tap, 0), last = size - 1 + v->pad - tap;
-    const range r = { larger(all.from, up(before, v->stride)),
+    const range r = { larger(all.from, divide_up(before, v->stride)),
                       last < 0 ? 0 : smaller(all.end, last / v->stride + 1) };
     return r.from < r.end ? r : (range){ 0, 0 };
 }
@@ -496,7 +484,7 @@ static chunk chunk_at(const state *s, int64_t pair, int64_t pairs, int64_t p)
 /* chunk i of a job: row by row, then the next images */
 static bool find_chunk(const state *s, const job *j, int64_t i, chunk *k)
 {
-    const int64_t bands = up(s->v.P, s->rows), pairs = up(j->to - j->from, 2);
+    const int64_t bands = divide_up(s->v.P, s->rows), pairs = divide_up(j->to - j->from, 2);
     const int64_t pair = i / bands * s->pairs;
     if (pair >= pairs)
         return false;

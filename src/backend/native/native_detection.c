@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_division.h"
 #include "tandem/program.h"
 
 #define BLOCK        128    /* rows of a block */
@@ -67,11 +68,6 @@ static double at_least_one(int64_t n)
 static int64_t column(int64_t label, int64_t columns)
 {
     return label > 0 && label < columns ? label : 0;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* --- sigmoid_focal_loss(scores, labels) ------------------------------------------------------- */

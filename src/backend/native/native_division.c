@@ -3,17 +3,6 @@
  */
 #include "backend/native/native_division.h"
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* n / by, rounded up */
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 /* --- elements --------------------------------------------------------------------------------- */
 
 #define UNEVEN_MAX                                                                                 \
@@ -21,7 +10,7 @@ static int64_t up(int64_t n, int64_t by)
 
 static td_native_pieces pieces_of(int64_t count, int64_t each)
 {
-    return (td_native_pieces){ count, each, up(count, each) };
+    return (td_native_pieces){ count, each, divide_up(count, each) };
 }
 
 td_native_pieces td_native_divide(int64_t count, int64_t unit, int threads)
@@ -30,15 +19,15 @@ td_native_pieces td_native_divide(int64_t count, int64_t unit, int threads)
     const td_work_share share = td_native_pieces_share(&p, threads);
     if (p.n < 2 || share.largest <= share.mean * UNEVEN_MAX)
         return p;
-    const int64_t least = up(TD_NATIVE_PIECE_MIN, unit) * unit;
-    const int64_t jobs = up(p.n, threads) * threads; /* as many for each thread */
-    const int64_t each = up(up(count, jobs), unit) * unit;
+    const int64_t least = divide_up(TD_NATIVE_PIECE_MIN, unit) * unit;
+    const int64_t jobs = divide_up(p.n, threads) * threads; /* as many for each thread */
+    const int64_t each = divide_up(divide_up(count, jobs), unit) * unit;
     return pieces_of(count, each > least ? each : least);
 }
 
 td_work_share td_native_pieces_share(const td_native_pieces *p, int threads)
 {
-    const int64_t most = smaller(up(p->n, threads) * p->each, p->count);
+    const int64_t most = smaller(divide_up(p->n, threads) * p->each, p->count);
     return (td_work_share){ (double)most, (double)p->count / threads };
 }
 

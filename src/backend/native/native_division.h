@@ -14,6 +14,22 @@
 
 #include "runtime/kernel.h"
 
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/** a / b, rounded up. */
+static inline int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* Elements in one job: enough to stream, few enough to divide the work evenly. */
 #define TD_NATIVE_PIECE 16384
 

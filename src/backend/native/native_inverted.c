@@ -19,10 +19,13 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/native/native.h"
 #include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
 #include "base/arena.h"
+#include "base/half.h"
 #include "tandem/program.h"
 
 /* bytes of x, e, d and y, which every block of channels goes over again: half an L2 cache */
@@ -109,11 +112,6 @@ typedef struct {
     int64_t rows;  /* rows of the largest band */
     bool is_split; /* parts are jobs */
 } division;
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* rows of x that the busiest thread reads, with so many bands */
 static int64_t cost_of(const td_inverted *v, int64_t bands, int threads)
@@ -263,7 +261,7 @@ static void add_parts(const call *c)
         }
 }
 
-/* means[m] of one image, m to m + n, from the sums of its P rows */
+/* the means of channels m to m + n of one image, from the sums [P, M] of its rows */
 static void mean_of_rows(const td_inverted *v, const float *sums, int64_t m, int64_t n,
                          float *means)
 {
@@ -272,34 +270,44 @@ static void mean_of_rows(const td_inverted *v, const float *sums, int64_t m, int
         for (int64_t k = 0; k < n; k++)
             sum[k] += (double)sums[p * v->M + m + k];
     for (int64_t k = 0; k < n; k++)
-        means[m + k] = (float)(sum[k] / (double)(v->P * v->Q));
+        means[k] = (float)(sum[k] / (double)(v->P * v->Q));
 }
 
-static void compute_means(const call *c, float *means)
+void td_inverted_means(const td_inverted *v, const float *sums, td_dtype dtype, void *means)
 {
-    const td_inverted *v = &c->s->v;
     const int64_t blocks = divide_up(v->M, TD_INVERTED_BLOCK);
 #pragma omp parallel for
     for (int64_t i = 0; i < v->N * blocks; i++) {
         const int64_t image = i / blocks, m = i % blocks * TD_INVERTED_BLOCK;
-        const int64_t n = v->M - m < TD_INVERTED_BLOCK ? v->M - m : TD_INVERTED_BLOCK;
-        mean_of_rows(v, c->sums + image * v->P * v->M, m, n, means + image * v->M);
+        const int64_t n = smaller(v->M - m, TD_INVERTED_BLOCK), at = image * v->M + m;
+        float mean[TD_INVERTED_BLOCK];
+        mean_of_rows(v, sums + image * v->P * v->M, m, n, mean);
+        if (dtype == TD_DT_BF16)
+            td_f32_to_bf16_n(mean, (size_t)n, (uint16_t *)means + at);
+        else
+            memcpy((float *)means + at, mean, (size_t)n * sizeof *mean);
     }
+}
+
+td_inverted_in td_inverted_inputs(const td_inverted *v, void *const *args)
+{
+    const int w2 = v->has_expansion ? 3 : 1;
+    return (td_inverted_in){ .x = args[0],
+                             .w1 = v->has_expansion ? args[1] : NULL,
+                             .b1 = v->has_expansion ? args[2] : NULL,
+                             .w2 = args[w2],
+                             .b2 = args[w2 + 1],
+                             .w3 = v->has_projection ? args[w2 + 2] : NULL,
+                             .b3 = v->has_projection ? args[w2 + 3] : NULL };
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    const int n_in = p->node->n_in, w2 = s->v.has_expansion ? 3 : 1, threads = s->d.threads;
+    const int n_in = p->node->n_in, threads = s->d.threads;
     const int64_t jobs = s->d.jobs;
     const call c = { .s = s,
-                     .in = { .x = args[0],
-                             .w1 = s->v.has_expansion ? args[1] : NULL,
-                             .b1 = s->v.has_expansion ? args[2] : NULL,
-                             .w2 = args[w2],
-                             .b2 = args[w2 + 1],
-                             .w3 = s->v.has_projection ? args[w2 + 2] : NULL,
-                             .b3 = s->v.has_projection ? args[w2 + 3] : NULL },
+                     .in = td_inverted_inputs(&s->v, args),
                      .y = args[n_in],
                      .sums = args[n_in + p->node->n_out],
                      .loops = td_inverted_loops_at(0) };
@@ -309,7 +317,7 @@ static td_status run(const td_prepared *p, void *const *args)
         for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
             run_job(&c, i, c.sums + s->sums + t * s->each);
     if (!s->v.has_projection)
-        compute_means(&c, args[n_in + 1]);
+        td_inverted_means(&s->v, c.sums, TD_DT_F32, args[n_in + 1]);
     else if (s->sums)
         add_parts(&c);
     return TD_OK;

@@ -71,6 +71,12 @@ int64_t td_inverted_bands(const td_inverted *v, int64_t least, int threads);
 /** Everything of a node but its dtypes and layouts. */
 td_status td_inverted_shape_of(const td_node *n, td_inverted *out) TD_CHECKED;
 
+/** The operands of a node with this shape. */
+td_inverted_in td_inverted_inputs(const td_inverted *v, void *const *args);
+
+/** means [N, M], float32 or bfloat16, from the sums [N, P, M] of rows. */
+void td_inverted_means(const td_inverted *v, const float *sums, td_dtype dtype, void *means);
+
 typedef void td_inverted_loops(const td_inverted *v, const td_inverted_in *in,
                                const td_inverted_job *j);
 

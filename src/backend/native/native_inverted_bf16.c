@@ -15,6 +15,7 @@
 
 #include "backend/native/native.h"
 #include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
 #include "backend/native/native_inverted.h"
 #include "base/arena.h"
 #include "base/half.h"
@@ -84,11 +85,6 @@ typedef struct {
     int64_t chunks;      /* with parts: jobs that divide an image's pixels */
     int64_t vectors;     /* and vectors that divide its channels */
 } division;
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static division divide(const td_inverted *v, int threads)
 {
@@ -254,46 +250,14 @@ static void for_all(const call *c, int64_t jobs, void (*job)(const call *, int64
             job(c, i, c->own + t * c->s->each);
 }
 
-/* means[m] of one image, m to m + n, from the sums of its P rows */
-static void mean_of_rows(const td_inverted *v, const float *sums, int64_t m, int64_t n,
-                         uint16_t *means)
-{
-    double sum[TD_INVERTED_BLOCK] = { 0 };
-    float mean[TD_INVERTED_BLOCK];
-    for (int64_t p = 0; p < v->P; p++)
-        for (int64_t k = 0; k < n; k++)
-            sum[k] += (double)sums[p * v->M + m + k];
-    for (int64_t k = 0; k < n; k++)
-        mean[k] = (float)(sum[k] / (double)(v->P * v->Q));
-    td_f32_to_bf16_n(mean, (size_t)n, means + m);
-}
-
-static void compute_means(const call *c, uint16_t *means)
-{
-    const td_inverted *v = &c->s->v;
-    const int64_t blocks = divide_up(v->M, TD_INVERTED_BLOCK);
-#pragma omp parallel for
-    for (int64_t i = 0; i < v->N * blocks; i++) {
-        const int64_t image = i / blocks, m = i % blocks * TD_INVERTED_BLOCK;
-        const int64_t n = v->M - m < TD_INVERTED_BLOCK ? v->M - m : TD_INVERTED_BLOCK;
-        mean_of_rows(v, c->sums + image * v->P * v->M, m, n, means + image * v->M);
-    }
-}
-
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
     const division *d = &s->d;
-    const int n_in = p->node->n_in, w2 = s->v.has_expansion ? 3 : 1;
+    const int n_in = p->node->n_in;
     float *scratch = args[n_in + p->node->n_out];
     const call c = { .s = s,
-                     .in = { .x = args[0],
-                             .w1 = s->v.has_expansion ? args[1] : NULL,
-                             .b1 = s->v.has_expansion ? args[2] : NULL,
-                             .w2 = args[w2],
-                             .b2 = args[w2 + 1],
-                             .w3 = s->v.has_projection ? args[w2 + 2] : NULL,
-                             .b3 = s->v.has_projection ? args[w2 + 3] : NULL },
+                     .in = td_inverted_inputs(&s->v, args),
                      .y = args[n_in],
                      .sums = scratch,
                      .wide = scratch + s->sums,
@@ -303,7 +267,7 @@ static td_status run(const td_prepared *p, void *const *args)
     else
         for_all(&c, s->v.N * d->parts, run_part);
     if (!s->v.has_projection)
-        compute_means(&c, args[n_in + 1]);
+        td_inverted_means(&s->v, c.sums, TD_DT_BF16, args[n_in + 1]);
     else if (d->parts > 1)
         for_all(&c, s->v.N * d->chunks * d->vectors, run_chunk);
     return TD_OK;

@@ -17,6 +17,7 @@
 #include "backend/native/native_pointwise_int8.h"
 
 #include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
 #include "base/arena.h"
 #include "base/machine.h"
 #include "tandem/program.h"
@@ -80,11 +81,6 @@ typedef struct {
     int64_t tiles, blocks; /* tiles of 6 pixels, blocks of 64 channels */
     int pixel_parts, channel_parts;
 } division;
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static division divide(const td_node *n, int threads)
 {

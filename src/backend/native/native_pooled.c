@@ -13,6 +13,7 @@
 #include "backend/native/native_pooled.h"
 
 #include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
@@ -20,11 +21,6 @@ enum { COLUMNS_MAX = 4096 };
 
 static const td_node_layouts wide_layouts = { .in = { "", "Abcd16a", "" }, .out = "acdb" };
 static const td_node_layouts half_layouts = { .in = { "", "AbcD16a2d", "" }, .out = "acdb" };
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static void set_rows(const td_conv_pool_int8_attr *a, const td_type *w, td_pooled *v)
 {

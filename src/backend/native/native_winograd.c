@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_division.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
@@ -105,11 +106,6 @@ static const td_native_wino_simd *simd_for(const td_node *n)
                               : td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
 }
 
-static int64_t divided_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static td_native_wino geometry_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
@@ -122,17 +118,12 @@ static td_native_wino geometry_of(const td_node *n)
                              .P = y->dim[2],
                              .Q = y->dim[3],
                              .pad = a->pad,
-                             .rows = divided_up(y->dim[2], a->tile),
-                             .cols = divided_up(y->dim[3], a->tile),
+                             .rows = divide_up(y->dim[2], a->tile),
+                             .cols = divide_up(y->dim[3], a->tile),
                              .x = td_native_wino_image_of(x),
                              .y = td_native_wino_image_of(y),
                              .relu = a->relu,
                              .cap = a->relu6 ? 6 : INFINITY };
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* the work of a job with so many parts of the filters, if there is one job for each thread; 0: the
@@ -140,7 +131,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static int64_t job_work(const state *s, int64_t groups, int64_t shares)
 {
     const int64_t runs = smaller(s->threads / shares, s->tiles);
-    return groups % shares || runs < s->runs ? 0 : divided_up(s->tiles, runs) * (groups / shares);
+    return groups % shares || runs < s->runs ? 0 : divide_up(s->tiles, runs) * (groups / shares);
 }
 
 /* With fewer runs than threads: one job for each thread.  Of the divisions that are within 5 % of
@@ -174,15 +165,15 @@ static int64_t room_for(const state *s, int64_t u_bytes)
 static void divide(state *s, int64_t u_bytes)
 {
     const int64_t room = room_for(s, u_bytes);
-    const int64_t groups = divided_up(s->w.K / LANES, s->simd->blocks);
+    const int64_t groups = divide_up(s->w.K / LANES, s->simd->blocks);
     s->tiles = s->w.N * s->w.rows * s->w.cols;
-    s->runs = divided_up(s->tiles, room);
+    s->runs = divide_up(s->tiles, room);
     s->shares = 1;
     if (s->runs >= s->threads && s->runs < 8 * s->threads)
-        s->runs = divided_up(s->runs, s->threads) * s->threads;
+        s->runs = divide_up(s->runs, s->threads) * s->threads;
     if (s->runs < s->threads)
         divide_filters(s, groups);
-    s->w.room = divided_up(s->tiles, s->runs);
+    s->w.room = divide_up(s->tiles, s->runs);
 }
 
 /* threads take jobs as they come: all have as many, or one less */
@@ -190,10 +181,10 @@ static td_work_share share(const td_node *n, int threads)
 {
     state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
     divide(&s, td_type_bytes(td_in_type(n, 1)));
-    const int64_t blocks = s.w.K / LANES, groups = divided_up(blocks, s.simd->blocks);
-    const int64_t most = smaller(divided_up(groups, s.shares) * s.simd->blocks, blocks);
+    const int64_t blocks = s.w.K / LANES, groups = divide_up(blocks, s.simd->blocks);
+    const int64_t most = smaller(divide_up(groups, s.shares) * s.simd->blocks, blocks);
     const double tile = s.simd->tile * s.simd->tile * LANES;
-    const int64_t jobs = divided_up(s.runs * s.shares, threads);
+    const int64_t jobs = divide_up(s.runs * s.shares, threads);
     return (td_work_share){ (double)smaller(jobs * s.w.room * most, s.tiles * blocks) * tile,
                             (double)(s.tiles * blocks) * tile / threads };
 }
@@ -262,7 +253,7 @@ static void multiply(const run *r, int64_t at, int64_t n, int64_t kb, int blocks
 static void run_blocks(const run *r, int64_t kb, int blocks)
 {
     const state *s = r->s;
-    const int64_t m_step = blocks * s->w.piece * LANES, pieces = divided_up(r->n, s->w.piece);
+    const int64_t m_step = blocks * s->w.piece * LANES, pieces = divide_up(r->n, s->w.piece);
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t at = r->n * i / pieces, n = r->n * (i + 1) / pieces - at;
         multiply(r, at, n, kb, blocks);
@@ -283,7 +274,7 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
     const td_native_wino *w = &s->w;
     const int64_t index = job / s->shares, share = job % s->shares;
     const int64_t first = s->tiles * index / s->runs;
-    const int64_t groups = divided_up(w->K / LANES, s->simd->blocks);
+    const int64_t groups = divide_up(w->K / LANES, s->simd->blocks);
     const int64_t from = groups * share / s->shares * s->simd->blocks;
     const int64_t to = smaller(groups * (share + 1) / s->shares * s->simd->blocks, w->K / LANES);
     const run r = { .s = s,

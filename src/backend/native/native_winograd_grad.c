@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_division.h"
 #include "backend/native/native_winograd.h"
 #include "base/arena.h"
 #include "tandem/program.h"
@@ -102,11 +103,6 @@ static const td_native_wino_simd *simd_for(const td_node *n)
     return td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
 }
 
-static int64_t divided_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static td_native_wino geometry_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 1), *y = td_in_type(n, 0);
@@ -119,8 +115,8 @@ static td_native_wino geometry_of(const td_node *n)
                              .P = P,
                              .Q = Q,
                              .pad = ((const td_winograd_attr *)n->attr)->pad,
-                             .rows = divided_up(P, TD_WINO_TILE),
-                             .cols = divided_up(Q, TD_WINO_TILE),
+                             .rows = divide_up(P, TD_WINO_TILE),
+                             .cols = divide_up(Q, TD_WINO_TILE),
                              .x = td_native_wino_image_of(x),
                              .y = td_native_wino_image_of(y) };
 }
@@ -135,26 +131,21 @@ static td_native_wino_dw result_of(const td_node *n)
     return (td_native_wino_dw){ HALF * HALF, HALF, TAPS * HALF * HALF, TAPS * HALF * dw->dim[1] };
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* has the busiest thread at most an eighth more than the mean? */
 static bool is_even(int64_t jobs, int64_t threads)
 {
-    return divided_up(jobs, threads) * threads * 8 <= jobs * 9;
+    return divide_up(jobs, threads) * threads * 8 <= jobs * 9;
 }
 
 /* jobs of s->kb_count blocks of filters: as many blocks of channels as leave enough jobs; then as
    few parts of the points as divide them evenly */
 static void divide_products(state *s)
 {
-    const int64_t CB = s->w.C / LANES, rows = divided_up(s->w.K / LANES, s->kb_count);
+    const int64_t CB = s->w.C / LANES, rows = divide_up(s->w.K / LANES, s->kb_count);
     s->cb_count = CB_MAX;
-    while (s->cb_count > 1 && rows * divided_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
+    while (s->cb_count > 1 && rows * divide_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
         s->cb_count /= 2;
-    s->jobs = rows * divided_up(CB, s->cb_count);
+    s->jobs = rows * divide_up(CB, s->cb_count);
     s->parts = 1;
     while (s->parts < POINTS && (POINTS % s->parts || !is_even(s->jobs * s->parts, s->threads)))
         s->parts++;
@@ -165,8 +156,8 @@ static void divide(state *s)
     const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
     const int64_t fill = GROUP_BYTES / tile_bytes;
     s->tiles = s->w.N * s->w.rows * s->w.cols;
-    s->groups = divided_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
-    s->w.room = divided_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
+    s->groups = divide_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
+    s->w.room = divide_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
     s->w.d_step = td_native_wino_step(s->w.K, s->w.room);
     s->run = smaller(s->tiles / s->groups / (4 * s->threads), RUN_MAX);
@@ -186,12 +177,12 @@ static td_work_share share(const td_node *n, int threads)
 {
     state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
     divide(&s);
-    const int64_t tiles = divided_up(s.tiles, s.groups);
+    const int64_t tiles = divide_up(s.tiles, s.groups);
     const double tile = LANES * POINTS * (double)s.groups;
     const double each = (double)(tiles * (s.cb_count + s.kb_count)) / (double)s.parts * tile;
     const int64_t blocks = (s.w.C + s.w.K) / LANES;
     const int64_t most =
-        smaller(divided_up(divided_up(tiles, s.run), threads) * s.run, tiles) * blocks;
+        smaller(divide_up(divide_up(tiles, s.run), threads) * s.run, tiles) * blocks;
     const td_work_share read = td_work_share_of(s.jobs * s.parts, each, threads);
     return (td_work_share){ (double)most * tile + read.largest,
                             (double)(tiles * blocks) * tile / threads + read.mean };
@@ -237,7 +228,7 @@ typedef struct {
 
 static job job_at(const state *s, int64_t index)
 {
-    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divided_up(CB, s->cb_count);
+    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divide_up(CB, s->cb_count);
     const int64_t i = index / s->parts, part = index % s->parts, points = POINTS / s->parts;
     job j = { .kb = i / columns * s->kb_count,
               .cb = i % columns * s->cb_count,

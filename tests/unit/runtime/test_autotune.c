@@ -14,6 +14,7 @@
 #include "runtime/kernel_choice.h"
 #include "runtime/tune_cache.h"
 #include "support/graphs.h"
+#include "support/programs.h"
 #include "support/scratch.h"
 
 static const char network[] = "%x:f32[2,16,12,12] = input\n"
@@ -42,20 +43,16 @@ static float *results(td_tune_mode mode, const char *path, char **graph)
     td_device *dev = tuned(mode, path);
     td_graph *g = td_test_graph(network);
     td_program *p;
-    td_type t;
     expect_ok(td_compile(g, dev, NULL, &p));
     expect_ok(td_program_init(p, 5));
     expect_ok(td_program_bind(p, "x", images));
-    expect_ok(td_program_run(p));
-    const void *y = td_program_output(p, "y", &t);
-    float *copy = td_alloc(1, (size_t)td_type_bytes(&t));
-    memcpy(copy, y, (size_t)td_type_bytes(&t));
+    float *y = td_test_run(p, "y", NULL);
     if (graph)
         expect_ok(td_program_print(p, graph));
     td_program_free(p);
     td_graph_free(g);
     td_device_close(dev);
-    return copy;
+    return y;
 }
 
 static void what_is_measured_is_kept_and_used(void **state)

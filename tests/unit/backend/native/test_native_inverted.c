@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "support/graphs.h"
-#include "tandem/program.h"
+#include "support/programs.h"
 
 typedef struct {
     int channels, wide, results, side, taps, stride;
@@ -99,41 +99,26 @@ static void set_params(td_program *p, const block *b)
     }
 }
 
-static int count_ops(const td_program *p, const char *op)
-{
-    int n = 0;
-    for (int i = 0; i < td_program_node_count(p); i++)
-        n += strcmp(td_program_node(p, i).op, op) == 0;
-    return n;
-}
-
 /* the results of `batch` images from `x`; td_free */
 static float *run(const block *b, int batch, const char *skip, const float *x, int64_t *count)
 {
     td_graph *g = graph_of(b, batch);
     td_device *dev;
     td_program *p;
-    td_type t;
     expect_ok(td_device_open("cpu", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip }, &p));
     const int n_fused = has_loops(b) && !skip;
-    assert_int_equal(count_ops(p, "inverted_residual"), n_fused && !b->gated);
-    assert_int_equal(count_ops(p, "expand_depthwise"), n_fused && b->gated);
-    assert_int_equal(count_ops(p, "conv2d_gated"), n_fused && b->gated);
-    assert_int_equal(count_ops(p, "global_avg_pool"), !n_fused && b->gated);
+    assert_int_equal(td_test_count_ops(p, "inverted_residual"), n_fused && !b->gated);
+    assert_int_equal(td_test_count_ops(p, "expand_depthwise"), n_fused && b->gated);
+    assert_int_equal(td_test_count_ops(p, "conv2d_gated"), n_fused && b->gated);
+    assert_int_equal(td_test_count_ops(p, "global_avg_pool"), !n_fused && b->gated);
     set_params(p, b);
     expect_ok(td_program_bind(p, b->mixed ? "x_" : "x", x));
-    expect_ok(td_program_run(p));
-    const float *y = td_program_output(p, "y", &t);
-    assert_non_null(y);
-    *count = td_type_count(&t);
-    float *copy = td_alloc((size_t)*count, sizeof *copy);
-    assert_non_null(copy);
-    memcpy(copy, y, (size_t)*count * sizeof *copy);
+    float *y = td_test_run(p, "y", count);
     td_program_free(p);
     td_device_close(dev);
     td_graph_free(g);
-    return copy;
+    return y;
 }
 
 static const block blocks[] = {

@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "ops/ops.h"
 #include "support/graphs.h"
-#include "tandem/program.h"
+#include "support/programs.h"
 
 enum { SIDE = 45, C = 3, K = 48, R = 7, P = 23, POOLED = 12, Y = POOLED * POOLED * K };
 
@@ -131,14 +131,6 @@ static void pairs_are_as_good_as_bf16(void **state)
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-static int count_ops(const td_program *p, const char *op)
-{
-    int n = 0;
-    for (int i = 0; i < td_program_node_count(p); i++)
-        n += strcmp(td_program_node(p, i).op, op) == 0;
-    return n;
-}
-
 static void run_network(const char *skip, int n_fused, float *y)
 {
     static const char text[] = "%x:f32[1,3,45,45] = input\n%w:f32[48,3,7,7] = param\n"
@@ -156,8 +148,8 @@ static void run_network(const char *skip, int n_fused, float *y)
     td_type t;
     expect_ok(td_device_open("cpu", &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip, .amp = &amp }, &p));
-    if (count_ops(p, "conv2d_int8"))
-        assert_int_equal(count_ops(p, "conv2d_pool_int8"), n_fused);
+    if (td_test_count_ops(p, "conv2d_int8"))
+        assert_int_equal(td_test_count_ops(p, "conv2d_pool_int8"), n_fused);
     expect_ok(td_program_set(p, "w", filter));
     expect_ok(td_program_set(p, "b", bias));
     expect_ok(td_program_set(p, "v", filter));

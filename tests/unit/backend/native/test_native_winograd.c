@@ -17,7 +17,7 @@
 #include "base/machine.h"
 #include "base/rng.h"
 #include "support/graphs.h"
-#include "tandem/program.h"
+#include "support/programs.h"
 
 static float *normal(int64_t n, uint64_t seed, double scale)
 {
@@ -325,38 +325,24 @@ static td_graph *layer(int batch, int channels, int side, const char *dtype)
     return td_test_graph(text);
 }
 
-static bool has_op(const td_program *p, const char *op)
-{
-    for (int i = 0; i < td_program_node_count(p); i++)
-        if (strcmp(td_program_node(p, i).op, op) == 0)
-            return true;
-    return false;
-}
-
 /* the layer's result; `x`, `w` and `b` are float, or double where dtype is f64 */
 static void *run_layer(const char *device, const char *skip, int batch, int channels, int side,
                        const char *dtype, const void *x, const void *w, const void *b)
 {
     td_device *dev;
     td_program *p;
-    td_type t;
     td_graph *g = layer(batch, channels, side, dtype);
     expect_ok(td_device_open(device, &dev));
     expect_ok(td_compile(g, dev, &(td_compile_opts){ .skip = skip }, &p));
-    assert_int_equal(has_op(p, "conv2d_winograd"), strcmp(device, "cpu") == 0 && !skip);
+    assert_int_equal(td_test_count_ops(p, "conv2d_winograd"), strcmp(device, "cpu") == 0 && !skip);
     expect_ok(td_program_set(p, "w", w));
     expect_ok(td_program_set(p, "b", b));
     expect_ok(td_program_bind(p, "x", x));
-    expect_ok(td_program_run(p));
-    const void *y = td_program_output(p, "y", &t);
-    const size_t n_bytes = (size_t)td_type_bytes(&t);
-    void *copy = td_alloc(n_bytes, 1);
-    assert_non_null(copy);
-    memcpy(copy, y, n_bytes);
+    void *y = td_test_run(p, "y", NULL);
     td_program_free(p);
     td_device_close(dev);
     td_graph_free(g);
-    return copy;
+    return y;
 }
 
 static double *widened(const float *x, int64_t n)
@@ -518,14 +504,6 @@ static td_graph *step(const shape *s, const char *dtype)
     return td_test_graph(text);
 }
 
-static int count_ops(const td_program *p, const char *op)
-{
-    int n = 0;
-    for (int i = 0; i < td_program_node_count(p); i++)
-        n += strcmp(td_program_node(p, i).op, op) == 0;
-    return n;
-}
-
 /* copies of the results */
 static void run_step(const char *device, td_winograd_mode mode, const shape *s, const char *dtype,
                      const void *x, const void *w, const void *dy, void *result[N_PARTS])
@@ -533,30 +511,24 @@ static void run_step(const char *device, td_winograd_mode mode, const shape *s, 
     const bool in_tiles = mode == TD_WINOGRAD_AUTO && strcmp(device, "cpu") == 0;
     td_device *dev;
     td_program *p;
-    td_type t;
     const float lr = 0;
     td_graph *g = step(s, dtype);
     expect_ok(td_device_open(device, &dev));
     td_device_winograd(dev, mode);
     expect_ok(td_compile(g, dev, NULL, &p));
-    assert_int_equal(count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
-    assert_int_equal(count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
+    assert_int_equal(td_test_count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
+    assert_int_equal(td_test_count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
     /* with pad 2 and AVX-512 oneDNN prefers other layouts for the direct gradient */
     const bool has_blocks =
         s->pad < 2 || td_native_wino_simd_at(TD_DT_F32, 0)->lanes <= TD_WINO_HALF;
-    assert_int_equal(count_ops(p, "conv2d_winograd_grad_w"), in_tiles && has_blocks);
+    assert_int_equal(td_test_count_ops(p, "conv2d_winograd_grad_w"), in_tiles && has_blocks);
     expect_ok(td_program_set(p, "w", w));
     expect_ok(td_program_bind(p, "lr", &lr));
     expect_ok(td_program_bind(p, "x", x));
     expect_ok(td_program_bind(p, "dy", dy));
     expect_ok(td_program_run(p));
-    for (int i = 0; i < N_PARTS; i++) {
-        const void *y = td_program_output(p, parts[i], &t);
-        const size_t n_bytes = (size_t)td_type_bytes(&t);
-        result[i] = td_alloc(n_bytes, 1);
-        assert_non_null(result[i]);
-        memcpy(result[i], y, n_bytes);
-    }
+    for (int i = 0; i < N_PARTS; i++)
+        result[i] = td_test_output(p, parts[i], NULL);
     td_program_free(p);
     td_device_close(dev);
     td_graph_free(g);
@@ -686,7 +658,6 @@ static void *run_fixed(const char *device, td_winograd_mode mode, const shape *s
 {
     td_device *dev;
     td_program *p;
-    td_type t;
     td_graph *g = fixed_layer(s, is_half);
     expect_ok(td_device_open(device, &dev));
     td_device_winograd(dev, mode);
@@ -695,15 +666,11 @@ static void *run_fixed(const char *device, td_winograd_mode mode, const shape *s
     expect_ok(td_program_set(p, "w", w));
     expect_ok(td_program_set(p, "b", b));
     expect_ok(td_program_bind(p, "x", x));
-    expect_ok(td_program_run(p));
-    const void *y = td_program_output(p, "y", &t);
-    void *copy = td_alloc((size_t)td_type_bytes(&t), 1);
-    assert_non_null(copy);
-    memcpy(copy, y, (size_t)td_type_bytes(&t));
+    void *y = td_test_run(p, "y", NULL);
     td_program_free(p);
     td_device_close(dev);
     td_graph_free(g);
-    return copy;
+    return y;
 }
 
 /* inference in bfloat16: what docs/numerics.md states of F(2 x 2, 3 x 3) */
