@@ -83,8 +83,9 @@ TD_API TD_CHECKED td_status td_list_delimiter(const char *text, char *out);
  *                `strict`, a bad one
  *   TD_ELIMIT    folders nested deeper than 32 (a link that points upward)
  *   TD_EUNSUPPORTED  a pack of another version
- *   TD_EUSAGE    `label_delimiter` or `allow_outside`, and `path` is no list; `label_delimiter` for a
- *                list without a column of labels; `labels_from_zero`, and `path` is no TFRecords
+ *   TD_EUSAGE    `label_delimiter` or `allow_outside`, and `path` is no list; `label_delimiter` for
+ *                a list without a column of labels; `labels_from_zero`, and `path` is no TFRecords
+ *                with classes
  */
 TD_API TD_CHECKED td_status td_dataset_open(const td_dataset_opts *opts, td_dataset **out);
 
