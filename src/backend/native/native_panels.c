@@ -114,16 +114,6 @@ typedef struct {
     td_panels_loops *loops;
 } state;
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static state divide(const td_node *n, int threads)
 {
     const td_type *w = td_in_type(n, 1);
