@@ -9,6 +9,7 @@
  * linear_fused(x, w, bias, residual) {gelu} -> y        linear, then gelu if set, then + residual
  *
  *   residual  [N, K]   same as x; may be omitted, or bias too; inference only
+ *   w                  may be bf16 with x in float32: it is widened, nothing else is rounded
  *
  * linear_grad_x(dy, w) -> dx[N, C]
  * linear_grad_w(dy, x) {wide} -> dw[K, C], float32 with half operands if `wide`
@@ -34,12 +35,19 @@ static const td_field grad_w_fields[] = {
 };
 /* clang-format on */
 
+/* a weight rounded to bf16, everything else float32 */
+static bool has_half_weight(const td_node *n)
+{
+    return n->op == &td_op_linear_fused && td_in_type(n, 0)->dtype == TD_DT_F32 &&
+           td_in_type(n, 1)->dtype == TD_DT_BF16;
+}
+
 /* of x, w and bias */
 static td_status product_infer(const td_node *n, td_type *y)
 {
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
     const char *op = n->op->name;
-    if (x->dtype != w->dtype)
+    if (x->dtype != w->dtype && !has_half_weight(n))
         return td_error(TD_ESHAPE, "%s: input is %s, weight is %s, wanted one float type", op,
                         td_dtype_name(x->dtype), td_dtype_name(w->dtype));
     if (x->dim[1] != w->dim[1])

@@ -92,11 +92,22 @@ static td_status make_pd(const td_node *n, bool any_w, dnnl_primitive_desc_t *pd
     return st;
 }
 
+/* a weight of bf16 with rows of float32 is left to native_linear */
+static td_status check_dtypes(const td_node *n)
+{
+    const td_dtype a = td_in_type(n, 0)->dtype, b = td_in_type(n, 1)->dtype;
+    if (a != b)
+        return td_error(TD_ENOKERNEL, "the factors are %s and %s", td_dtype_name(a),
+                        td_dtype_name(b));
+    return TD_OK;
+}
+
 static td_status linear_accepts(const td_node *n)
 {
     dnnl_primitive_desc_t pd;
     if (td_is_tf32(n))
         return td_error(TD_ENOKERNEL, "tf32 is set");
+    TD_TRY(check_dtypes(n));
     TD_TRY(make_pd(n, false, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
@@ -136,7 +147,7 @@ bool td_dnnl_linear_preferred_layout(const td_node *n, td_node_layouts *out)
 {
     dnnl_primitive_desc_t pd;
     *out = (td_node_layouts){ 0 };
-    if (n->op != &td_op_linear_fused || make_pd(n, true, &pd) != TD_OK)
+    if (n->op != &td_op_linear_fused || check_dtypes(n) != TD_OK || make_pd(n, true, &pd) != TD_OK)
         return false;
     const bool ok = td_dnnl_layout_transposed(
         dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), out->in[1]);

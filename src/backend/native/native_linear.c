@@ -27,7 +27,8 @@ static td_status check(const td_node *n)
     if (n->op == &td_op_linear_fused &&
         (((const td_linear_fused_attr *)n->attr)->gelu || n->n_in > 3))
         return td_error(TD_ENOKERNEL, "gelu or a residual");
-    if (!td_linear_loops_for(x->dtype) || (n->n_in > 2 && td_in_type(n, 2)->dtype != TD_DT_F32))
+    if (!td_linear_loops_for(x->dtype, td_in_type(n, 1)->dtype) ||
+        (n->n_in > 2 && td_in_type(n, 2)->dtype != TD_DT_F32))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
     return TD_OK;
 }
@@ -70,7 +71,7 @@ static td_status run(const td_prepared *p, void *const *args)
                               .w = args[1],
                               .bias = n->n_in > 2 ? args[2] : NULL,
                               .y = args[n->n_in] };
-    td_linear_loops *loops = td_linear_loops_for(w->dtype);
+    td_linear_loops *loops = td_linear_loops_for(td_in_type(n, 0)->dtype, w->dtype);
     const int64_t each = piece_of(n, td_threads());
 #pragma omp parallel for schedule(static, 1) if (v.K > each)
     for (int64_t k = 0; k < v.K; k += each)

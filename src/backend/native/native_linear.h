@@ -3,8 +3,9 @@
  *
  *     y [N, K] = x [N, C] wT + bias      w [K, C]
  *
- * x, w and y are float32 or bfloat16, the bias is float32.  A sum is 16 chains over the channels,
- * in bfloat16 of pairs of them, which are added together at the end.
+ * x, w and y are float32 or bfloat16, or only w is bfloat16; the bias is float32.  A sum is 16
+ * chains over the channels, with x in bfloat16 of pairs of them, which are added together at the
+ * end.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_LINEAR_H
 #define TD_BACKEND_NATIVE_NATIVE_LINEAR_H
@@ -26,6 +27,6 @@ typedef struct {
 typedef void td_linear_loops(const td_linear_few *v, int64_t from, int64_t to);
 
 /** NULL if this machine lacks the instructions. */
-td_linear_loops *td_linear_loops_for(td_dtype dtype);
+td_linear_loops *td_linear_loops_for(td_dtype x, td_dtype w);
 
 #endif
