@@ -158,16 +158,27 @@ int td_core_share(int n_sharing, int n_all)
     return share > 0 ? (int)share : 1;
 }
 
-int64_t td_cache_bytes(void)
+/* the answer of the topology; 0 if there is none */
+static int64_t bytes_of(size_t (*bytes)(const td_topology *t))
 {
     td_topology t;
     if (td_topology_here(&t) != TD_OK) {
         td_error_clear();
         return 0;
     }
-    const size_t bytes = t.is_here ? td_topology_cache_bytes(&t) : 0;
+    const int64_t all = t.is_here ? (int64_t)bytes(&t) : 0;
     td_topology_release(&t);
-    return (int64_t)bytes;
+    return all;
+}
+
+int64_t td_cache_bytes(void)
+{
+    return bytes_of(td_topology_cache_bytes);
+}
+
+int64_t td_core_cache_bytes(void)
+{
+    return bytes_of(td_topology_core_cache_bytes);
 }
 
 static char cpu_name[128] = "unknown"; /* written once, by find_cpu_name */

@@ -24,6 +24,9 @@ int td_core_count(void);
     topology: takes milliseconds. */
 int64_t td_cache_bytes(void);
 
+/** The same of their L2 caches. */
+int64_t td_core_cache_bytes(void);
+
 /** The cores for each of `n_sharing` processes with this affinity, if `n_all` processes with any
     affinity share the cgroup quota; at least 1. */
 int td_core_share(int n_sharing, int n_all);

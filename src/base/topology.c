@@ -181,6 +181,11 @@ size_t td_topology_cache_bytes(const td_topology *t)
     return third ? third : cache_bytes(t, HWLOC_OBJ_L2CACHE);
 }
 
+size_t td_topology_core_cache_bytes(const td_topology *t)
+{
+    return cache_bytes(t, HWLOC_OBJ_L2CACHE);
+}
+
 /* --- binding ---------------------------------------------------------------------------------- */
 
 /* NULL: no memory */

@@ -69,6 +69,9 @@ int td_topology_count(const td_topology *t, td_level level);
     not known. */
 size_t td_topology_cache_bytes(const td_topology *t);
 
+/** The sizes of the processors' L2 caches, in bytes; 0: not known. */
+size_t td_topology_core_cache_bytes(const td_topology *t);
+
 /**
  * Restrict the calling thread, and threads and programs it starts later, to the processors; with
  * `binds_memory` their NUMA nodes become the preferred ones for memory: others are used only when

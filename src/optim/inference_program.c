@@ -30,28 +30,39 @@ static td_graph *fused(const td_graph *g, const td_device *dev, const char *skip
     return now;
 }
 
+/*
+ * The cache that holds the activations of a layer, in bytes of the graph's float32.  Products of
+ * 8-bit integers take so little time that reading activations from the last level is much of it,
+ * and they are a quarter of the size.
+ */
+static int64_t cache_for(const td_compile_opts *opts)
+{
+    const bool is_int8 = opts->amp && opts->amp->precision == TD_PRECISION_INT8;
+    return is_int8 ? (int64_t)sizeof(float) * td_core_cache_bytes() : td_cache_bytes();
+}
+
 /* td_micro_batch of what will be run; the whole batch on failure */
 static int rows_for(const td_inference_opts *o, const td_device *dev, const td_graph *g,
-                    const char *skip)
+                    const td_compile_opts *opts)
 {
-    td_graph *f = fused(g, dev, skip);
+    td_graph *f = fused(g, dev, opts->skip);
     if (!f)
         td_error_clear();
-    const int n = f ? td_micro_batch(f, o->batch, td_cache_bytes(), td_threads()) : o->batch;
+    const int n = f ? td_micro_batch(f, o->batch, cache_for(opts), td_threads()) : o->batch;
     td_graph_free(f);
     return n;
 }
 
 /* *g, of the whole batch, becomes that of a micro-batch, if this is faster and the network can have
    another batch */
-static void divide(const td_inference_opts *o, const td_device *dev, const char *skip, td_graph **g,
-                   int *rows)
+static void divide(const td_inference_opts *o, const td_device *dev, const td_compile_opts *opts,
+                   td_graph **g, int *rows)
 {
     td_graph *smaller;
     *rows = o->batch;
     if (o->is_whole || !dev->memory->is_host || o->batch == 1)
         return;
-    const int n = rows_for(o, dev, *g, skip);
+    const int n = rows_for(o, dev, *g, opts);
     if (n == o->batch)
         return;
     if (td_inference_graph(o->model, n, o->norm, &smaller) != TD_OK) {
@@ -73,7 +84,7 @@ td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
     int rows;
     *out = NULL;
     TD_TRY(td_inference_graph(o->model, o->batch, o->norm, &g));
-    divide(o, dev, opts->skip, &g, &rows);
+    divide(o, dev, opts, &g, &rows);
     c.micro_batches = o->batch / rows;
     const td_status st = td_compile(g, dev, &c, out);
     td_graph_free(g);

@@ -31,8 +31,14 @@ static bool is_divisible(const td_graph *g, int64_t batch)
 typedef struct {
     int64_t weights;
     int64_t largest; /* of the operands and results of one convolution or matrix product */
-    int64_t moved;   /* written by all of them and read by the next node */
+    int64_t moved;   /* written by all of them, read by the next node, and as residuals */
 } traffic;
+
+static int64_t residual_bytes(const td_node *n)
+{
+    const td_type *y = &n->out[0]->type;
+    return n->n_in > 3 && td_type_same_shape(td_in_type(n, 3), y) ? td_type_bytes(y) : 0;
+}
 
 static traffic traffic_of(const td_graph *g)
 {
@@ -46,7 +52,7 @@ static traffic traffic_of(const td_graph *g)
         const int64_t result = td_type_bytes(&n->out[0]->type);
         const int64_t both = result + td_type_bytes(&n->in[0]->type);
         t.largest = both > t.largest ? both : t.largest;
-        t.moved += 2 * result;
+        t.moved += 2 * result + residual_bytes(n);
     }
     return t;
 }

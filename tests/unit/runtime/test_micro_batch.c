@@ -189,6 +189,25 @@ static void large_weights_are_read_once(void **state)
     td_graph_free(g);
 }
 
+/* 4224 bytes of parameters, results of 2048 bytes for an image; the residual is read, too */
+static void residuals_count_as_activations(void **state)
+{
+    static const char *const sums[] = { "%b", "%b, %x" };
+    static const int rows[] = { 4, 2 };
+    const int64_t image = (int64_t)2 * 32 * 4 * 4 * 4;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char graph[256];
+        snprintf(graph, sizeof graph,
+                 "%%x:f32[4,32,4,4] = input\n%%w:f32[32,32,1,1] = param\n"
+                 "%%b:f32[32] = param\n%%y = conv2d_fused %%x, %%w, %s\noutput y = %%y\n",
+                 sums[i]);
+        td_graph *g = td_test_graph(graph);
+        assert_int_equal(td_micro_batch(g, 4, 2 * image, 2), rows[i]);
+        td_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +217,7 @@ int main(void)
         cmocka_unit_test(what_has_no_rows_is_refused),
         cmocka_unit_test(the_largest_part_that_fits_is_chosen),
         cmocka_unit_test(large_weights_are_read_once),
+        cmocka_unit_test(residuals_count_as_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
