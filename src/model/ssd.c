@@ -110,9 +110,9 @@ static void pyramid(td_net *m, td_value *const *c, td_value **p)
     m->init = &pyramid_begins;
     m->eps = 1e-3;
     m->momentum = rate(m, HEAD_RATE);
-    td_value *const x5 = lateral(m, c[2], 5);
-    td_value *const x4 = td_add(m->b, lateral(m, c[1], 4), enlarged(m, x5));
-    td_value *const x3 = td_add(m->b, lateral(m, c[0], 3), enlarged(m, x4));
+    td_value *const x5 = lateral(m, c[2], 5), *const up5 = enlarged(m, x5);
+    td_value *const x4 = td_add(m->b, lateral(m, c[1], 4), up5), *const up4 = enlarged(m, x4);
+    td_value *const x3 = td_add(m->b, lateral(m, c[0], 3), up4);
     p[0] = smooth(m, x3, 3);
     p[1] = smooth(m, x4, 4);
     p[2] = x5;

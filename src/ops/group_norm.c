@@ -62,7 +62,8 @@ static void group_norm_decompose(td_builder *b, const td_node *n, td_value *cons
     td_value *y = td_reshape(b, in[0], 2, (int64_t[]){ rows, width });
     y = td_emit(b, &td_op_layer_norm, &norm, y, filled(b, x.dtype, width, 1),
                 filled(b, x.dtype, width, 0));
-    y = td_mul(b, td_reshape(b, y, x.rank, x.dim), td_reshape(b, in[1], x.rank, channels));
+    td_value *const gamma = td_reshape(b, in[1], x.rank, channels);
+    y = td_mul(b, td_reshape(b, y, x.rank, x.dim), gamma);
     out[0] = td_add(b, y, td_reshape(b, in[2], x.rank, channels));
 }
 
