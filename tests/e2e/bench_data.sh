@@ -110,6 +110,12 @@ error_names --use-ema
 expect 2 evaluate set --model small.td
 error_names --weights FILE
 
+# the counts of `out` and `evaluated` are the same, and losses but for rounding: batches may have other sizes
+same_result() {
+    [ "$(head -3 out)" = "$(head -3 evaluated)" ] &&
+        awk '$1 == "loss" { loss[n++] = $2 } END { d = loss[0] - loss[1]; exit !(n == 2 && d < 1e-4 && d > -1e-4) }' out evaluated
+}
+
 # --- a training's folder, and PyTorch's checkpoints ----------------------------------------------------
 expect 0 train $net set --epochs 12 --run-epochs 12 --lr 0.01 --workspace RUN --training-only --prof 1 --gather-checkpoints
 [ "$(ls RUN/checkpoint_*)" = "$(for i in 0 1 2 3 4 5 6 7 8 9 10; do printf 'RUN/checkpoint_%04d.safetensors\n' $i; done)" ] ||
@@ -123,10 +129,10 @@ cp out evaluated
 cmp -s before.json RUN/experiment_raport.json || complain "an evaluation wrote over the training's report"
 for line in '--mode=evaluate --results_dir RUN --data set' '--evaluate --resume RUN/checkpoint.safetensors --data_dir set'; do
     expect 0 train $line --threads 1
-    [ "$(head -4 out)" = "$(head -4 evaluated)" ] || complain "another result"
+    same_result || complain "another result"
 done
 expect 0 evaluate set --model_dir RUN --threads 1 --raport-file e.json
-[ "$(head -4 out)" = "$(head -4 evaluated)" ] || complain "another result"
+same_result || complain "another result"
 [ -s RUN/e.json ] || complain "no report in --model_dir"
 expect 1 train --mode=evaluate --model_dir E --data_dir set
 error_names "'E/checkpoint.safetensors'"
@@ -143,7 +149,7 @@ drawn four --classes 4 --train 4 --val 8
 expect 0 evaluate four --model "$pth/tiny.td" --weights "$pth/tiny.safetensors" --threads 1
 cp out evaluated
 expect 0 train four --model "$pth/tiny.td" --evaluate --resume "$pth/checkpoint-zip.pth.tar" --epochs 1 -b 64 --threads 1
-[ "$(head -4 out)" = "$(head -4 evaluated)" ] || complain "PyTorch's checkpoint gives another result"
+same_result || complain "PyTorch's checkpoint gives another result"
 
 # --- the converter's own options -----------------------------------------------------------------------
 expect 0 convert --checkpoint-path "$pth/checkpoint-zip.pth.tar" --weight-path a.safetensors
