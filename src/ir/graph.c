@@ -32,6 +32,14 @@ bool td_value_is_input(const td_value *v)
     return v->producer && strcmp(v->producer->op->name, "input") == 0;
 }
 
+bool td_value_is_output(const td_graph *g, const td_value *v)
+{
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i].value == v)
+            return true;
+    return false;
+}
+
 const td_value *td_value_root(const td_value *v)
 {
     while (v->producer->op->is_alias)

@@ -62,6 +62,9 @@ bool td_is_wide_operand(const td_node *n, int i);
 bool td_value_is_param(const td_value *v);
 bool td_value_is_input(const td_value *v);
 
+/** Is the value an output of the graph? */
+bool td_value_is_output(const td_graph *g, const td_value *v);
+
 /** The value whose memory `v` uses: `v` itself unless it is a reshape. */
 const td_value *td_value_root(const td_value *v);
 

@@ -93,14 +93,6 @@ static void emit(td_rewriter *rw, const rule *r, td_dtype filter)
 
 /* --- the last linear layer -------------------------------------------------------------------- */
 
-static bool is_output(const td_graph *g, const td_value *v)
-{
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->outputs[i].value == v)
-            return true;
-    return false;
-}
-
 /* has the target a kernel for `rows` rows with a weight of bf16? */
 static bool has_half_kernel(const td_target *target, const td_node *linear, int64_t rows)
 {
@@ -116,9 +108,10 @@ static bool has_half_kernel(const td_target *target, const td_node *linear, int6
 
 static bool match_last(const td_rewriter *rw, const bool *is_fixed, const td_node *n)
 {
-    return rw->target->bf16_rate > 1 && n->op == &td_op_linear && is_output(rw->old, n->out[0]) &&
-           !td_is_tf32(n) && td_in_type(n, 0)->dtype == TD_DT_F32 &&
-           is_fixed[n->in[1]->producer->id] && has_half_kernel(rw->target, n, 1);
+    return rw->target->bf16_rate > 1 && n->op == &td_op_linear &&
+           td_value_is_output(rw->old, n->out[0]) && !td_is_tf32(n) &&
+           td_in_type(n, 0)->dtype == TD_DT_F32 && is_fixed[n->in[1]->producer->id] &&
+           has_half_kernel(rw->target, n, 1);
 }
 
 static void emit_last(td_rewriter *rw, const td_node *n)

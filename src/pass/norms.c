@@ -100,14 +100,6 @@ static bool can_omit_mask(const state *s, const td_node *norm)
     return true;
 }
 
-static bool is_output(const td_graph *g, const td_value *v)
-{
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->outputs[i].value == v)
-            return true;
-    return false;
-}
-
 static void find_norms(state *s)
 {
     for (int i = 0; i < s->g->n_nodes; i++) {
@@ -116,7 +108,7 @@ static void find_norms(state *s)
         if (!conv || conv->op != &td_op_conv2d || s->of[conv->id] ||
             !td_dtype_is_half(td_in_type(n, 0)->dtype) ||
             (n->op == &td_op_batch_norm_relu &&
-             (!can_omit_mask(s, n) || is_output(s->g, n->out[3]))) ||
+             (!can_omit_mask(s, n) || td_value_is_output(s->g, n->out[3]))) ||
             !supports_statistics(s, conv, TD_DT_NONE))
             continue;
         s->of[conv->id] = n;
@@ -181,7 +173,7 @@ static where choose_place(const state *s, const td_node *norm)
         n_convs += users[i]->op == &td_op_conv2d;
     }
     if (norm->op != &td_op_batch_norm_relu || ((const td_norm_attr *)norm->attr)->relu6 ||
-        n_convs == 0 || is_output(s->g, y))
+        n_convs == 0 || td_value_is_output(s->g, y))
         return STORED;
     if (all_support(s, y, &td_op_conv2d_grad_w, d) && all_support(s, y, &td_op_conv2d, d))
         return IN_BOTH;
