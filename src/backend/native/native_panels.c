@@ -22,10 +22,10 @@
 enum {
     ROWS_MIN = 9,            /* fewer: native_linear.c */
     DEPTH_MAX = 768,         /* channels at a time */
-    BLOCK_BYTES = 640 << 10, /* of the rows of a block */
+    BLOCK_BYTES = 640 << 10, /* limit of the rows of a block */
     BLOCK_ROWS = 448,
-    FILTER_BYTES = 256 << 10, /* of a job, that stay in the cache while its rows pass */
-    JOBS = 4,                 /* of a thread: with fewer, all threads have as many */
+    FILTER_BYTES = 256 << 10, /* limit of a job's filters that stay in the cache */
+    JOBS = 4,                 /* per thread; where there are fewer, all threads get equally many */
     FAR = 512,                /* rows that are a multiple of so many floats apart are copied ... */
     GAP = 16,                 /* ... so many further apart */
 };
@@ -106,7 +106,7 @@ bool td_native_panels_preferred_layout(const td_node *n, td_node_layouts *out)
 typedef struct {
     int64_t N, C, panels;
     int64_t depth;          /* channels at a time */
-    int64_t blocks, groups; /* of rows and of panels */
+    int64_t blocks, groups; /* blocks of rows, groups of panels */
     bool relu, gelu;
     bool is_copied, by_rows;
     int64_t scratch; /* floats of a thread */

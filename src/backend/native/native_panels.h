@@ -29,8 +29,8 @@ typedef struct {
     const float *bias; /* NULL: none */
     const float *rest; /* NULL: none; rows as y's */
     float *y;
-    bool is_first, is_last; /* of the channels */
-    bool relu, gelu;        /* after the last; gelu: no rest */
+    bool is_first, is_last; /* the product's first, last part of the channels */
+    bool relu, gelu;        /* applied to the last part; gelu: no rest */
     bool by_rows;           /* all panels of a tile's rows, then the next rows: for small filters */
 } td_panels;
 

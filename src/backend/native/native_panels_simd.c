@@ -151,7 +151,7 @@ static tile_loops *const loops_of[TD_PANEL_ROWS + 1] = {
     rows_8, rows_9, rows_10, rows_11, rows_12, rows_13, rows_14,
 };
 
-/* of results that are in the cache */
+/* applies gelu to a panel's results, which are still in the cache */
 static TARGET void finish(const td_panels *v, int64_t rows, int64_t at)
 {
     for (int64_t p = 0; p < rows; p++, at += v->y_row)

@@ -23,8 +23,8 @@
 #include "tandem/program.h"
 
 enum {
-    FILTER_BYTES = 512 * 1024, /* of a filter that every tile reads whole, at most */
-    IMAGE_BYTES = 256 * 1024   /* of images that are read for each 64 channels, otherwise */
+    FILTER_BYTES = 512 * 1024, /* limit of a filter that is read whole for each tile */
+    IMAGE_BYTES = 256 * 1024   /* of a larger filter: images read for each 64 channels */
 };
 
 static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "", "acdb" },

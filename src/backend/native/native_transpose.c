@@ -17,7 +17,7 @@
 #include "tandem/program.h"
 
 #define TILE 16
-#define ROWS 64
+#define ROWS 64 /* rows of a piece of work */
 
 /* elements from one index of a dimension of `x` to the next; false: it has blocks */
 static bool steps_of(const td_type *x, int64_t step[TD_RANK_MAX])
@@ -130,7 +130,7 @@ static void copy_rows(const moves *m, size_t each, const char *x, char *y)
 #pragma omp parallel for collapse(2) if (m->outer * (int64_t)row > TD_NATIVE_PIECE)
     for (int64_t i = 0; i < m->outer; i += m->size[d])
         for (int64_t k = 0; k < m->size[d]; k += ROWS) {
-            const int64_t n = m->size[d] - k < ROWS ? m->size[d] - k : ROWS;
+            const int64_t n = smaller(m->size[d] - k, ROWS);
             int64_t from, to;
             place(m, i + k, &from, &to);
             for (int64_t r = 0; r < n; r++)
