@@ -276,7 +276,7 @@ static bool page_room(size_t bytes, size_t *room)
 
 /*
  * Huge pages are not requested: in a ResNet-50 training step of 2.9 GB they gained 0 to 3 % and
- * made the first step 2 s longer (docs/results.md, first step).
+ * made the first step 2 s longer (docs/results/training.md).
  */
 void *td_pages_alloc(size_t bytes)
 {
