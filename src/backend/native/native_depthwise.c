@@ -2,9 +2,9 @@
  * native_depthwise.c -- depthwise convolutions of 3 x 3, 5 x 5 and 7 x 7, and their gradients
  *
  * What oneDNN lacks on machines with AVX2: those in bf16, and in float32 the filter gradients of
- * 5 x 5 and 7 x 7, which it computes 5 to 9 times as slowly (docs/results/kernels.md), and rows of fewer
- * outputs than there is padding before them, which it computes as matrix products; its other
- * float32 kernels are as fast as memory.  Tensors are in channel blocks of 8, as its 1 x 1
+ * 5 x 5 and 7 x 7, which it computes 5 to 9 times as slowly (docs/results/kernels.md), and rows of
+ * fewer outputs than there is padding before them, which it computes as matrix products; its
+ * other float32 kernels are as fast as memory.  Tensors are in channel blocks of 8, as its 1 x 1
  * convolutions before and after them prefer, and filters in its own layout, so nothing is
  * reordered.  native_depthwise.inc has the loops.
  *

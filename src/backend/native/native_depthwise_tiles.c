@@ -3,9 +3,9 @@
  *
  * oneDNN's direct kernels are for 3 x 3, and want as many rows as the filter has and little
  * padding; it computes the others as matrix products or with padded groups, 4 to 300 times as
- * slowly (docs/results/kernels.md).  With AVX2 its kernels are float32; the rest is native_depthwise.c's,
- * which is slower if a plane fits into a tile.  native_taps.inc has the loops, for blocks of 8 and
- * 16 channels and for channels last.
+ * slowly (docs/results/kernels.md).  With AVX2 its kernels are float32; the rest is
+ * native_depthwise.c's, which is slower if a plane fits into a tile.  native_taps.inc has the
+ * loops, for blocks of 8 and 16 channels and for channels last.
  *
  * A job is one block of some images (native_conv.h): the bits do not depend on the threads.
  */
