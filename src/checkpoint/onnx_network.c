@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "checkpoint/quantization.h"
+#include "checkpoint/weights.h"
 #include "image/norm_text.h"
 #include "ir/graph.h"
 #include "onnx_import/onnx_import.h"
@@ -39,14 +41,44 @@ static td_status set_norm(td_tensors *to, const td_onnx_preparation *p)
     return td_tensors_set_meta(to, TD_NORM_META_NODES, p->text);
 }
 
+static td_status copy_meta(td_tensors *to, const td_onnx *m, const char *key)
+{
+    const char *text = td_onnx_meta_find(m, key);
+    return text ? td_tensors_set_meta(to, key, text) : TD_OK;
+}
+
 /* Of a file that td_onnx_export has written. */
 static td_status copy_norm(td_tensors *to, const td_onnx *m)
 {
-    static const char *const keys[] = { TD_NORM_META_MEAN, TD_NORM_META_STD };
-    for (int i = 0; i < 2; i++)
-        if (td_onnx_meta_find(m, keys[i]))
-            TD_TRY(td_tensors_set_meta(to, keys[i], td_onnx_meta_find(m, keys[i])));
-    return TD_OK;
+    TD_TRY(copy_meta(to, m, TD_NORM_META_MEAN));
+    return copy_meta(to, m, TD_NORM_META_STD);
+}
+
+/* The names are those of the outputs, unless --model-output chose others. */
+static td_status copy_classes(td_tensors *to, const td_onnx *m, const char *path, const td_graph *g)
+{
+    const char *const key = "tandem.classes";
+    const td_value *logits = td_graph_output_value(g, "logits");
+    int n;
+    char **names;
+    TD_TRY(td_classes_from_json(td_onnx_meta_find(m, key), path, &n, &names));
+    td_texts_free(names, (size_t)n);
+    return n && logits && logits->type.dim[1] == n ? copy_meta(to, m, key) : TD_OK;
+}
+
+/* Some files that td_onnx_export has written become weight files only by td_onnx_restore. */
+static td_status check_kind(const td_onnx *m, const char *path)
+{
+    const td_model_opts network = { .arch = td_onnx_meta_find(m, "tandem.arch") };
+    const char *kind = td_onnx_meta_find(m, TD_QUANTIZATION_META)    ? "has 8-bit weights"
+                       : network.arch && td_model_detector(&network) ? "is a detector"
+                                                                     : NULL;
+    if (!kind)
+        return TD_OK;
+    return td_error(TD_EUNSUPPORTED,
+                    "'%s' %s: make a weight file of it, with 'tandem convert %s "
+                    "WEIGHTS.safetensors', and use that",
+                    path, kind, path);
 }
 
 td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_tensors **out)
@@ -60,14 +92,15 @@ td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_
     td_tensors *t = NULL;
     *out = NULL;
     TD_TRY(td_onnx_read(path, &m));
-    td_status st = td_graph_of_onnx(m, path, &o, &g);
+    td_status st = check_kind(m, path);
     TD_OUT(st);
+    TD_OUT(td_graph_of_onnx(m, path, &o, &g));
     TD_OUT(td_tensors_new(&t));
     TD_OUT(copy_network(t, &g));
     TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
-    if (td_onnx_meta_find(m, "tandem.multi_label"))
-        TD_OUT(td_tensors_set_meta(t, "tandem.multi_label",
-                                   td_onnx_meta_find(m, "tandem.multi_label")));
+    /* of a file that td_onnx_export has written */
+    TD_OUT(copy_meta(t, m, "tandem.multi_label"));
+    TD_OUT(copy_classes(t, m, path, g.graph));
     *out = t;
     t = NULL;
 out:

@@ -88,6 +88,23 @@ rm net.onnx
 expect 0 train set --resume run/checkpoint.safetensors --run-iters -1 --workspace run --threads 1 --workers 1
 expect 0 classify set/val/*/* --weights run/checkpoint.safetensors --threads 1
 expect 0 classify set/val/*/* --model "$golden/folded.onnx" --threads 1
+prints '^  class [0-9]'
+# a file that Tandem wrote names its classes
+expect 0 convert run/checkpoint.safetensors named.onnx
+expect 0 classify set/val/*/* --model named.onnx --threads 1
+prints "^  $(ls set/val | head -n 1): "
+features=$(grep -ao '[a-z_0-9]*/Flatten:0' named.onnx | tail -n 1)
+expect 0 classify set/val/*/* --weights named.onnx --threads 1 --model-output "$features"
+prints '^  class [0-9]'
+# files that Tandem wrote of quantized networks and of detectors
+expect 0 quantize run/checkpoint.safetensors set -o int8.safetensors
+expect 0 convert int8.safetensors int8.onnx
+expect 1 classify set/val/*/* --weights int8.onnx --threads 1
+error_names "'int8.onnx' has 8-bit weights" 'tandem convert int8.onnx'
+expect 0 init --arch ssd320 --backbone resnet18 --num-classes 2 --image-size 160 -o boxes.safetensors
+expect 0 convert boxes.safetensors boxes.onnx --no-verify
+expect 1 detect set/val/*/* --weights boxes.onnx --threads 1
+error_names "'boxes.onnx' is a detector" 'tandem convert boxes.onnx'
 expect 0 benchmark --model "$golden/norms.onnx" -b 2 --iters 1 --warmup 0 --threads 1 --mode inference
 prints '^network +.*norms.onnx, inference'
 expect 0 benchmark --weights run/checkpoint.safetensors -b 2 --iters 1 --warmup 0 --threads 1 --mode inference
