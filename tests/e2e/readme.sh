@@ -33,6 +33,7 @@ while IFS= read -r line <&3; do
     *' --tune full'* | *'tandem serve'* | *'--arch resnet50'*) continue ;;
     *'dataset draw'*--boxes*) set -- "$@" --train 8 --val 4 --size 96 ;;
     *'dataset draw'*) set -- "$@" --train 64 --val 16 --size 40 ;;
+    'tandem benchmark'*) set -- "$@" --iters 1 --warmup 0 --threads 1 ;;
     *'train things'*) set -- "$@" $short ;;
     *--optimizer-batch-size*) set -- "$@" $short --warmup 1 -b 16 --image-size 32 --optimizer-batch-size 32 ;;
     *'train shapes'*--model*) set -- "$@" $short ;;
@@ -42,7 +43,7 @@ while IFS= read -r line <&3; do
     expect 0 "$@"
 done 3<commands
 [ "$n" -ge 25 ] || complain "only $n commands in README.md"
-for file in run/model_best.safetensors stats.jsonl gradients.svg shapes.pack report.html shapes.onnx found.json drawn; do
+for file in run/model_best.safetensors stats.jsonl gradients.svg shapes.pack report.html shapes.onnx found.json drawn int8.safetensors; do
     [ -e $file ] || complain "README.md's commands left no $file"
 done
 
