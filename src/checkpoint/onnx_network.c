@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/weights.h"
 #include "image/norm_text.h"
@@ -66,6 +67,15 @@ static td_status copy_classes(td_tensors *to, const td_onnx *m, const char *path
     return n && logits && logits->type.dim[1] == n ? copy_meta(to, m, key) : TD_OK;
 }
 
+static td_status leave_out_activation(td_tensors *to, const char *path, const td_onnx_graph *g)
+{
+    if (!g->last_activation)
+        return TD_OK;
+    td_log(TD_LOG_INFO, "onnx", "'%s': the logits are the operand of the last node, %s%s", path,
+           g->last_activation->op, g->multi_label ? ": an image may have several labels" : "");
+    return g->multi_label ? td_tensors_set_meta(to, "tandem.multi_label", "1") : TD_OK;
+}
+
 /* Some files that td_onnx_export has written become weight files only by td_onnx_restore. */
 static td_status check_kind(const td_onnx *m, const char *path)
 {
@@ -100,6 +110,7 @@ td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_
     TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
     /* of a file that td_onnx_export has written */
     TD_OUT(copy_meta(t, m, "tandem.multi_label"));
+    TD_OUT(leave_out_activation(t, path, &g));
     TD_OUT(copy_classes(t, m, path, g.graph));
     *out = t;
     t = NULL;

@@ -398,6 +398,33 @@ static td_status choose_output(const td_importer *im, const char **out)
     return wrong_output(im, what);
 }
 
+/* over the classes of [N,classes] */
+static bool is_softmax(const td_onnx_node *n)
+{
+    const td_onnx_attr *axis = td_onnx_attr_find(n, "axis");
+    return strcmp(n->op, "Softmax") == 0 && (!axis || axis->i == 1 || axis->i == -1);
+}
+
+/*
+ * Classifiers of other programs may end with the classes' probabilities.  Every verb computes them
+ * from `logits`, so these are what the last softmax or sigmoid reads.
+ */
+static const char *without_activation(const td_importer *im, const char *output, td_onnx_graph *out)
+{
+    for (size_t i = im->m->n_nodes; i-- > 0;) {
+        const td_onnx_node *n = &im->m->nodes[i];
+        const bool is_sigmoid = strcmp(n->op, "Sigmoid") == 0;
+        if (n->n_out != 1 || strcmp(n->out[0], output) != 0)
+            continue;
+        if (n->n_in != 1 || !(is_sigmoid || is_softmax(n)))
+            return output;
+        out->last_activation = n;
+        out->multi_label = is_sigmoid;
+        return n->in[0];
+    }
+    return output;
+}
+
 /* marks the nodes that the output depends on; nodes are in an order of execution */
 static td_status find_needed(td_importer *im, const char *output)
 {
@@ -439,7 +466,8 @@ static td_status get_model(td_importer *im, td_onnx_graph *out)
     const char *output;
     TD_TRY(index_names(im));
     TD_TRY(choose_output(im, &output));
-    if (im->m->outputs.n > 1 || im->o->output)
+    output = without_activation(im, output, out);
+    if (im->m->outputs.n > 1 || im->o->output || out->last_activation)
         TD_TRY(find_needed(im, output));
     td_onnx_find_preparation(im->m, &out->preparation);
     TD_TRY(get_images(im, out));

@@ -41,6 +41,10 @@ typedef struct {
     size_t first_post;               /* the first node after the network; n_nodes: none */
     int batch;
 
+    /* of a model: the softmax or sigmoid after `logits`, or NULL; a sigmoid: several labels */
+    const td_onnx_node *last_activation;
+    bool multi_label;
+
     td_tensor
         *params; /* of a model: the tensor of each parameter of the graph; owned, data borrowed */
     size_t n_params, cap_params;
