@@ -1,6 +1,9 @@
 /*
  * native_panels.c -- fully connected layers of many rows and 1x1 convolutions with channels last,
- * whose pixels are rows, in float32 with AVX-512, for inference
+ * whose pixels are rows, in float32 with AVX-512
+ *
+ * In inference filters are in panels.  In training they change with every step: the forward layer
+ * and the gradient of its input, dx = dy w, pack them first, in every run.
  *
  *     jobs    blocks of rows x groups of panels (native_panels.h), taken in turn by the threads
  *
@@ -12,7 +15,6 @@
 #include "backend/native/native_panels.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "backend/native/native.h"
 #include "backend/native/native_conv.h"
@@ -28,10 +30,13 @@ enum {
     JOBS = 4,                 /* per thread; where there are fewer, all threads get equally many */
     FAR = 512,                /* rows that are a multiple of so many floats apart are copied ... */
     GAP = 16,                 /* ... so many further apart */
+    PACKED_ROWS_MIN = 512,    /* fewer: to pack the filters takes too long */
+    PACKED_PANELS = 4,        /* together */
 };
 
 /* --- supported nodes -------------------------------------------------------------------------- */
 
+static const td_node_layouts layouts_plain = { 0 };
 static const td_node_layouts layouts_linear = { .in = { "", "AB16b32a", "", "" }, .out = "" };
 static const td_node_layouts layouts_conv = { .in = { "acdb", "Acdb32a", "", "acdb" },
                                               .out = "acdb" };
@@ -54,37 +59,65 @@ static int64_t rows_of(const td_node *n)
     return y->rank == 4 ? y->dim[0] * y->dim[2] * y->dim[3] : y->dim[0];
 }
 
+static int64_t channels_of(const td_node *n)
+{
+    return td_in_type(n, 1)->dim[n->op == &td_op_linear_grad_x ? 0 : 1];
+}
+
+static int64_t outputs_of(const td_node *n)
+{
+    return td_in_type(n, 1)->dim[n->op == &td_op_linear_grad_x ? 1 : 0];
+}
+
+/* in training */
+static bool is_packed(const td_node *n)
+{
+    return n->op == &td_op_linear || n->op == &td_op_linear_grad_x;
+}
+
 /* must rows of so many channels be copied? */
 static bool is_far(int64_t channels)
 {
     return channels % FAR == 0;
 }
 
+static td_status check_op(const td_node *n)
+{
+    if (n->op == &td_op_conv2d_fused)
+        return check_conv(n);
+    if (is_packed(n) && ((const td_linear_attr *)n->attr)->tf32)
+        return td_error(TD_ENOKERNEL, "factors are TF32");
+    if (n->op == &td_op_linear_fused && ((const td_linear_fused_attr *)n->attr)->gelu &&
+        n->n_in > 3)
+        return td_error(TD_ENOKERNEL, "gelu and a residual");
+    return TD_OK;
+}
+
 /* checks everything except layouts */
 static td_status check(const td_node *n)
 {
-    const td_type *w = td_in_type(n, 1);
+    const int64_t C = channels_of(n), K = outputs_of(n);
+    const int least = is_packed(n) ? PACKED_ROWS_MIN : ROWS_MIN;
     for (int i = 0; i < n->n_in; i++)
         if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
             return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
                             td_dtype_name(td_in_type(n, i)->dtype));
-    if (n->op == &td_op_conv2d_fused)
-        TD_TRY(check_conv(n));
-    else if (((const td_linear_fused_attr *)n->attr)->gelu && n->n_in > 3)
-        return td_error(TD_ENOKERNEL, "gelu and a residual");
-    if (rows_of(n) < ROWS_MIN)
-        return td_error(TD_ENOKERNEL, "less than %d rows", ROWS_MIN);
-    if (w->dim[0] % TD_PANEL || w->dim[1] % TD_PANEL_BLOCK)
-        return td_error(TD_ENOKERNEL, "%lld x %lld does not fill panels of %d x %d",
-                        (long long)w->dim[0], (long long)w->dim[1], TD_PANEL, TD_PANEL_BLOCK);
-    if (is_far(w->dim[1]) && w->dim[0] < 2 * w->dim[1])
+    TD_TRY(check_op(n));
+    if (rows_of(n) < least)
+        return td_error(TD_ENOKERNEL, "less than %d rows", least);
+    if (K % TD_PANEL || C % TD_PANEL_BLOCK)
+        return td_error(TD_ENOKERNEL, "%lld x %lld does not fill panels of %d x %d", (long long)K,
+                        (long long)C, TD_PANEL, TD_PANEL_BLOCK);
+    if (!is_packed(n) && is_far(C) && K < 2 * C)
         return td_error(TD_ENOKERNEL, "the library is as fast as with a copy of the rows");
     return TD_OK;
 }
 
 static const td_node_layouts *layouts_of(const td_node *n)
 {
-    return n->op == &td_op_conv2d_fused ? &layouts_conv : &layouts_linear;
+    return is_packed(n)                   ? &layouts_plain
+           : n->op == &td_op_conv2d_fused ? &layouts_conv
+                                          : &layouts_linear;
 }
 
 static td_status accepts(const td_node *n)
@@ -109,22 +142,23 @@ typedef struct {
     int64_t blocks, groups; /* blocks of rows, groups of panels */
     bool relu, gelu;
     bool is_copied, by_rows;
-    int64_t scratch; /* floats of a thread */
+    int64_t packed;  /* floats of the filters' panels; 0: they are in panels */
+    int64_t scratch; /* floats of a thread, after the panels */
     int threads;
-    td_panels_loops *loops;
+    const td_panels_loops *loops;
 } state;
 
 static state divide(const td_node *n, int threads)
 {
-    const td_type *w = td_in_type(n, 1);
-    const bool is_conv = n->op == &td_op_conv2d_fused;
+    const bool is_conv = n->op == &td_op_conv2d_fused, is_linear = n->op == &td_op_linear_fused;
     state s = { .N = rows_of(n),
-                .C = w->dim[1],
-                .panels = w->dim[0] / TD_PANEL,
+                .C = channels_of(n),
+                .panels = outputs_of(n) / TD_PANEL,
                 .relu = is_conv && ((const td_conv_attr *)n->attr)->relu,
-                .gelu = !is_conv && ((const td_linear_fused_attr *)n->attr)->gelu,
-                .is_copied = is_far(w->dim[1]),
+                .gelu = is_linear && ((const td_linear_fused_attr *)n->attr)->gelu,
+                .is_copied = is_far(channels_of(n)),
                 .threads = threads };
+    s.packed = is_packed(n) ? s.panels * TD_PANEL * s.C : 0;
     const int64_t parts = divide_up(s.C, DEPTH_MAX);
     s.depth = divide_up(s.C, parts * TD_PANEL_BLOCK) * TD_PANEL_BLOCK;
     const int64_t room = smaller(BLOCK_BYTES / (int64_t)sizeof(float) / s.depth, BLOCK_ROWS);
@@ -147,7 +181,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     *s = divide(n, td_threads());
     s->loops = td_panels_loops_here();
     out->state = s;
-    out->scratch_bytes = (size_t)(s->threads * s->scratch) * sizeof(float);
+    out->scratch_bytes = (size_t)(s->packed + s->threads * s->scratch) * sizeof(float);
     return TD_OK;
 }
 
@@ -159,17 +193,40 @@ static void release(td_prepared *p)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static void copy_rows(td_panels *v, float *to)
+static void copy_rows(const state *s, td_panels *v, float *to)
 {
-    const float *from = v->x;
-    const int64_t step = v->x_row;
+    const int64_t row = v->depth + GAP;
+    s->loops->copy(v->rows, v->depth, v->x, v->x_row, to, row);
     v->x = to;
-    v->x_row = v->depth + GAP;
-    for (int64_t i = 0; i < v->rows; i++)
-        memcpy(to + i * v->x_row, from + i * step, (size_t)v->depth * sizeof *to);
+    v->x_row = row;
 }
 
-static void run_job(const td_node *n, const state *s, int64_t i, void *const *args, float *scratch)
+/* panel k of w [K, C], to [C][32] */
+static void transpose_panel(const state *s, const float *w, int64_t k, float *to)
+{
+    w += k * TD_PANEL * s->C;
+    for (int64_t c = 0; c < s->C; c += TD_PANEL_BLOCK)
+        for (int64_t i = 0; i < TD_PANEL; i++)
+            for (int64_t j = c; j < c + TD_PANEL_BLOCK; j++)
+                to[j * TD_PANEL + i] = w[i * s->C + j];
+}
+
+static void pack(const td_node *n, const state *s, const float *w, float *to)
+{
+    const int64_t K = s->panels * TD_PANEL, panel = TD_PANEL * s->C;
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < s->panels; k += PACKED_PANELS) {
+        const int64_t end = smaller(k + PACKED_PANELS, s->panels);
+        if (n->op == &td_op_linear_grad_x)
+            s->loops->pack_panels(end - k, s->C, s->C, w + k * TD_PANEL, K, to + k * panel);
+        else
+            for (int64_t i = k; i < end; i++)
+                transpose_panel(s, w, i, to + i * panel);
+    }
+}
+
+static void run_job(const td_node *n, const state *s, int64_t i, void *const *args, const float *w,
+                    float *scratch)
 {
     const int64_t block = i / s->groups, group = i % s->groups, K = s->panels * TD_PANEL;
     const int64_t from = s->N * block / s->blocks, to = s->N * (block + 1) / s->blocks;
@@ -184,7 +241,7 @@ static void run_job(const td_node *n, const state *s, int64_t i, void *const *ar
                         .y_row = K,
                         .w_panel = s->C * TD_PANEL,
                         .x = (const float *)args[0] + from * s->C + c,
-                        .w = (const float *)args[1] + (first * s->C + c) * TD_PANEL,
+                        .w = w + (first * s->C + c) * TD_PANEL,
                         .bias = bias ? bias + first * TD_PANEL : NULL,
                         .rest = rest ? rest + at : NULL,
                         .y = (float *)args[n->n_in] + at,
@@ -194,21 +251,24 @@ static void run_job(const td_node *n, const state *s, int64_t i, void *const *ar
                         .gelu = s->gelu,
                         .by_rows = s->by_rows };
         if (s->is_copied)
-            copy_rows(&v, scratch);
-        s->loops(&v);
+            copy_rows(s, &v, scratch);
+        s->loops->multiply(&v);
     }
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    float *scratch = args[p->node->n_in + 1];
+    float *packed = args[p->node->n_in + 1], *scratch = packed + s->packed;
+    const float *w = s->packed ? packed : args[1];
     const int threads = s->threads;
     atomic_llong next = 0;
+    if (s->packed)
+        pack(p->node, s, args[1], packed);
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++)
         for (int64_t i; (i = atomic_fetch_add(&next, 1)) < s->blocks * s->groups;)
-            run_job(p->node, s, i, args, s->is_copied ? scratch + t * s->scratch : NULL);
+            run_job(p->node, s, i, args, w, scratch + t * s->scratch);
     return TD_OK;
 }
 
@@ -234,3 +294,19 @@ const td_kernel td_native_pointwise_conv = { .name = "native_pointwise_conv",
                                              .run = run,
                                              .release = release,
                                              .share = share };
+
+const td_kernel td_native_linear_packed = { .name = "native_linear_packed",
+                                            .op = &td_op_linear,
+                                            .accepts = accepts,
+                                            .prepare = prepare,
+                                            .run = run,
+                                            .release = release,
+                                            .share = share };
+
+const td_kernel td_native_linear_grad_x = { .name = "native_linear_grad_x",
+                                            .op = &td_op_linear_grad_x,
+                                            .accepts = accepts,
+                                            .prepare = prepare,
+                                            .run = run,
+                                            .release = release,
+                                            .share = share };

@@ -4,7 +4,8 @@
  *     y [N, K] = x [N, C] wT + bias      w [K / 32][C][32]
  *
  * then gelu(y), or relu(y + rest), where y may be in the place of the rest: it is added before the
- * first of several parts of the channels, and otherwise after the products.
+ * first of several parts of the channels, and otherwise after the products.  native_panels.c and
+ * native_panels_grad_w.c use them.
  *
  * A tile of up to TD_PANEL_ROWS rows and one panel has its sums in registers.  Each sum is one
  * chain in the order of the channels, wherever tiles and parts begin.
@@ -32,11 +33,42 @@ typedef struct {
     bool is_first, is_last; /* the product's first, last part of the channels */
     bool relu, gelu;        /* applied to the last part; gelu: no rest */
     bool by_rows;           /* all panels of a tile's rows, then the next rows: for small filters */
+    bool is_tiled;          /* x as `pack_tiles` writes it; not by_rows */
 } td_panels;
 
-typedef void td_panels_loops(const td_panels *v);
+/* In td_panels.rows there are so many tiles, of equal size but for one row. */
+static inline int64_t td_panel_tiles(int64_t rows)
+{
+    return (rows + TD_PANEL_ROWS - 1) / TD_PANEL_ROWS;
+}
+
+/* Floats of a packed tile. */
+static inline int64_t td_panel_tile_size(int64_t depth)
+{
+    return depth * TD_PANEL_ROWS + TD_PANEL_BLOCK;
+}
+
+typedef struct {
+    void (*multiply)(const td_panels *v);
+
+    /* `rows` rows of n floats, n a multiple of 16 */
+    void (*copy)(int64_t rows, int64_t n, const float *from, int64_t from_row, float *to,
+                 int64_t to_row);
+
+    /* panels [panels][depth][32] of from [channels, 32 panels]; channels from `channels` to
+       `depth` are 0 */
+    void (*pack_panels)(int64_t panels, int64_t channels, int64_t depth, const float *from,
+                        int64_t from_row, float *to);
+
+    /* tiles [channels][14] of from [channels, rows], whose columns are the product's rows; at most
+       TD_PANEL_TILES_MAX; the rest up to `depth` is 0 */
+    void (*pack_tiles)(int64_t rows, int64_t channels, int64_t depth, const float *from,
+                       int64_t from_row, float *to);
+} td_panels_loops;
+
+enum { TD_PANEL_TILES_MAX = 64 };
 
 /** NULL if this machine lacks the instructions. */
-td_panels_loops *td_panels_loops_here(void);
+const td_panels_loops *td_panels_loops_here(void);
 
 #endif

@@ -99,18 +99,17 @@ INLINE void end_sums(int T, const td_panels *v, const panel_tile *t, const __m51
     }
 }
 
-/* T rows of a panel */
-INLINE void multiply(int T, const td_panels *v, const panel_tile *t)
+/* T rows of a panel; from a row and from a channel to the next: `row` and `step` floats */
+INLINE void multiply(int T, int64_t row, int64_t step, const td_panels *v, const panel_tile *t)
 {
-    const int64_t row = v->x_row;
     const float *x = t->x, *w = t->w, *next = t->next;
     __m512 sum[2 * TD_PANEL_ROWS];
     fetch_results(T, v, t);
     begin_sums(T, v, t, sum);
-    for (const float *end = x + v->depth; x < end;) {
+    for (const float *end = x + v->depth * step; x < end;) {
         for (int64_t i = 0; i < t->lines; i++, next += LANES)
             _mm_prefetch(next, _MM_HINT_T1);
-        for (const float *stop = x + TD_PANEL_BLOCK; x < stop; x++, w += TD_PANEL) {
+        for (const float *stop = x + TD_PANEL_BLOCK * step; x < stop; x += step, w += TD_PANEL) {
             const __m512 b0 = _mm512_loadu_ps(w), b1 = _mm512_loadu_ps(w + LANES);
 #pragma GCC unroll 14
             for (int p = 0; p < T; p++) {
@@ -128,7 +127,11 @@ typedef void tile_loops(const td_panels *v, const panel_tile *t);
 #define ROWS(T)                                                                                    \
     static TARGET void rows_##T(const td_panels *v, const panel_tile *t)                           \
     {                                                                                              \
-        multiply(T, v, t);                                                                         \
+        multiply(T, v->x_row, 1, v, t);                                                            \
+    }                                                                                              \
+    static TARGET void tiled_##T(const td_panels *v, const panel_tile *t)                          \
+    {                                                                                              \
+        multiply(T, 1, TD_PANEL_ROWS, v, t);                                                       \
     }
 
 ROWS(1)
@@ -151,6 +154,11 @@ static tile_loops *const loops_of[TD_PANEL_ROWS + 1] = {
     rows_8, rows_9, rows_10, rows_11, rows_12, rows_13, rows_14,
 };
 
+static tile_loops *const tiled_loops_of[TD_PANEL_ROWS + 1] = {
+    NULL,    tiled_1, tiled_2,  tiled_3,  tiled_4,  tiled_5,  tiled_6,  tiled_7,
+    tiled_8, tiled_9, tiled_10, tiled_11, tiled_12, tiled_13, tiled_14,
+};
+
 /* applies gelu to a panel's results, which are still in the cache */
 static TARGET void finish(const td_panels *v, int64_t rows, int64_t at)
 {
@@ -164,7 +172,7 @@ static TARGET void run_tile(const td_panels *v, int64_t tiles, int64_t i, int64_
 {
     const int64_t from = v->rows * i / tiles, to = v->rows * (i + 1) / tiles;
     const int64_t at = from * v->y_row + k * TD_PANEL;
-    panel_tile t = { .x = v->x + from * v->x_row,
+    panel_tile t = { .x = v->x + (v->is_tiled ? i * td_panel_tile_size(v->depth) : from * v->x_row),
                      .w = v->w + k * v->w_panel,
                      .y = v->y + at,
                      .bias = v->bias ? v->bias + k * TD_PANEL : NULL,
@@ -179,14 +187,14 @@ static TARGET void run_tile(const td_panels *v, int64_t tiles, int64_t i, int64_
         t.next = t.w + v->w_panel + ahead;
         t.lines = ahead < v->depth * TD_PANEL ? lines : 0;
     }
-    loops_of[to - from](v, &t);
+    (v->is_tiled ? tiled_loops_of : loops_of)[to - from](v, &t);
     if (v->is_last && v->gelu)
         finish(v, to - from, at);
 }
 
 static TARGET void run(const td_panels *v)
 {
-    const int64_t tiles = (v->rows + TD_PANEL_ROWS - 1) / TD_PANEL_ROWS;
+    const int64_t tiles = td_panel_tiles(v->rows);
     if (v->by_rows) {
         for (int64_t i = 0; i < tiles; i++)
             for (int64_t k = 0; k < v->panels; k++)
@@ -198,12 +206,81 @@ static TARGET void run(const td_panels *v)
             run_tile(v, tiles, i, k);
 }
 
-td_panels_loops *td_panels_loops_here(void)
+/* --- copies ----------------------------------------------------------------------------------- */
+
+enum { ROWS_AHEAD = 4, PANELS_AT_ONCE = 8 };
+
+static TARGET void copy(int64_t rows, int64_t n, const float *from, int64_t from_row, float *to,
+                        int64_t to_row)
 {
-    return td_isa_has(TD_ISA_AVX512) ? run : NULL;
+    for (int64_t i = 0; i < rows; i++, from += from_row, to += to_row)
+        for (int64_t c = 0; c < n; c += LANES) {
+            _mm_prefetch(from + 2 * from_row + c, _MM_HINT_T0);
+            _mm512_storeu_ps(to + c, _mm512_loadu_ps(from + c));
+        }
+}
+
+static TARGET void clear(int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm512_storeu_ps(to + i, _mm512_setzero_ps());
+}
+
+/* a row of some panels */
+INLINE void pack_row(int64_t panels, const float *from, int64_t ahead, float *to, int64_t step)
+{
+    for (int64_t p = 0; p < panels; p++, from += TD_PANEL, to += step)
+#pragma GCC unroll 2
+        for (int i = 0; i < TD_PANEL; i += LANES) {
+            _mm_prefetch(from + ahead + i, _MM_HINT_T0);
+            _mm512_storeu_ps(to + i, _mm512_loadu_ps(from + i));
+        }
+}
+
+static TARGET void pack_panels(int64_t panels, int64_t channels, int64_t depth, const float *from,
+                               int64_t from_row, float *to)
+{
+    const int64_t step = depth * TD_PANEL;
+    for (int64_t p = 0; p < panels; p += PANELS_AT_ONCE) {
+        const int64_t n = panels - p < PANELS_AT_ONCE ? panels - p : PANELS_AT_ONCE;
+        for (int64_t c = 0; c < channels; c++)
+            pack_row(n, from + c * from_row + p * TD_PANEL, ROWS_AHEAD * from_row,
+                     to + p * step + c * TD_PANEL, step);
+        for (int64_t i = p; i < p + n; i++)
+            clear((depth - channels) * TD_PANEL, to + i * step + channels * TD_PANEL);
+    }
+}
+
+/* A vector is stored for each tile: its last lanes are replaced by the next channel's. */
+static TARGET void pack_tiles(int64_t rows, int64_t channels, int64_t depth, const float *from,
+                              int64_t from_row, float *to)
+{
+    const int64_t tiles = td_panel_tiles(rows), size = td_panel_tile_size(depth);
+    const int64_t last = rows * (tiles - 1) / tiles;
+    const __mmask16 rest = (__mmask16)((1 << (rows - last)) - 1);
+    int64_t start[TD_PANEL_TILES_MAX];
+    for (int64_t t = 0; t < tiles; t++)
+        start[t] = rows * t / tiles;
+    for (int64_t c = 0; c < channels; c++, from += from_row) {
+        float *at = to + c * TD_PANEL_ROWS;
+        for (int64_t i = 0; i < rows; i += LANES)
+            _mm_prefetch(from + ROWS_AHEAD * from_row + i, _MM_HINT_T0);
+        for (int64_t t = 0; t < tiles - 1; t++, at += size)
+            _mm512_storeu_ps(at, _mm512_maskz_loadu_ps(0x3fff, from + start[t]));
+        _mm512_storeu_ps(at, _mm512_maskz_loadu_ps(rest, from + last));
+    }
+    for (int64_t t = 0; t < tiles; t++)
+        clear((depth - channels) * TD_PANEL_ROWS, to + t * size + channels * TD_PANEL_ROWS);
+}
+
+static const td_panels_loops loops = { run, copy, pack_panels, pack_tiles };
+
+const td_panels_loops *td_panels_loops_here(void)
+{
+    return td_isa_has(TD_ISA_AVX512) ? &loops : NULL;
 }
 #else
-td_panels_loops *td_panels_loops_here(void)
+const td_panels_loops *td_panels_loops_here(void)
 {
     return NULL;
 }

@@ -1,0 +1,183 @@
+/*
+ * native_panels_grad_w.c -- gradients of the weights of fully connected layers of many rows, in
+ * float32 with AVX-512
+ *
+ *     dw [K, C] = dyT x      dy [N, K]   x [N, C]      summed over rows n
+ *
+ *     part    rows, whose x is packed into panels [C / 32][rows][32] by all threads
+ *     jobs    blocks of outputs k x groups of panels, taken in turn by the threads, for each part
+ *
+ * Of a job's outputs dy is packed into tiles [rows][14] that stay in a core's cache.  A sum is one
+ * chain in the order of the rows: the same bits with any number of threads.
+ */
+#include <omp.h>
+
+#include "backend/native/native.h"
+#include "backend/native/native_conv.h"
+#include "backend/native/native_panels.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+enum {
+    ROWS_MIN = 512,
+    CHANNELS_MIN = 256,      /* fewer do not pay for the packing of dy ... */
+    OUTPUTS_MIN = 192,       /* ... or of x */
+    DEPTH_MAX = 800,         /* rows of a part */
+    TILES_BYTES = 640 << 10, /* limit of a job's tiles */
+    JOBS = 4,                /* per thread; where there are fewer, all threads get equally many */
+    PACKED_PANELS = 8,       /* together */
+};
+
+static td_status check_shape(const td_node *n)
+{
+    const int64_t N = td_in_type(n, 0)->dim[0], C = td_in_type(n, 1)->dim[1];
+    if (N < ROWS_MIN)
+        return td_error(TD_ENOKERNEL, "less than %d rows", ROWS_MIN);
+    if (td_in_type(n, 0)->dim[1] < OUTPUTS_MIN)
+        return td_error(TD_ENOKERNEL, "less than %d outputs", OUTPUTS_MIN);
+    if (C < CHANNELS_MIN || C % TD_PANEL)
+        return td_error(TD_ENOKERNEL, "%lld channels do not fill panels of %d, or too few",
+                        (long long)C, TD_PANEL);
+    return TD_OK;
+}
+
+static td_status accepts(const td_node *n)
+{
+    for (int i = 0; i < 2; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
+            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
+                            td_dtype_name(td_in_type(n, i)->dtype));
+    if (((const td_linear_attr *)n->attr)->tf32)
+        return td_error(TD_ENOKERNEL, "factors are TF32");
+    TD_TRY(check_shape(n));
+    const td_node_layouts plain = { 0 };
+    return td_native_check_layouts(n, &plain);
+}
+
+/* --- division --------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t N, K, C, panels;
+    int64_t depth;          /* rows of a part */
+    int64_t blocks, groups; /* of outputs, of panels */
+    int64_t packed, tiles;  /* floats: a part's panels, a thread's tiles */
+    int threads;
+    const td_panels_loops *loops;
+} state;
+
+static int64_t rounded(int64_t rows)
+{
+    return divide_up(rows, TD_PANEL_BLOCK) * TD_PANEL_BLOCK;
+}
+
+static state divide(const td_node *n, int threads)
+{
+    state s = { .N = td_in_type(n, 0)->dim[0],
+                .K = td_in_type(n, 0)->dim[1],
+                .C = td_in_type(n, 1)->dim[1],
+                .threads = threads };
+    s.panels = s.C / TD_PANEL;
+    s.depth = rounded(divide_up(s.N, divide_up(s.N, DEPTH_MAX)));
+    const int64_t size = td_panel_tile_size(s.depth), tiles = td_panel_tiles(s.K);
+    s.blocks = divide_up(tiles, TILES_BYTES / (int64_t)sizeof(float) / size);
+    s.groups = s.blocks < threads ? smaller(divide_up(threads, s.blocks), s.panels) : 1;
+    if (s.groups == 1 && s.blocks < JOBS * threads)
+        s.blocks = divide_up(s.blocks, threads) * threads;
+    s.packed = s.depth * s.C;
+    s.tiles = td_panel_tiles(divide_up(s.K, s.blocks)) * size;
+    return s;
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    *s = divide(n, td_threads());
+    s->loops = td_panels_loops_here();
+    out->state = s;
+    out->scratch_bytes = (size_t)(s->packed + s->threads * s->tiles) * sizeof(float);
+    return TD_OK;
+}
+
+static void release(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+/* rows of a part, with those that fill its last block */
+typedef struct {
+    int64_t from, rows, depth;
+} part;
+
+typedef struct {
+    const float *dy, *x;
+    float *dw, *packed, *tiles;
+} memory;
+
+static void pack(const state *s, const part *a, const memory *m)
+{
+#pragma omp for schedule(static)
+    for (int64_t k = 0; k < s->panels; k += PACKED_PANELS)
+        s->loops->pack_panels(smaller(PACKED_PANELS, s->panels - k), a->rows, a->depth,
+                              m->x + a->from * s->C + k * TD_PANEL, s->C,
+                              m->packed + k * a->depth * TD_PANEL);
+}
+
+static void run_job(const state *s, const part *a, int64_t i, const memory *m, float *tiles)
+{
+    const int64_t block = i / s->groups, group = i % s->groups;
+    const int64_t from = s->K * block / s->blocks, to = s->K * (block + 1) / s->blocks;
+    const int64_t first = s->panels * group / s->groups;
+    const td_panels v = { .rows = to - from,
+                          .panels = s->panels * (group + 1) / s->groups - first,
+                          .depth = a->depth,
+                          .y_row = s->C,
+                          .w_panel = a->depth * TD_PANEL,
+                          .x = tiles,
+                          .w = m->packed + first * a->depth * TD_PANEL,
+                          .y = m->dw + from * s->C + first * TD_PANEL,
+                          .is_first = a->from == 0,
+                          .is_last = a->from + a->rows == s->N,
+                          .is_tiled = true };
+    s->loops->pack_tiles(v.rows, a->rows, a->depth, m->dy + a->from * s->K + from, s->K, tiles);
+    s->loops->multiply(&v);
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    const memory m = { .dy = args[0],
+                       .x = args[1],
+                       .dw = args[2],
+                       .packed = args[3],
+                       .tiles = (float *)args[3] + s->packed };
+#pragma omp parallel num_threads(s->threads)
+    for (int64_t n = 0; n < s->N; n += s->depth) {
+        const int64_t rows = smaller(s->depth, s->N - n);
+        const part a = { n, rows, rounded(rows) };
+        pack(s, &a, &m);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < s->blocks * s->groups; i++)
+            run_job(s, &a, i, &m, m.tiles + omp_get_thread_num() * s->tiles);
+    }
+    return TD_OK;
+}
+
+static td_work_share share(const td_node *n, int threads)
+{
+    const state s = divide(n, threads);
+    const double each = (double)divide_up(s.K, s.blocks) * (double)divide_up(s.panels, s.groups);
+    return td_work_share_of(s.blocks * s.groups, each, threads);
+}
+
+const td_kernel td_native_linear_grad_w = { .name = "native_linear_grad_w",
+                                            .op = &td_op_linear_grad_w,
+                                            .accepts = accepts,
+                                            .prepare = prepare,
+                                            .run = run,
+                                            .release = release,
+                                            .share = share };
