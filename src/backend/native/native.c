@@ -18,6 +18,7 @@ static bool preferred_layout(const td_node *n, td_node_layouts *out)
            td_native_gated_preferred_layout(n, out) || td_native_stem_preferred_layout(n, out) ||
            td_native_pooled_preferred_layout(n, out) ||
            td_native_pointwise_int8_preferred_layout(n, out) ||
+           td_native_taps_int8_preferred_layout(n, out) ||
            td_native_linear_preferred_layout(n, out) || td_native_panels_preferred_layout(n, out);
 }
 

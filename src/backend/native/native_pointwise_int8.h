@@ -7,22 +7,17 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
 #define TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
 
-#include "ir/graph.h"
+#include "backend/native/native_int8_conv.h"
 
-enum { TD_POINTWISE_CHANNELS = 64, TD_POINTWISE_PIXELS = 6 /* pixels of a tile, at most */ };
-
-typedef enum {
-    TD_POINTWISE_NONE,
-    TD_POINTWISE_UNSIGNED,
-    TD_POINTWISE_SIGNED
-} td_pointwise_residual;
+enum { TD_POINTWISE_PIXELS = 6 /* pixels of a tile, at most */ };
 
 typedef struct {
     int64_t pixels; /* of y, in all images */
     int64_t C, K, H, W, P, Q, stride;
     bool is_signed; /* y is s8 */
-    td_pointwise_residual residual_kind;
+    td_int8_residual residual_kind;
     float residual_scale; /* in steps of y */
+    bool is_bounded;      /* as in td_int8_scales */
     const uint8_t *x;
     const int8_t *w;
     const float *scale, *bias; /* [K] in steps of y */
@@ -30,8 +25,14 @@ typedef struct {
     void *y;
 } td_pointwise;
 
-/* pixels [from, to) of y, at most TD_POINTWISE_PIXELS, and its channels from 64 k on */
-typedef void td_pointwise_loops(const td_pointwise *v, int64_t from, int64_t to, int64_t k);
+/* pixels [from, to) of y, at most TD_POINTWISE_PIXELS, fewer if results are not bounded, and its
+   channels from 64 k on; `ahead` as in native_taps_int8.h */
+typedef struct {
+    int64_t from, to, k;
+    const int8_t *ahead;
+} td_pointwise_tile;
+
+typedef void td_pointwise_loops(const td_pointwise *v, const td_pointwise_tile *t);
 
 /** The loops of this machine, NULL without VNNI. */
 td_pointwise_loops *td_pointwise_loops_here(void);

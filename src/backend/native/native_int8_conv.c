@@ -1,0 +1,118 @@
+/*
+ * native_int8_conv.c -- what the convolutions of 8-bit integers share: conditions, the division
+ * among threads, scales in steps of the result
+ */
+#include "backend/native/native_int8_conv.h"
+
+#include <math.h>
+
+#include "backend/native/native_division.h"
+#include "base/machine.h"
+
+static td_status check_types(const td_node *n)
+{
+    const td_conv_int8_attr *a = n->attr;
+    const td_dtype y = n->out[0]->type.dtype;
+    if (td_in_type(n, 0)->dtype != TD_DT_U8)
+        return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
+                        td_dtype_name(td_in_type(n, 0)->dtype));
+    if (y == TD_DT_F32 || (a->relu && (a->relu6 || y != TD_DT_U8)))
+        return td_error(TD_ENOKERNEL, "the result is %s%s", td_dtype_name(y),
+                        a->relu ? " after relu or relu6" : "");
+    return TD_OK;
+}
+
+td_status td_native_int8_check(const td_node *n, bool has_loops)
+{
+    const td_type *w = td_in_type(n, 1);
+    TD_TRY(check_types(n));
+    if (w->dim[0] % TD_INT8_CHANNELS || w->dim[1] % 4)
+        return td_error(TD_ENOKERNEL, "%lld channels to %lld, wanted multiples of 4 and %d",
+                        (long long)w->dim[1], (long long)w->dim[0], TD_INT8_CHANNELS);
+    if (!has_loops)
+        return td_error(TD_ENOKERNEL, "the processor has no AVX-512 VNNI");
+    if (td_cpu_bf16_rate() == TD_BF16_RATE_MATRICES)
+        return td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses");
+    return TD_OK;
+}
+
+td_int8_division td_native_int8_divide(const td_node *n, int64_t tiles, int threads)
+{
+    const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
+    const double x_bytes = (double)td_type_count(x), w_bytes = (double)td_type_count(w);
+    td_int8_division d = { .tiles = tiles, .blocks = w->dim[0] / TD_INT8_CHANNELS };
+    int64_t least = INT64_MAX;
+    double traffic = 0;
+    for (int a = 1; a <= threads; a++) {
+        const int b = threads / a;
+        const int64_t work = divide_up(d.tiles, a) * divide_up(d.blocks, b);
+        const double bytes = a * w_bytes + b * x_bytes;
+        if (work < least || (work == least && bytes < traffic)) {
+            least = work;
+            traffic = bytes;
+            d.pixel_parts = a;
+            d.channel_parts = b;
+        }
+    }
+    return d;
+}
+
+td_work_share td_native_int8_share(const td_int8_division *d, double each, int threads)
+{
+    const int64_t most =
+        divide_up(d->tiles, d->pixel_parts) * divide_up(d->blocks, d->channel_parts);
+    return (td_work_share){ (double)most * each, (double)(d->tiles * d->blocks) * each / threads };
+}
+
+/* part i of `all` things in n parts */
+static int64_t part_of(int64_t all, int n, int i)
+{
+    return all * i / n;
+}
+
+td_int8_part td_native_int8_part(const td_int8_division *d, int t)
+{
+    const int i = t / d->channel_parts, j = t % d->channel_parts;
+    return (td_int8_part){ .from = part_of(d->tiles, d->pixel_parts, i),
+                           .to = part_of(d->tiles, d->pixel_parts, i + 1),
+                           .k_from = part_of(d->blocks, d->channel_parts, j),
+                           .k_to = part_of(d->blocks, d->channel_parts, j + 1) };
+}
+
+size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d)
+{
+    return (size_t)(d->pixel_parts * d->channel_parts) * 2 * (size_t)n->out[0]->type.dim[1] *
+           sizeof(float);
+}
+
+/* the largest sum of products, and the residual in steps of y */
+static float largest_sum(const td_node *n)
+{
+    const td_type *w = td_in_type(n, 1);
+    return (float)UINT8_MAX * 128 * (float)(w->dim[1] * w->dim[2] * w->dim[3]);
+}
+
+static float largest_residual(const td_node *n)
+{
+    const td_conv_int8_attr *a = n->attr;
+    return n->n_in > 4 ? UINT8_MAX * (float)(a->residual_scale / a->y_scale) : 0;
+}
+
+td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const td_int8_part *p,
+                                    int t)
+{
+    const td_conv_int8_attr *a = n->attr;
+    const int64_t K = n->out[0]->type.dim[1];
+    const float by = (float)(a->x_scale / a->y_scale), bias_by = (float)(1 / a->y_scale);
+    const float sum = largest_sum(n), room = 0x1p30f - largest_residual(n);
+    const float *s = args[2], *b = args[3];
+    float *scale = (float *)args[n->n_in + 1] + t * 2 * K, *bias = scale + K;
+    int is_bounded = 1;
+#pragma omp simd reduction(& : is_bounded)
+    for (int64_t k = p->k_from * TD_INT8_CHANNELS; k < p->k_to * TD_INT8_CHANNELS; k++) {
+        scale[k] = s[k] * by;
+        bias[k] = b[k] * bias_by;
+        is_bounded &= fabsf(scale[k]) * sum + fabsf(bias[k]) < room; /* not NaN either */
+    }
+    return (td_int8_scales){ scale, bias, is_bounded };
+}

@@ -1,0 +1,148 @@
+/*
+ * native_taps_int8.c -- 3x3 convolutions of 8-bit integers with a result of 8 bits
+ *
+ *     y = sum (x_scale scale[k] / y_scale) + bias[k] / y_scale
+ *
+ * for processors with VNNI and without AMX.  oneDNN divides small planes by rows, of which one
+ * thread has 4 and another 3; here planes or channels are divided.  Each thread fetches the filter
+ * of the next 64 channels from memory while it computes these.  relu is what clipping to u8 does.
+ */
+#include "backend/native/native_taps_int8.h"
+
+#include "backend/native/native_conv.h"
+#include "backend/native/native_division.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+enum {
+    IMAGE_BYTES = 256 * 1024, /* of images that are read for each 64 channels */
+    AHEAD_TILES = 4           /* in which the next filter is fetched, 1 of 4 lines in each */
+};
+
+static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "" }, .out = "acdb" };
+
+/* checks everything except layouts */
+static td_status check(const td_node *n)
+{
+    const td_conv_int8_attr *a = n->attr;
+    const td_type *w = td_in_type(n, 1), *y = &n->out[0]->type;
+    if (w->dim[2] != 3 || w->dim[3] != 3 || a->pad != 1 || a->pad_extra || a->groups != 1 ||
+        a->dilation != 1)
+        return td_error(TD_ENOKERNEL, "not 3x3 with a padding of 1, or in groups");
+    if (n->n_in > 4 || y->dim[3] % TD_TAPS_PIXELS)
+        return td_error(TD_ENOKERNEL, "a residual, or rows of %lld pixels, not a multiple of %d",
+                        (long long)y->dim[3], TD_TAPS_PIXELS);
+    return td_native_int8_check(n, td_taps_loops_here() != NULL);
+}
+
+static td_status accepts(const td_node *n)
+{
+    TD_TRY(check(n));
+    return td_native_check_layouts(n, &layouts);
+}
+
+bool td_native_taps_int8_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    if (n->op != &td_op_conv2d_int8 || check(n) != TD_OK)
+        return false;
+    *out = layouts;
+    return true;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    td_taps v; /* without pointers */
+    td_int8_division d;
+} state;
+
+static td_int8_division divide(const td_node *n, int threads)
+{
+    const td_type *y = &n->out[0]->type;
+    return td_native_int8_divide(n, y->dim[0] * y->dim[2] * (y->dim[3] / TD_TAPS_PIXELS), threads);
+}
+
+static void release(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    out->state = s;
+    s->d = divide(n, td_threads());
+    out->scratch_bytes = td_native_int8_scratch(n, &s->d);
+    s->v = (td_taps){ .N = y->dim[0],
+                      .C = x->dim[1],
+                      .K = y->dim[1],
+                      .H = x->dim[2],
+                      .W = x->dim[3],
+                      .P = y->dim[2],
+                      .Q = y->dim[3],
+                      .stride = ((const td_conv_int8_attr *)n->attr)->stride,
+                      .is_signed = y->dtype == TD_DT_S8 };
+    return TD_OK;
+}
+
+/* tiles [from, to) of 64 channels; has_next: the filter of the next 64 is fetched */
+static void run_block(const td_taps *v, int64_t from, int64_t to, int64_t k, bool has_next)
+{
+    td_taps_loops *loops = td_taps_loops_here();
+    const int64_t bytes = 9 * v->C * TD_INT8_CHANNELS;
+    for (int64_t i = from; i < to; i++) {
+        const bool fetches = has_next && i - from < AHEAD_TILES;
+        loops(v, i, k,
+              fetches ? v->w + (k + 1) * bytes + (i - from) * (bytes / AHEAD_TILES) : NULL);
+    }
+}
+
+static void run_part(const td_taps *v, const td_int8_part *t)
+{
+    const int64_t each = larger(1, IMAGE_BYTES / (TD_TAPS_PIXELS * v->stride * v->stride * v->C));
+    for (int64_t i = t->from; i < t->to; i += each)
+        for (int64_t k = t->k_from; k < t->k_to; k++)
+            run_block(v, i, smaller(i + each, t->to), k, k + 1 < t->k_to);
+}
+
+static void run_thread(const td_node *n, const state *s, int t, void *const *args)
+{
+    const td_int8_part part = td_native_int8_part(&s->d, t);
+    const td_int8_scales scales = td_native_int8_scale(n, args, &part, t);
+    td_taps v = s->v;
+    v.x = args[0];
+    v.w = args[1];
+    v.scale = scales.scale;
+    v.bias = scales.bias;
+    v.y = args[n->n_in];
+    run_part(&v, &part);
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    const int threads = s->d.pixel_parts * s->d.channel_parts;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        run_thread(p->node, s, t, args);
+    return TD_OK;
+}
+
+static td_work_share share(const td_node *n, int threads)
+{
+    const td_int8_division d = divide(n, threads);
+    return td_native_int8_share(&d, (double)(9 * td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS),
+                                threads);
+}
+
+const td_kernel td_native_taps_int8 = { .name = "native_taps_int8",
+                                        .op = &td_op_conv2d_int8,
+                                        .accepts = accepts,
+                                        .prepare = prepare,
+                                        .run = run,
+                                        .release = release,
+                                        .share = share };
