@@ -107,12 +107,12 @@ td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const t
     const float sum = largest_sum(n), room = 0x1p30f - largest_residual(n);
     const float *s = args[2], *b = args[3];
     float *scale = (float *)args[n->n_in + 1] + t * 2 * K, *bias = scale + K;
-    int is_bounded = 1;
-#pragma omp simd reduction(& : is_bounded)
+    int n_beyond = 0;
+#pragma omp simd reduction(+ : n_beyond)
     for (int64_t k = p->k_from * TD_INT8_CHANNELS; k < p->k_to * TD_INT8_CHANNELS; k++) {
         scale[k] = s[k] * by;
         bias[k] = b[k] * bias_by;
-        is_bounded &= fabsf(scale[k]) * sum + fabsf(bias[k]) < room; /* not NaN either */
+        n_beyond += !(fabsf(scale[k]) * sum + fabsf(bias[k]) < room); /* or NaN */
     }
-    return (td_int8_scales){ scale, bias, is_bounded };
+    return (td_int8_scales){ scale, bias, n_beyond == 0 };
 }
