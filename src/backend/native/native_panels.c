@@ -201,27 +201,16 @@ static void copy_rows(const state *s, td_panels *v, float *to)
     v->x_row = row;
 }
 
-/* panel k of w [K, C], to [C][32] */
-static void transpose_panel(const state *s, const float *w, int64_t k, float *to)
-{
-    w += k * TD_PANEL * s->C;
-    for (int64_t c = 0; c < s->C; c += TD_PANEL_BLOCK)
-        for (int64_t i = 0; i < TD_PANEL; i++)
-            for (int64_t j = c; j < c + TD_PANEL_BLOCK; j++)
-                to[j * TD_PANEL + i] = w[i * s->C + j];
-}
-
 static void pack(const td_node *n, const state *s, const float *w, float *to)
 {
     const int64_t K = s->panels * TD_PANEL, panel = TD_PANEL * s->C;
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < s->panels; k += PACKED_PANELS) {
-        const int64_t end = smaller(k + PACKED_PANELS, s->panels);
+        const int64_t panels = smaller(PACKED_PANELS, s->panels - k);
         if (n->op == &td_op_linear_grad_x)
-            s->loops->pack_panels(end - k, s->C, s->C, w + k * TD_PANEL, K, to + k * panel);
+            s->loops->pack_panels(panels, s->C, s->C, w + k * TD_PANEL, K, to + k * panel);
         else
-            for (int64_t i = k; i < end; i++)
-                transpose_panel(s, w, i, to + i * panel);
+            s->loops->pack_transposed(panels, s->C, w + k * panel, to + k * panel);
     }
 }
 

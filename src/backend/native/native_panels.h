@@ -60,6 +60,9 @@ typedef struct {
     void (*pack_panels)(int64_t panels, int64_t channels, int64_t depth, const float *from,
                         int64_t from_row, float *to);
 
+    /* the same of from [32 panels, depth] */
+    void (*pack_transposed)(int64_t panels, int64_t depth, const float *from, float *to);
+
     /* tiles [channels][14] of from [channels, rows], whose columns are the product's rows; at most
        TD_PANEL_TILES_MAX; the rest up to `depth` is 0 */
     void (*pack_tiles)(int64_t rows, int64_t channels, int64_t depth, const float *from,

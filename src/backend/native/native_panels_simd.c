@@ -251,6 +251,57 @@ static TARGET void pack_panels(int64_t panels, int64_t channels, int64_t depth, 
     }
 }
 
+/* the 4 x 4 blocks of 16 rows of 16 are transposed, then exchanged */
+INLINE void transpose_16(const __m512 *row, __m512 *column)
+{
+    __m512 t[16];
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        const __m512 a = _mm512_unpacklo_ps(row[i], row[i + 1]);
+        const __m512 b = _mm512_unpackhi_ps(row[i], row[i + 1]);
+        const __m512 c = _mm512_unpacklo_ps(row[i + 2], row[i + 3]);
+        const __m512 d = _mm512_unpackhi_ps(row[i + 2], row[i + 3]);
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { /* columns i, i + 4, i + 8, i + 12 */
+        const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+        const __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+        const __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+        const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+        column[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        column[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        column[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        column[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+/* 16 channels of 16 outputs; those after the next four blocks are fetched */
+INLINE void pack_block(const float *from, int64_t from_row, float *to)
+{
+    __m512 row[16], column[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        _mm_prefetch(from + i * from_row + 4 * LANES, _MM_HINT_T0);
+        row[i] = _mm512_loadu_ps(from + i * from_row);
+    }
+    transpose_16(row, column);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        _mm512_storeu_ps(to + i * TD_PANEL, column[i]);
+}
+
+static TARGET void pack_transposed(int64_t panels, int64_t depth, const float *from, float *to)
+{
+    for (int64_t p = 0; p < panels; p++, from += TD_PANEL * depth, to += TD_PANEL * depth)
+        for (int k = 0; k < TD_PANEL; k += LANES)
+            for (int64_t c = 0; c < depth; c += LANES)
+                pack_block(from + k * depth + c, depth, to + c * TD_PANEL + k);
+}
+
 /* A vector is stored for each tile: its last lanes are replaced by the next channel's. */
 static TARGET void pack_tiles(int64_t rows, int64_t channels, int64_t depth, const float *from,
                               int64_t from_row, float *to)
@@ -273,7 +324,7 @@ static TARGET void pack_tiles(int64_t rows, int64_t channels, int64_t depth, con
         clear((depth - channels) * TD_PANEL_ROWS, to + t * size + channels * TD_PANEL_ROWS);
 }
 
-static const td_panels_loops loops = { run, copy, pack_panels, pack_tiles };
+static const td_panels_loops loops = { run, copy, pack_panels, pack_transposed, pack_tiles };
 
 const td_panels_loops *td_panels_loops_here(void)
 {
