@@ -360,12 +360,13 @@ typedef enum {
 
 /**
  * Forward, windows = f(image); of gradients, image = the sum over the windows that contain a pixel.
- * where: the place in its window, r * kernel + s, of each maximum.  Data aligned to 16 bytes.
+ * where: the place in its window, r * width + s, of each maximum.  Data aligned to 16 bytes.
  */
 typedef struct {
     td_gpu_window_function f;
-    int kernel, stride, pad;      /* not of resize */
-    bool count_include_pad;       /* of averages: divide by kernel * kernel */
+    int kernel, width;            /* of windows; not of resize */
+    int stride, pad;              /* not of resize */
+    bool count_include_pad;       /* of averages: divide by kernel * width */
     td_gpu_tensor image, windows; /* [1, N, C, H, W] and [1, N, C, P, Q] of f32, f16 or bf16 */
     td_gpu_tensor where;          /* u8, of max pooling only */
     td_resize_axis rows, columns; /* used by interpolation only */

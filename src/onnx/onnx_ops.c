@@ -178,7 +178,7 @@ static void put_pool(td_onnx_writer *e, const td_node *n, const char *op)
                                    "the second result of %s is used, which ONNX does not have",
                                    n->op->name));
     td_writer_same(e, n, op);
-    TD_WRITER_INTS(e, "kernel_shape", a->kernel, a->kernel);
+    TD_WRITER_INTS(e, "kernel_shape", a->kernel, td_pool_width(a));
     TD_WRITER_INTS(e, "strides", a->stride, a->stride);
     put_pads(e, a->pad, is_average ? 0 : a->pad_extra);
     if (is_average)

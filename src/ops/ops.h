@@ -239,9 +239,13 @@ TD_CHECKED td_status td_check_tf32(const td_node *n, bool is_tf32);
 /* max_pool2d, avg_pool2d and their gradients */
 typedef struct {
     int kernel, stride, pad;
+    int kernel_w;           /* width of a window; 0: kernel, which is its height */
     int pad_extra;          /* as in convolutions; max_pool2d only */
     bool count_include_pad; /* avg_pool2d only */
 } td_pool_attr;
+
+/** The width of a window. */
+int td_pool_width(const td_pool_attr *a);
 
 /* global_avg_pool and its gradient */
 typedef struct {

@@ -1,11 +1,11 @@
 /*
- * max_pool2d(x) -> y, where       largest value of each kernel x kernel window
+ * max_pool2d(x) -> y, where       largest value of each window, kernel x kernel or kernel x kernel_w
  * avg_pool2d(x) -> y              mean of each window
  * global_avg_pool(x) -> y[N, C]   mean over H and W; wide: y is float32, of half x
  *
  *   x      [N, C, H, W]  any float
  *   y      [N, C, P, Q]  P = (H + 2 pad + pad_extra - kernel) / stride + 1
- *   where  [N, C, P, Q]  u8, r * kernel + s of the maximum in its window; the first one of equal
+ *   where  [N, C, P, Q]  u8, r * width + s of the maximum in its window; the first one of equal
  *                        maxima
  *
  * Padding is never the maximum; it counts as zeros in an average if count_include_pad is set,
@@ -21,9 +21,10 @@
 
 /* clang-format off */
 #define POOL_ROWS                                                                                  \
-    TD_INT(td_pool_attr, kernel, 2, 1, 15, "side of a window"),                                    \
-    TD_INT(td_pool_attr, stride, 1, 1, 64, "pixels between windows"),                              \
-    TD_INT(td_pool_attr, pad,    0, 0, 7,  "pixels added on every side")
+    TD_INT(td_pool_attr, kernel,   2, 1, 15, "side of a window, or its height"),                     \
+    TD_INT(td_pool_attr, kernel_w, 0, 0, 15, "width of a window; 0: like its height"),             \
+    TD_INT(td_pool_attr, stride,   1, 1, 64, "pixels between windows"),                              \
+    TD_INT(td_pool_attr, pad,      0, 0, 7,  "pixels added on every side")
 
 static const td_field max_fields[] = {
     POOL_ROWS,
@@ -48,21 +49,27 @@ static const td_field global_grad_fields[] = {
 };
 /* clang-format on */
 
+int td_pool_width(const td_pool_attr *a)
+{
+    return a->kernel_w ? a->kernel_w : a->kernel;
+}
+
 static td_status pool_shape(const td_node *n, const td_type *x, td_type *y)
 {
     const td_pool_attr *a = n->attr;
-    if (2 * a->pad > a->kernel)
+    const int width = td_pool_width(a), least = width < a->kernel ? width : a->kernel;
+    if (2 * a->pad > least)
         return td_error(TD_ESHAPE, "%s: pad %d is more than half of kernel %d", n->op->name, a->pad,
-                        a->kernel);
-    if (a->pad_extra && a->pad + a->pad_extra >= a->kernel) /* a window would cover padding only */
+                        least);
+    if (a->pad_extra && a->pad + a->pad_extra >= least) /* a window would cover padding only */
         return td_error(TD_ESHAPE, "%s: pad %d and pad_extra %d are not less than kernel %d",
-                        n->op->name, a->pad, a->pad_extra, a->kernel);
+                        n->op->name, a->pad, a->pad_extra, least);
     const int pads = 2 * a->pad + a->pad_extra;
     int64_t p = td_windows(x->dim[2], a->kernel, a->stride, pads, 1);
-    int64_t q = td_windows(x->dim[3], a->kernel, a->stride, pads, 1);
+    int64_t q = td_windows(x->dim[3], width, a->stride, pads, 1);
     if (p < 1 || q < 1)
-        return td_error(TD_ESHAPE, "%s: a window of %d does not fit a %lldx%lld image", n->op->name,
-                        a->kernel, (long long)x->dim[2], (long long)x->dim[3]);
+        return td_error(TD_ESHAPE, "%s: a window of %dx%d does not fit a %lldx%lld image",
+                        n->op->name, a->kernel, width, (long long)x->dim[2], (long long)x->dim[3]);
     *y = td_type_4d(x->dtype, x->dim[0], x->dim[1], p, q);
     return TD_OK;
 }

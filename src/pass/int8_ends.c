@@ -55,7 +55,8 @@ static bool match(const td_uses *u, const td_node *n, rule *r)
         return false;
     const td_node *conv = pool->in[0]->producer;
     const td_pool_attr *p = pool->attr;
-    if (!is_plain_conv(conv) || td_uses_only(u, conv->out[0]) != pool || p->pad_extra)
+    if (!is_plain_conv(conv) || td_uses_only(u, conv->out[0]) != pool || p->pad_extra ||
+        td_pool_width(p) != p->kernel)
         return false;
     const td_conv_attr *c = conv->attr;
     *r = (rule){ .conv = conv,

@@ -77,11 +77,17 @@ __device__ inline range clipped(int from, int to, int size)
     return { from > 0 ? from : 0, to < size ? to : size };
 }
 
+/* a window's pixels along one side */
+__device__ inline int side_of(const td_gpu_pool &a, int dim)
+{
+    return dim == ROW ? a.kernel : a.width;
+}
+
 /* the pixels of window i along one side that are inside the image */
 __device__ inline range pixels_of(const td_gpu_pool &a, int i, int dim)
 {
     const int at = i * a.stride - a.pad;
-    return clipped(at, at + a.kernel, size_of(a.image, dim));
+    return clipped(at, at + side_of(a, dim), size_of(a.image, dim));
 }
 
 __device__ inline int divide_up(int64_t a, int64_t b)
@@ -96,7 +102,7 @@ __device__ inline range windows_of(const td_gpu_pool &a, int i, int dim)
     const int size = size_of(a.image, dim), count = size_of(a.windows, dim);
     if (F == TD_GPU_RESIZE_GRAD)
         return { divide_up(int64_t{ i } * count, size), divide_up(int64_t{ i + 1 } * count, size) };
-    const int before = i + a.pad - a.kernel; /* the last pixel of windows that end before i */
+    const int before = i + a.pad - side_of(a, dim); /* the last pixel of windows that end before i */
     return clipped(before < 0 ? 0 : before / a.stride + 1, (i + a.pad) / a.stride + 1, count);
 }
 
@@ -164,11 +170,11 @@ __device__ inline void max_of_window(const td_gpu_pool &a, const place &to, floa
     TD_UNROLL
     for (int k = 0; k < N; k++) {
         best[k] = -INFINITY;
-        where[k] = (rows.from - top) * a.kernel + columns.from - left;
+        where[k] = (rows.from - top) * a.width + columns.from - left;
     }
     for (int h = rows.from; h < rows.to; h++)
         for (int w = columns.from; w < columns.to; w += TOGETHER) {
-            const int here = (h - top) * a.kernel + w - left;
+            const int here = (h - top) * a.width + w - left;
             elements<T, N> x[TOGETHER];
             fetch_pixels(a, to, h, w, columns.to, x);
             TD_UNROLL
@@ -190,7 +196,7 @@ __device__ inline void max_of_window(const td_gpu_pool &a, const place &to, floa
 __device__ inline float divisor(const td_gpu_pool &a, const range &rows, const range &columns)
 {
     return a.count_include_pad
-               ? static_cast<float>(static_cast<int64_t>(a.kernel) * a.kernel)
+               ? static_cast<float>(static_cast<int64_t>(a.kernel) * a.width)
                : static_cast<float>((rows.to - rows.from) * (columns.to - columns.from));
 }
 
@@ -284,7 +290,7 @@ __device__ inline void add_window(const td_gpu_pool &a, const place &at, const p
     unpack(fetch<T, N>(a.windows.data, offset(a.windows, from)), dy);
     if constexpr (F == TD_GPU_MAX_POOL_GRAD) {
         read_bytes(a.where.data, offset(a.where, from), where);
-        here = (at.row + a.pad - from.row * a.stride) * a.kernel + at.column + a.pad -
+        here = (at.row + a.pad - from.row * a.stride) * a.width + at.column + a.pad -
                from.column * a.stride;
     } else if constexpr (F == TD_GPU_AVG_POOL_GRAD) {
         by = divisor(a, pixels_of(a, from.row, ROW), pixels_of(a, from.column, COLUMN));
@@ -456,9 +462,10 @@ bool is_wide(const td_gpu_pool &a)
 template <typename T, int N> void start_max_backward(const td_gpu_pool &a)
 {
     const unsigned tiles = blocks_for(tile_count(a, N)), images = blocks_for(count_of(a.image, N));
-    if (a.stride == SIDE && a.kernel == 3)
+    const bool is_tiled = a.stride == SIDE && a.kernel == a.width;
+    if (is_tiled && a.kernel == 3)
         TD_LAUNCH((max_backward<T, N, 3>), tiles, THREADS, 0, queue(), a);
-    else if (a.stride == SIDE && a.kernel == 2)
+    else if (is_tiled && a.kernel == 2)
         TD_LAUNCH((max_backward<T, N, 2>), tiles, THREADS, 0, queue(), a);
     else
         TD_LAUNCH((backward<T, N, TD_GPU_MAX_POOL_GRAD>), images, THREADS, 0, queue(), a);

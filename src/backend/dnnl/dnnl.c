@@ -23,6 +23,8 @@ static const td_kernel *const kernels[] = {
     &td_dnnl_assign,
     &td_dnnl_max_pool,
     &td_dnnl_max_pool_grad,
+    &td_dnnl_avg_pool,
+    &td_dnnl_avg_pool_grad,
 };
 
 static void describe(td_text *out)

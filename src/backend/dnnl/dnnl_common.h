@@ -98,7 +98,8 @@ extern const td_kernel td_dnnl_conv, td_dnnl_conv_grad_x, td_dnnl_conv_grad_w,
     td_dnnl_conv_grad_w_parts, td_dnnl_conv_fused, td_dnnl_conv_slices, td_dnnl_conv_fused_slices,
     td_dnnl_conv_grad_x_slices, td_dnnl_linear, td_dnnl_linear_fused, td_dnnl_linear_grad_x,
     td_dnnl_linear_grad_w, td_dnnl_attention, td_dnnl_matmul, td_dnnl_reorder, td_dnnl_assign,
-    td_dnnl_max_pool, td_dnnl_max_pool_grad, td_dnnl_conv_int8;
+    td_dnnl_max_pool, td_dnnl_max_pool_grad, td_dnnl_avg_pool, td_dnnl_avg_pool_grad,
+    td_dnnl_conv_int8;
 
 bool td_dnnl_conv_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_dnnl_conv_int8_preferred_layout(const td_node *n, td_node_layouts *out);

@@ -1,5 +1,5 @@
 /*
- * dnnl_pool.c -- max pooling and its gradient
+ * dnnl_pool.c -- max and average pooling and their gradients
  *
  * oneDNN's workspace for max pooling equals our second result: the position of the maximum in its
  * window as u8, in the result's layout.  The kernel rejects the node if the library would store
@@ -14,11 +14,32 @@ typedef struct {
     td_type x, y, where;
 } pool_view;
 
+static bool is_max(const td_node *n)
+{
+    return n->op == &td_op_max_pool2d || n->op == &td_op_max_pool2d_grad;
+}
+
+static bool is_forward(const td_node *n)
+{
+    return n->op == &td_op_max_pool2d || n->op == &td_op_avg_pool2d;
+}
+
+/* `where` is of max pooling only */
 static pool_view view_of(const td_node *n)
 {
-    if (n->op == &td_op_max_pool2d)
-        return (pool_view){ *td_in_type(n, 0), n->out[0]->type, n->out[1]->type };
-    return (pool_view){ n->out[0]->type, *td_in_type(n, 0), *td_in_type(n, 1) };
+    pool_view v = { .x = is_forward(n) ? *td_in_type(n, 0) : n->out[0]->type,
+                    .y = is_forward(n) ? n->out[0]->type : *td_in_type(n, 0) };
+    if (is_max(n))
+        v.where = is_forward(n) ? n->out[1]->type : *td_in_type(n, 1);
+    return v;
+}
+
+static dnnl_alg_kind_t algorithm_of(const td_node *n)
+{
+    if (is_max(n))
+        return dnnl_pooling_max;
+    return ((const td_pool_attr *)n->attr)->count_include_pad ? dnnl_pooling_avg_include_padding
+                                                              : dnnl_pooling_avg_exclude_padding;
 }
 
 static td_status same_workspace(const_dnnl_primitive_desc_t pd, const td_type *where)
@@ -37,19 +58,20 @@ static dnnl_status_t create(const td_node *n, dnnl_engine_t engine, dnnl_memory_
 {
     const td_pool_attr *a = n->attr;
     pool_view v = view_of(n);
-    dnnl_dims_t strides = { a->stride, a->stride }, kernel = { a->kernel, a->kernel };
+    dnnl_dims_t strides = { a->stride, a->stride }, kernel = { a->kernel, td_pool_width(a) };
     dnnl_dims_t dilation = { 0, 0 }, left = { a->pad, a->pad }, right;
     for (int d = 0; d < 2; d++) /* only the right padding that a window covers */
-        right[d] = (v.y.dim[2 + d] - 1) * a->stride + a->kernel - v.x.dim[2 + d] - a->pad;
+        right[d] = (v.y.dim[2 + d] - 1) * a->stride + kernel[d] - v.x.dim[2 + d] - a->pad;
 
-    dnnl_primitive_desc_t *forward = n->op == &td_op_max_pool2d ? pd : hint;
+    const dnnl_alg_kind_t algorithm = algorithm_of(n);
+    dnnl_primitive_desc_t *forward = is_forward(n) ? pd : hint;
     dnnl_status_t ds = dnnl_pooling_forward_primitive_desc_create(
-        forward, engine, dnnl_forward_training, dnnl_pooling_max, x, y, strides, kernel, dilation,
-        left, right, forward == pd ? attr : NULL);
+        forward, engine, dnnl_forward_training, algorithm, x, y, strides, kernel, dilation, left,
+        right, forward == pd ? attr : NULL);
     if (ds != dnnl_success || forward == pd)
         return ds;
-    return dnnl_pooling_backward_primitive_desc_create(pd, engine, dnnl_pooling_max, x, y, strides,
-                                                       kernel, dilation, left, right, *hint, attr);
+    return dnnl_pooling_backward_primitive_desc_create(pd, engine, algorithm, x, y, strides, kernel,
+                                                       dilation, left, right, *hint, attr);
 }
 
 static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
@@ -69,7 +91,7 @@ static td_status make_pd(const td_node *n, dnnl_primitive_desc_t *pd)
         st = td_dnnl_attr(&attr);
     if (st == TD_OK)
         st = td_dnnl_check_primitive(create(n, engine, x, y, attr, &hint, pd), pd);
-    if (st == TD_OK)
+    if (st == TD_OK && is_max(n))
         st = same_workspace(*pd, &v.where);
     dnnl_memory_desc_destroy(x);
     dnnl_memory_desc_destroy(y);
@@ -88,6 +110,17 @@ static td_status pool_accepts(const td_node *n)
     TD_TRY(make_pd(n, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
+}
+
+/* oneDNN adds the windows of a pixel one by one in the image's type */
+static td_status average_grad_accepts(const td_node *n)
+{
+    const td_pool_attr *a = n->attr;
+    if (td_dtype_is_half(n->out[0]->type.dtype) &&
+        (a->stride < a->kernel || a->stride < td_pool_width(a)))
+        return td_error(TD_ENOKERNEL, "windows that overlap are added in %s",
+                        td_dtype_name(n->out[0]->type.dtype));
+    return pool_accepts(n);
 }
 
 static td_status forward_prepare(const td_node *n, td_prepared *out)
@@ -112,6 +145,28 @@ static td_status backward_prepare(const td_node *n, td_prepared *out)
     };
     TD_TRY(make_pd(n, &pd));
     return td_dnnl_prepare(pd, n, 3, binds, out);
+}
+
+static td_status average_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    static const td_dnnl_bind binds[] = {
+        { DNNL_ARG_SRC, dnnl_query_src_md, 0, 0 },
+        { DNNL_ARG_DST, dnnl_query_dst_md, 0, 1 },
+    };
+    TD_TRY(make_pd(n, &pd));
+    return td_dnnl_prepare(pd, n, 2, binds, out);
+}
+
+static td_status average_grad_prepare(const td_node *n, td_prepared *out)
+{
+    dnnl_primitive_desc_t pd;
+    static const td_dnnl_bind binds[] = {
+        { DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 0 },
+        { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 2 },
+    };
+    TD_TRY(make_pd(n, &pd));
+    return td_dnnl_prepare(pd, n, 2, binds, out);
 }
 
 /* --- NaN -------------------------------------------------------------------------------------- */
@@ -166,9 +221,10 @@ static void repair_window(const repair *r, const int64_t *at)
 {
     const td_pool_attr *a = r->attr;
     const size_t each = td_dtype_bytes(r->v->x.dtype);
-    for (int i = 0; i < a->kernel * a->kernel; i++) {
-        const int64_t h = at[2] * a->stride - a->pad + i / a->kernel;
-        const int64_t w = at[3] * a->stride - a->pad + i % a->kernel;
+    const int width = td_pool_width(a);
+    for (int i = 0; i < a->kernel * width; i++) {
+        const int64_t h = at[2] * a->stride - a->pad + i / width;
+        const int64_t w = at[3] * a->stride - a->pad + i % width;
         if (h < 0 || w < 0 || h >= r->v->x.dim[2] || w >= r->v->x.dim[3])
             continue;
         const int64_t x = td_blocking_offset(&r->x, &r->v->x, (int64_t[]){ at[0], at[1], h, w });
@@ -215,6 +271,24 @@ const td_kernel td_dnnl_max_pool_grad = {
     .op = &td_op_max_pool2d_grad,
     .accepts = pool_accepts,
     .prepare = backward_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_avg_pool = {
+    .name = "dnnl_avg_pool",
+    .op = &td_op_avg_pool2d,
+    .accepts = pool_accepts,
+    .prepare = average_prepare,
+    .run = td_dnnl_run,
+    .release = td_dnnl_release,
+};
+
+const td_kernel td_dnnl_avg_pool_grad = {
+    .name = "dnnl_avg_pool_grad",
+    .op = &td_op_avg_pool2d_grad,
+    .accepts = average_grad_accepts,
+    .prepare = average_grad_prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };

@@ -31,6 +31,7 @@ static td_gpu_pool pool_of(const td_prepared *p, td_gpu_window_function f)
     const td_pool_attr *a = p->node->attr;
     return (td_gpu_pool){ .f = f,
                           .kernel = a->kernel,
+                          .width = td_pool_width(a),
                           .stride = a->stride,
                           .pad = a->pad,
                           .count_include_pad = a->count_include_pad };

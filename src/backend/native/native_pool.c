@@ -24,6 +24,9 @@ static td_status accepts_max(const td_node *n)
 {
     td_native_shape s;
     const td_type *x = td_in_type(n, 0);
+    const td_pool_attr *a = n->attr;
+    if (td_pool_width(a) != a->kernel)
+        return td_error(TD_ENOKERNEL, "windows are not square");
     TD_TRY(td_native_accepts(n, x));
     TD_TRY(td_native_shape_of(x, &s));
     if (s.plane.stride != s.lanes)

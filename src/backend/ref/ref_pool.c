@@ -7,23 +7,18 @@
 #include "backend/ref/ref.h"
 
 typedef struct {
-    int64_t planes, H, W, P, Q; /* planes = N C */
-    int64_t kernel, stride, pad;
+    int64_t planes, H, W, P, Q;         /* planes = N C */
+    int64_t kernel, width, stride, pad; /* of windows: kernel x width */
     bool count_include_pad;
 } pool_shape;
 
 static pool_shape shape_of(const td_node *n, const td_type *x, const td_type *y)
 {
     const td_pool_attr *a = n->attr;
-    return (pool_shape){ x->dim[0] * x->dim[1],
-                         x->dim[2],
-                         x->dim[3],
-                         y->dim[2],
-                         y->dim[3],
-                         a->kernel,
-                         a->stride,
-                         a->pad,
-                         a->count_include_pad };
+    return (pool_shape){
+        x->dim[0] * x->dim[1], x->dim[2], x->dim[3], y->dim[2],           y->dim[3], a->kernel,
+        td_pool_width(a),      a->stride, a->pad,    a->count_include_pad
+    };
 }
 
 /* the part of window i along one side that is inside the image: [from, to) */
@@ -31,10 +26,10 @@ typedef struct {
     int64_t from, to;
 } span;
 
-static span window(const pool_shape *v, int64_t i, int64_t side)
+static span window(const pool_shape *v, int64_t i, int64_t kernel, int64_t side)
 {
     const int64_t at = i * v->stride - v->pad;
-    return (span){ at < 0 ? 0 : at, at + v->kernel < side ? at + v->kernel : side };
+    return (span){ at < 0 ? 0 : at, at + kernel < side ? at + kernel : side };
 }
 
 /* --- max -------------------------------------------------------------------------------------- */
@@ -42,7 +37,7 @@ static span window(const pool_shape *v, int64_t i, int64_t side)
 static void max_of_window(const pool_shape *v, const double *x, int64_t p, int64_t q, double *y,
                           uint8_t *where)
 {
-    const span hs = window(v, p, v->H), ws = window(v, q, v->W);
+    const span hs = window(v, p, v->kernel, v->H), ws = window(v, q, v->width, v->W);
     int64_t best = hs.from * v->W + ws.from;
     for (int64_t h = hs.from; h < hs.to; h++)
         for (int64_t w = ws.from; w < ws.to; w++)
@@ -51,7 +46,7 @@ static void max_of_window(const pool_shape *v, const double *x, int64_t p, int64
     const int64_t r = best / v->W - (p * v->stride - v->pad);
     const int64_t s = best % v->W - (q * v->stride - v->pad);
     *y = x[best];
-    *where = (uint8_t)(r * v->kernel + s);
+    *where = (uint8_t)(r * v->width + s);
 }
 
 static void max_pool2d(const td_node *n, void *const *a)
@@ -82,8 +77,8 @@ static void max_pool2d_grad(const td_node *n, void *const *a)
         for (int64_t p = 0; p < v.P; p++)
             for (int64_t q = 0; q < v.Q; q++) {
                 const int64_t at = (i * v.P + p) * v.Q + q;
-                const int64_t h = p * v.stride - v.pad + where[at] / v.kernel;
-                const int64_t w = q * v.stride - v.pad + where[at] % v.kernel;
+                const int64_t h = p * v.stride - v.pad + where[at] / v.width;
+                const int64_t w = q * v.stride - v.pad + where[at] % v.width;
                 plane[h * v.W + w] += dy[at];
             }
     }
@@ -93,13 +88,13 @@ static void max_pool2d_grad(const td_node *n, void *const *a)
 
 static double divisor(const pool_shape *v, span hs, span ws)
 {
-    return (double)(v->count_include_pad ? v->kernel * v->kernel
+    return (double)(v->count_include_pad ? v->kernel * v->width
                                          : (hs.to - hs.from) * (ws.to - ws.from));
 }
 
 static double mean_of_window(const pool_shape *v, const double *x, int64_t p, int64_t q)
 {
-    const span hs = window(v, p, v->H), ws = window(v, q, v->W);
+    const span hs = window(v, p, v->kernel, v->H), ws = window(v, q, v->width, v->W);
     double sum = 0;
     for (int64_t h = hs.from; h < hs.to; h++)
         for (int64_t w = ws.from; w < ws.to; w++)
@@ -121,7 +116,7 @@ static void avg_pool2d(const td_node *n, void *const *a)
 
 static void spread_over_window(const pool_shape *v, double dy, int64_t p, int64_t q, double *dx)
 {
-    const span hs = window(v, p, v->H), ws = window(v, q, v->W);
+    const span hs = window(v, p, v->kernel, v->H), ws = window(v, q, v->width, v->W);
     const double share = dy / divisor(v, hs, ws);
     for (int64_t h = hs.from; h < hs.to; h++)
         for (int64_t w = ws.from; w < ws.to; w++)
