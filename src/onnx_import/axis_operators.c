@@ -483,7 +483,8 @@ td_status td_import_expand(td_importer *im, td_value **y)
         int64_t to = d < rank - n || (batch >> (d - (rank - n)) & 1) ? 1 : dim[d - (rank - n)];
         to = to == 1 ? from : to;
         is_same = is_same && to == from && rank == t.rank;
-        td_text_add(&text, d ? ":%lld" : "shape=%lld", (long long)to);
+        const bool is_kept = d >= rank - t.rank && to == from; /* whatever the batch */
+        td_text_add(&text, d ? ":%lld" : "shape=%lld", is_kept ? -1 : (long long)to);
     }
     td_status st = td_text_status(&text);
     if (st == TD_OK)

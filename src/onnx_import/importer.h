@@ -56,13 +56,14 @@ td_status td_import_attr_must(const td_importer *im, const char *name, int64_t v
 double td_import_attr_float(const td_importer *im, const char *name, double otherwise);
 bool td_import_attr_is(const td_importer *im, const char *name, const char *text);
 /* Windows over images: height and width.  td_import_window reads them, also by auto_pad;
-   `kernel`: the filter's sides, or NULL: kernel_shape must be there. */
+   `kernel`: the filter's sides, or NULL: kernel_shape must be there.  is_signal: of the images,
+   [N, C, 1, L], the file knows only the width. */
 typedef struct {
     int64_t kernel[2], stride[2], dilation[2], begin[2], end[2];
 } td_onnx_window;
 
-td_status td_import_window(const td_importer *im, const td_type *x, const int64_t *kernel,
-                           td_onnx_window *out) TD_CHECKED;
+td_status td_import_window(const td_importer *im, const td_type *x, bool is_signal,
+                           const int64_t *kernel, td_onnx_window *out) TD_CHECKED;
 
 /* The same for an op that treats height and width alike: *x is padded with `value` where their
    padding differs, and of the op's result the rows and columns at multiples of `step` count. */
@@ -141,6 +142,7 @@ td_status td_import_pow(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_extreme(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_prelu(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_concat(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_tile(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_slice(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_reshape(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_cast(td_importer *im, td_value **y) TD_CHECKED;
@@ -163,6 +165,7 @@ td_status td_import_celu(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_softsign(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_softmax(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_matmul(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_einsum(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_layer_norm(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_split(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_squeeze(td_importer *im, td_value **y) TD_CHECKED;

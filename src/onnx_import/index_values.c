@@ -119,7 +119,17 @@ static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, bool *done
     return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
 }
 
-/* Neg, Not, Ceil, Floor */
+/* one of an operator's floats: Neg, Ceil, Floor, Sin, Cos */
+static float float_of(const char *op, float x)
+{
+    return strcmp(op, "Neg") == 0    ? -x
+           : strcmp(op, "Ceil") == 0 ? ceilf(x)
+           : strcmp(op, "Sin") == 0  ? sinf(x)
+           : strcmp(op, "Cos") == 0  ? cosf(x)
+                                     : floorf(x);
+}
+
+/* these, and Not of integers */
 static td_status one_operand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
     td_known x;
@@ -134,9 +144,7 @@ static td_status one_operand(td_onnx_folder *f, const td_onnx_node *n, bool *don
     TD_TRY(td_known_new(f, n, is_float ? TD_DT_F32 : TD_DT_I64, x.rank, x.dim, &t, &data));
     for (int64_t i = 0; data && i < x.count; i++) {
         if (is_float)
-            ((float *)data)[i] = is_negative       ? -td_known_float(&x, i)
-                                 : n->op[0] == 'C' ? ceilf(td_known_float(&x, i))
-                                                   : floorf(td_known_float(&x, i));
+            ((float *)data)[i] = float_of(n->op, td_known_float(&x, i));
         else if (is_not)
             ((int64_t *)data)[i] = td_known_int(&x, i) == 0;
         else if (!td_onnx_compute("Sub", 0, td_known_int(&x, i), &((int64_t *)data)[i]))
@@ -144,6 +152,42 @@ static td_status one_operand(td_onnx_folder *f, const td_onnx_node *n, bool *don
     }
     *done = data != NULL;
     return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
+}
+
+/* sums along an axis, of floats in double precision */
+static td_status cumulative_sum(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x, at;
+    td_tensor t;
+    void *data;
+    int64_t inner = 1;
+    if (n->n_attr || !td_known_get(f, n, 0, &x) || x.dtype == TD_DT_U8 ||
+        !td_known_get(f, n, 1, &at) || at.count != 1 || at.dtype != TD_DT_I64)
+        return TD_OK; /* no exporter writes the attributes, reverse and exclusive */
+    const int64_t axis = td_known_int(&at, 0) + (td_known_int(&at, 0) < 0 ? x.rank : 0);
+    if (axis < 0 || axis >= x.rank)
+        return td_error(TD_EFORMAT, "an axis is out of range");
+    for (int64_t d = axis + 1; d < x.rank; d++)
+        inner *= x.dim[d];
+    TD_TRY(td_known_new(f, n, x.dtype, x.rank, x.dim, &t, &data));
+    if (!data)
+        return TD_OK;
+    const int64_t size = x.dim[axis];
+    for (int64_t i = 0; i < x.count / size; i++) {
+        double sum = 0;
+        int64_t whole = 0;
+        for (int64_t k = 0; k < size; k++) {
+            const int64_t to = (i / inner * size + k) * inner + i % inner;
+            if (x.dtype == TD_DT_F32)
+                ((float *)data)[to] = (float)(sum += (double)td_known_float(&x, to));
+            else if (!td_onnx_compute("Add", whole, td_known_int(&x, to), &whole))
+                return td_error(TD_EFORMAT, "integers overflow");
+            else
+                ((int64_t *)data)[to] = whole;
+        }
+    }
+    *done = true;
+    return td_onnx_folder_add(f, n, &t);
 }
 
 /* a float as an integer, truncated; false: it has no such integer */
@@ -346,6 +390,9 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "Not", one_operand },
         { "Ceil", one_operand },
         { "Floor", one_operand },
+        { "Sin", one_operand },
+        { "Cos", one_operand },
+        { "CumSum", cumulative_sum },
         { "Clip", clip },
         { "Cast", cast },
         { "CastLike", cast_like },
@@ -353,6 +400,7 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "Squeeze", squeeze },
         { "Reshape", reshape },
         { "Expand", td_known_expand },
+        { "Tile", td_known_tile },
         { "Transpose", td_known_transpose },
         { "Slice", td_known_slice },
         { "Gather", td_known_gather },

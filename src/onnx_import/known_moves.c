@@ -147,6 +147,34 @@ td_status td_known_expand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     return add(f, n, &t, done);
 }
 
+td_status td_known_tile(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x;
+    td_tensor t;
+    void *data;
+    int64_t by[RANK_MAX], dim[RANK_MAX], step[RANK_MAX];
+    int rank;
+    if (!td_known_get(f, n, 0, &x) || !can_move(&x) || !td_known_list(f, n, 1, &rank, by) ||
+        rank != x.rank)
+        return TD_OK;
+    for (int d = 0; d < rank; d++) {
+        if (by[d] < 1 || by[d] > TD_ONNX_KNOWN_MAX)
+            return TD_OK;
+        dim[d] = td_mul_capped(x.dim[d], by[d]);
+    }
+    TD_TRY(td_known_new(f, n, x.dtype, rank, dim, &t, &data));
+    if (!data)
+        return TD_OK;
+    steps_of(&x, step);
+    for (int64_t i = 0; i < (int64_t)(t.n_bytes / x.each); i++) {
+        int64_t from = 0, rest = i;
+        for (int d = rank - 1; d >= 0; rest /= dim[d--])
+            from += rest % dim[d] % x.dim[d] * step[d];
+        copy(data, i, &x, from);
+    }
+    return add(f, n, &t, done);
+}
+
 /* --- by index --------------------------------------------------------------------------------- */
 
 /* dimensions before the axis, after it, and both with those of `index` in its place */

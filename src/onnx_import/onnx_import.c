@@ -110,6 +110,8 @@ static const row model_rows[] = {
     { "Celu",               "alpha ", td_import_celu },
     { "Softsign",           "", td_import_softsign },
     { "GlobalMaxPool",      "", td_import_global_max_pool },
+    { "Tile",               "", td_import_tile },
+    { "Einsum",             "equation ", td_import_einsum },
     { "LogSoftmax",         "axis ", td_import_log_softmax },
     { "ReduceMax",          REDUCE, td_import_reduce },
     { "ReduceMin",          REDUCE, td_import_reduce },

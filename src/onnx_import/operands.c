@@ -192,35 +192,37 @@ double td_import_attr_float(const td_importer *im, const char *name, double othe
 }
 
 /* two integers from `least` to 2^20, or the default */
-static td_status attr_pair(const td_importer *im, const char *name, int64_t least, int64_t *out)
+/* the last `count` of height and width */
+static td_status attr_sides(const td_importer *im, const char *name, int count, int64_t least,
+                            int64_t *out)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, name);
     if (!a)
         return TD_OK;
-    if (a->kind != TD_ONNX_INTS || a->n != 2)
+    if (a->kind != TD_ONNX_INTS || a->n != count)
         return td_import_wrong(im, "an attribute has the wrong number of integers");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < count; i++) {
         if (a->ints[i] < least || a->ints[i] > 1 << 20)
             return td_import_wrong(im, "a window, stride or dilation is out of range");
-        out[i] = a->ints[i];
+        out[2 - count + i] = a->ints[i];
     }
     return TD_OK;
 }
 
-/* top, left, bottom, right */
-static td_status attr_pads(const td_importer *im, td_onnx_window *v)
+/* top, left, bottom, right, or left and right */
+static td_status attr_pads(const td_importer *im, int count, td_onnx_window *v)
 {
     const td_onnx_attr *a = td_onnx_attr_find(im->node, "pads");
     if (!a)
         return TD_OK;
-    if (a->kind != TD_ONNX_INTS || a->n != 4)
+    if (a->kind != TD_ONNX_INTS || a->n != 2 * count)
         return td_import_wrong(im, "an attribute has the wrong number of integers");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 2 * count; i++)
         if (a->ints[i] < 0 || a->ints[i] > TD_PAD_MAX)
             return td_import_wrong(im, "padding is out of range");
-    for (int i = 0; i < 2; i++) {
-        v->begin[i] = a->ints[i];
-        v->end[i] = a->ints[2 + i];
+    for (int i = 0; i < count; i++) {
+        v->begin[2 - count + i] = a->ints[i];
+        v->end[2 - count + i] = a->ints[count + i];
     }
     return TD_OK;
 }
@@ -242,17 +244,18 @@ static void pad_same(td_onnx_window *v, int i, int64_t side, bool is_upper)
     v->end[i] = is_upper ? more : less;
 }
 
-td_status td_import_window(const td_importer *im, const td_type *x, const int64_t *kernel,
-                           td_onnx_window *v)
+td_status td_import_window(const td_importer *im, const td_type *x, bool is_signal,
+                           const int64_t *kernel, td_onnx_window *v)
 {
+    const int count = is_signal ? 1 : 2;
     *v = (td_onnx_window){ .stride = { 1, 1 }, .dilation = { 1, 1 } };
     if (x->rank != 4)
         return td_import_wrong(im, "the images have not four dimensions");
-    for (int i = 0; i < 2 && kernel; i++)
-        v->kernel[i] = kernel[i];
-    TD_TRY(attr_pair(im, "kernel_shape", 1, v->kernel));
-    TD_TRY(attr_pair(im, "strides", 1, v->stride));
-    TD_TRY(attr_pair(im, "dilations", 1, v->dilation));
+    for (int i = 0; i < 2; i++)
+        v->kernel[i] = kernel ? kernel[i] : i < 2 - count;
+    TD_TRY(attr_sides(im, "kernel_shape", count, 1, v->kernel));
+    TD_TRY(attr_sides(im, "strides", count, 1, v->stride));
+    TD_TRY(attr_sides(im, "dilations", count, 1, v->dilation));
     for (int i = 0; i < 2; i++) {
         if (kernel && kernel[i] != v->kernel[i])
             return td_import_wrong(im, "kernel_shape differs from the filter's");
@@ -260,7 +263,7 @@ td_status td_import_window(const td_importer *im, const td_type *x, const int64_
             return td_import_wrong(im, "there is no kernel_shape, or it is out of range");
     }
     if (!td_onnx_attr_find(im->node, "auto_pad") || td_import_attr_is(im, "auto_pad", "NOTSET"))
-        return attr_pads(im, v);
+        return attr_pads(im, count, v);
     if (td_import_attr_is(im, "auto_pad", "VALID"))
         return TD_OK;
     const bool is_upper = td_import_attr_is(im, "auto_pad", "SAME_UPPER");

@@ -11,18 +11,30 @@
 
 #define LARGEST 3.4028234663852886e38 /* of f32 */
 
-td_status td_import_conv(td_importer *im, td_value **y)
+/* a signal [N, C, L], or a filter of signals, as an image of one row */
+static td_value *image_of(td_importer *im, td_value *x)
 {
-    td_value *in[3];
+    const td_type t = td_value_type(x);
+    return td_import_reshaped(im, x, 4, (int64_t[]){ t.dim[0], t.dim[1], 1, t.dim[2] });
+}
+
+/* without the dimension that image_of adds */
+static td_value *signal_of(td_importer *im, td_value *y)
+{
+    const td_type t = td_value_type(y);
+    return td_import_reshaped(im, y, 3, (int64_t[]){ t.dim[0], t.dim[1], t.dim[3] });
+}
+
+static td_status conv_of_images(td_importer *im, td_value **in, bool is_signal, td_value **y)
+{
     int64_t groups;
     td_onnx_window v;
     td_onnx_square s;
-    TD_TRY(td_import_values_of(im, 2, 3, in));
     TD_TRY(td_import_attr_int(im, "group", 1, &groups));
     const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
     if (w.rank != 4)
         return td_import_wrong(im, "the filter has not four dimensions");
-    TD_TRY(td_import_window(im, &x, &w.dim[2], &v));
+    TD_TRY(td_import_window(im, &x, is_signal, &w.dim[2], &v));
     if (groups < 1 || groups > 1 << 20)
         return td_import_wrong(im, "an invalid number of groups");
     TD_TRY(td_import_square(im, &v, 0, &in[0], &s));
@@ -40,6 +52,20 @@ td_status td_import_conv(td_importer *im, td_value **y)
     *y = td_emit_n(im->b, im->node->n_in > 2 ? &td_op_conv2d_fused : &td_op_conv2d, &a,
                    im->node->n_in, in, NULL);
     *y = td_import_stepped(im, *y, &s);
+    return TD_OK;
+}
+
+td_status td_import_conv(td_importer *im, td_value **y)
+{
+    td_value *in[3];
+    TD_TRY(td_import_values_of(im, 2, 3, in));
+    const bool is_signal =
+        im->o->is_model && td_value_type(in[0]).rank == 3 && td_value_type(in[1]).rank == 3;
+    for (int i = 0; i < 2 && is_signal; i++)
+        in[i] = image_of(im, in[i]);
+    TD_TRY(conv_of_images(im, in, is_signal, y));
+    if (is_signal && td_build_ok(im->b))
+        *y = signal_of(im, *y);
     return TD_OK;
 }
 
@@ -72,7 +98,7 @@ td_status td_import_conv_transpose(td_importer *im, td_value **y)
         return td_import_wrong(im, "the filter has not four dimensions");
     if (td_onnx_attr_find(im->node, "auto_pad") && !td_import_attr_is(im, "auto_pad", "NOTSET"))
         return td_import_refuse(im, "auto_pad of a transposed convolution");
-    TD_TRY(td_import_window(im, &x, &w.dim[2], &v));
+    TD_TRY(td_import_window(im, &x, false, &w.dim[2], &v));
     if (groups < 1 || groups > 1 << 16)
         return td_import_wrong(im, "an invalid number of groups");
     if (more && (more->kind != TD_ONNX_INTS || more->n != 2))
@@ -108,20 +134,51 @@ td_status td_import_conv_transpose(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+/* rows or signals [N, C, L] as images [N, C, L, 1], normalized by `a` */
+static td_status norm_of_images(td_importer *im, td_value **in, td_norm_attr *a, td_value **y)
+{
+    const td_type t = td_value_type(in[0]);
+    td_value *out[3];
+    if (t.rank != 4)
+        in[0] = td_import_reshaped(
+            im, in[0], 4, (int64_t[]){ t.dim[0], t.dim[1], t.rank == 3 ? t.dim[2] : 1, 1 });
+    a->count = td_type_count(&t) / t.dim[1];
+    td_emit_n(im->b, &td_op_batch_norm, a, 3, in, out);
+    td_emit(im->b, &td_op_batch_norm_update, a, in[3], in[4], out[1], out[2]);
+    *y = t.rank == 4 ? out[0] : td_import_reshaped(im, out[0], t.rank, t.dim);
+    return TD_OK;
+}
+
+/*
+ * Statistics that the graph computes from x itself, not those of a data set: how PyTorch writes
+ * filters that are standardized, [1, C, L].
+ */
+static td_status norm_of_itself(td_importer *im, td_value **in, const td_norm_attr *a, td_value **y)
+{
+    const td_type t = td_value_type(in[0]);
+    if (t.dim[0] != 1 || t.dim[1] > 65536)
+        return td_import_refuse(im, "running statistics that are not tensors of the file");
+    const td_group_norm_attr each = { .groups = (int)t.dim[1], .eps = a->eps };
+    *y = td_emit(im->b, &td_op_group_norm, &each, in[0], in[1], in[2]);
+    return TD_OK;
+}
+
 /* with the momentum of its running statistics, which the form for inference does not have */
 static td_status model_norm(td_importer *im, td_value **in, td_norm_attr *a, td_value **y)
 {
-    td_value *out[3];
+    int64_t training;
     const td_type x = td_value_type(in[0]);
+    TD_TRY(td_import_attr_int(im, "training_mode", 0, &training));
+    if (x.rank < 2 || x.rank > 4)
+        return td_import_refuse(im, "images that have not two to four dimensions");
+    if (training && !td_map_has(&im->tensors, im->node->in[3]) &&
+        !td_map_has(&im->tensors, im->node->in[4]))
+        return norm_of_itself(im, in, a, y);
     const double kept = td_import_attr_float(im, "momentum", 0.9F);
     if (!(kept >= 0 && kept <= 1))
         return td_import_wrong(im, "the momentum is not between 0 and 1");
     a->momentum = round((1 - kept) * 1e6) / 1e6; /* kept is a float: 1 - 0.9 is not 0.1 */
-    a->count = x.dim[0] * x.dim[2] * x.dim[3];
-    td_emit_n(im->b, &td_op_batch_norm, a, 3, in, out);
-    td_emit(im->b, &td_op_batch_norm_update, a, in[3], in[4], out[1], out[2]);
-    *y = out[0];
-    return TD_OK;
+    return norm_of_images(im, in, a, y);
 }
 
 td_status td_import_norm(td_importer *im, td_value **y)
@@ -136,12 +193,8 @@ td_status td_import_norm(td_importer *im, td_value **y)
         return td_import_wrong(im, "epsilon is not a float");
     td_fields_default(td_op_batch_norm_infer.fields, &a);
     a.eps = eps ? (double)eps->f : 1e-5;
-    if (im->o->is_model) {
-        const td_type x = td_value_type(in[0]);
-        if (x.rank != 4)
-            return td_import_refuse(im, "images that have not four dimensions");
+    if (im->o->is_model)
         return model_norm(im, in, &a, y);
-    }
     *y = td_emit_n(im->b, &td_op_batch_norm_infer, &a, 5, in, NULL);
     return TD_OK;
 }
@@ -192,6 +245,12 @@ static td_value *pad_all(td_importer *im, td_value *x, const td_onnx_window *v, 
     return x;
 }
 
+/* the attribute kernel_w: 0 if the window is square */
+static int width_of(const td_onnx_window *v)
+{
+    return v->kernel[1] == v->kernel[0] ? 0 : (int)v->kernel[1];
+}
+
 /* the pooling of an image that has its padding */
 static td_status pool_unpadded(td_importer *im, bool is_max, td_value *x, const td_onnx_window *v,
                                td_value **y)
@@ -202,6 +261,7 @@ static td_status pool_unpadded(td_importer *im, bool is_max, td_value *x, const 
         w.begin[i] = w.end[i] = 0;
     TD_TRY(td_import_square(im, &w, 0, &x, &s));
     const td_pool_attr a = { .kernel = (int)v->kernel[0],
+                             .kernel_w = width_of(v),
                              .stride = (int)s.stride,
                              .count_include_pad = true };
     *y = td_emit(im->b, is_max ? &td_op_max_pool2d : &td_op_avg_pool2d, &a, x);
@@ -250,7 +310,7 @@ td_status td_import_pool(td_importer *im, td_value **y)
     td_onnx_square s;
     TD_TRY(td_import_values_of(im, 1, 1, &x));
     const td_type t = td_value_type(x);
-    TD_TRY(td_import_window(im, &t, NULL, &v));
+    TD_TRY(td_import_window(im, &t, false, NULL, &v));
     TD_TRY(td_import_attr_int(im, "count_include_pad", 0, &include));
     TD_TRY(td_import_attr_int(im, "ceil_mode", 0, &ceil_mode));
     if (v.dilation[0] != 1 || v.dilation[1] != 1)
@@ -263,9 +323,7 @@ td_status td_import_pool(td_importer *im, td_value **y)
     const bool uneven = !is_max && is_uneven(&v, include != 0, ceil_mode != 0);
     if (uneven && !im->o->is_model)
         return td_import_refuse(im, "uneven padding for an average is not supported");
-    if (v.kernel[0] != v.kernel[1])
-        return td_import_refuse(im, "windows that are not square");
-    if (v.kernel[0] > 15)
+    if (v.kernel[0] > 15 || v.kernel[1] > 15)
         return td_import_refuse(im, "windows of more than 15 pixels");
     const bool fits = v.begin[0] < v.kernel[0] && v.begin[1] < v.kernel[1] &&
                       v.end[0] < v.kernel[0] && v.end[1] < v.kernel[1];
@@ -274,9 +332,10 @@ td_status td_import_pool(td_importer *im, td_value **y)
     if (uneven || (is_wide(&v) && im->o->is_model))
         return pool_padded(im, is_max, x, &given, &v, include != 0, y);
     TD_TRY(td_import_square(im, &v, is_max ? -LARGEST : 0, &x, &s));
-    if (2 * s.pad > v.kernel[0])
+    if (2 * s.pad > v.kernel[0] || 2 * s.pad > v.kernel[1])
         return td_import_refuse(im, "padding of more than half a window");
     const td_pool_attr a = { .kernel = (int)v.kernel[0],
+                             .kernel_w = width_of(&v),
                              .stride = (int)s.stride,
                              .pad = (int)s.pad,
                              .pad_extra = (int)s.pad_extra,

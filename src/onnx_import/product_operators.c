@@ -121,6 +121,96 @@ td_status td_import_matmul(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+/* --- Einsum ----------------------------------------------------------------------------------- */
+
+/* the dimensions of the two operands and of the result, as letters */
+typedef struct {
+    char part[3][TD_RANK_MAX + 1];
+} equation;
+
+/* false: not two operands and a result of a few different letters */
+static bool equation_of(const char *text, equation *out)
+{
+    *out = (equation){ 0 };
+    int part = 0;
+    for (const char *c = text; *c; c++) {
+        char *now = out->part[part];
+        const size_t n = strlen(now);
+        if (*c == ' ')
+            continue;
+        if ((*c == ',' && part == 0) || (c[0] == '-' && c[1] == '>' && part == 1)) {
+            c += *c == '-';
+            part++;
+        } else if (((*c | 32) < 'a' || (*c | 32) > 'z') || strchr(now, *c) || n == TD_RANK_MAX) {
+            return false;
+        } else {
+            now[n] = *c;
+        }
+    }
+    return part == 2;
+}
+
+/* the only letter that operand i and `with` have and `without` has not; 0: none, or several */
+static char only_letter(const char *of, const char *with, const char *without)
+{
+    char found = 0;
+    for (; *of; of++) {
+        if (!strchr(with, *of) || strchr(without, *of))
+            continue;
+        if (found)
+            return 0;
+        found = *of;
+    }
+    return found;
+}
+
+/* x, with dimensions `from`, with dimensions `to` */
+static td_value *ordered(td_importer *im, td_value *x, const char *from, const char *to)
+{
+    int perm[TD_RANK_MAX];
+    const int rank = (int)strlen(to);
+    for (int d = 0; d < rank; d++)
+        perm[d] = (int)(strchr(from, to[d]) - from);
+    return strcmp(from, to) == 0 ? x : td_transpose(im->b, x, perm);
+}
+
+/* products of matrices: b i k, b j k -> b i j, in any order and with any number of b */
+td_status td_import_einsum(td_importer *im, td_value **y)
+{
+    td_value *in[2];
+    equation e;
+    char first[TD_RANK_MAX + 1] = "", second[TD_RANK_MAX + 1] = "", both[TD_RANK_MAX + 1] = "";
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "equation");
+    TD_TRY(td_import_values_of(im, 2, 2, in));
+    if (!a || a->kind != TD_ONNX_TEXT)
+        return td_import_wrong(im, "there is no equation");
+    if (!equation_of(a->text, &e))
+        return td_import_refuse(im, "an equation that is not two operands and a result");
+    const char *x = e.part[0], *w = e.part[1], *out = e.part[2];
+    const char row = only_letter(x, out, w), column = only_letter(w, out, x),
+               inner = only_letter(x, w, out);
+    const size_t n = strlen(out) - 2;
+    if (!row || !column || !inner || strlen(out) < 2 || strlen(x) != n + 2 || strlen(w) != n + 2)
+        return td_import_refuse(im, "an equation that is not a product of matrices");
+    if (td_value_type(in[0]).rank != (int)n + 2 || td_value_type(in[1]).rank != (int)n + 2)
+        return td_import_wrong(im, "operands have not as many dimensions as the equation");
+    for (size_t k = 0, to = 0; k < n + 2; k++) {
+        if (out[k] == row || out[k] == column)
+            continue;
+        if (!strchr(x, out[k]) || !strchr(w, out[k]))
+            return td_import_refuse(im, "an equation that is not a product of matrices");
+        first[to] = second[to] = both[to] = out[k];
+        to++;
+    }
+    first[n] = both[n] = row;
+    second[n] = both[n + 1] = column;
+    first[n + 1] = second[n + 1] = inner;
+    td_value *product = td_matmul(im->b, ordered(im, in[0], x, first), false,
+                                  ordered(im, in[1], w, second), true, NULL);
+    *y = ordered(im, product, both, out);
+    return TD_OK;
+}
+
 static td_value *scaled(td_importer *im, td_value *x, double by)
 {
     const td_scale_attr a = { by };

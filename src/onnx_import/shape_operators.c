@@ -31,6 +31,33 @@ td_status td_import_concat(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+/* copies side by side, at most 64 along an axis */
+td_status td_import_tile(td_importer *im, td_value **y)
+{
+    td_value *x;
+    int n;
+    int64_t by[TD_RANK_MAX];
+    TD_TRY(td_import_value_at(im, 0, &x));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n, by));
+    if (n != td_value_type(x).rank)
+        return td_import_wrong(im, "not a number of repeats for each dimension");
+    for (int d = 0; d < n; d++) {
+        td_value *in[TD_IN_MAX] = { x };
+        if (by[d] < 1 || by[d] > 64)
+            return td_import_refuse(im, "less than one copy, or more than 64");
+        for (int64_t left = by[d]; left > 1;) {
+            int k = 1;
+            for (; k < TD_IN_MAX && k < left; k++)
+                in[k] = x;
+            left -= k - 1;
+            in[0] = td_concat(im->b, k, in, d);
+        }
+        x = in[0];
+    }
+    *y = x;
+    return TD_OK;
+}
+
 td_status td_import_cast(td_importer *im, td_value **y)
 {
     td_value *x;

@@ -64,6 +64,34 @@ static int64_t attr_of(const td_onnx_node *n, const char *name, int64_t otherwis
     return a && a->kind == TD_ONNX_INT ? a->i : otherwise;
 }
 
+/* i32 becomes i64 and f64 f32: few numbers, whose types no more than an axis or a limit needs */
+static td_status usual_type(td_onnx_folder *f, td_tensor *t)
+{
+    const size_t n = t->n_bytes / td_dtype_bytes(t->dtype);
+    if ((t->dtype != TD_DT_I32 && t->dtype != TD_DT_F64) || n > TD_ONNX_FOLD_MAX)
+        return TD_OK;
+    int64_t *whole = td_arena_alloc(&f->arena, n + 1, sizeof *whole);
+    float *real = (float *)whole;
+    if (!whole)
+        return TD_ENOMEM;
+    const char *from = t->data; /* need not be aligned */
+    for (size_t i = 0; i < n; i++) {
+        int32_t small;
+        double wide;
+        if (t->dtype == TD_DT_I32) {
+            memcpy(&small, from + i * sizeof small, sizeof small);
+            whole[i] = small;
+        } else {
+            memcpy(&wide, from + i * sizeof wide, sizeof wide);
+            real[i] = (float)wide;
+        }
+    }
+    t->data = whole;
+    t->dtype = t->dtype == TD_DT_I32 ? TD_DT_I64 : TD_DT_F32;
+    t->n_bytes = n * td_dtype_bytes(t->dtype);
+    return TD_OK;
+}
+
 /* --- operators: each returns whether it applies ----------------------------------------------- */
 
 static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
@@ -75,6 +103,7 @@ static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
         td_tensor t = *a->tensor;
         t.name = n->out[0];
         *done = true;
+        TD_TRY(usual_type(f, &t));
         return td_onnx_folder_add(f, n, &t);
     }
     list l = { 0 };

@@ -3,6 +3,7 @@
  *
  * Windows of an image are made by a Reshape to [N, H/w, w, W/w, w, C], a Transpose, and a Reshape.
  * Dimensions that the Transpose leaves side by side are one in the graph: [N H/w, w, W/w, w C].
+ * Where more than TD_RANK_MAX are left, one after the other is moved to where it belongs.
  */
 #include <string.h>
 
@@ -95,26 +96,94 @@ static int group_dims(const td_wide *w, group *g)
     return n;
 }
 
-td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y)
+/* each group becomes one dimension */
+static void join_groups(td_wide *w)
 {
     group g[TD_WIDE_RANK_MAX];
-    int64_t dim[TD_RANK_MAX] = { 0 };
-    int perm[TD_RANK_MAX] = { 0 }, n_batch = 0;
-    const int n = group_dims(w, g);
-    if (n > TD_RANK_MAX)
-        return td_import_refuse(im, "more than five dimensions that are exchanged");
-    for (int i = 0; i < n; i++)
-        n_batch += g[i].has_batch;
-    for (int i = 0; i < n; i++) {
+    td_wide to = { .x = w->x, .rank = group_dims(w, g) };
+    for (int i = 0; i < to.rank; i++) {
         int place = 0;
-        for (int k = 0; k < n; k++)
+        for (int k = 0; k < to.rank; k++)
             place += g[k].first < g[i].first;
-        perm[i] = place;
-        dim[place] = g[i].has_batch && n_batch == 1 ? -1 : g[i].size;
+        to.perm[i] = place;
+        to.dim[place] = g[i].size;
+        to.batch |= (unsigned)g[i].has_batch << place;
     }
-    *y = td_reshape(im->b, w->x, n, dim);
-    if (n > 1)
-        *y = td_transpose(im->b, *y, perm);
+    *w = to;
+}
+
+/* in memory, the dimensions before each of three cuts change places with those before the next:
+   0 .. first, middle .. end, first .. middle, end .. */
+typedef struct {
+    int first, middle, end;
+} exchange;
+
+/* dimension `from` goes behind dimension `to` */
+static exchange moved_behind(int from, int to)
+{
+    return from > to ? (exchange){ to + 1, from, from + 1 } : (exchange){ from, from + 1, to + 1 };
+}
+
+static td_wide exchanged(const td_wide *w, exchange e)
+{
+    int at[TD_WIDE_RANK_MAX];
+    td_wide to = { .x = w->x, .rank = w->rank };
+    for (int d = 0; d < w->rank; d++) {
+        at[d] = d < e.first || d >= e.end ? d
+                : d < e.middle            ? d + e.end - e.middle
+                                          : d - (e.middle - e.first);
+        to.dim[at[d]] = w->dim[d];
+        to.batch |= (w->batch >> d & 1) << at[d];
+    }
+    for (int i = 0; i < w->rank; i++)
+        to.perm[i] = at[w->perm[i]];
+    join_groups(&to);
+    return to;
+}
+
+/* x with `n` dimensions, those in `batch` with the batch, in another order */
+static td_value *reordered(td_importer *im, td_value *x, int n, const int64_t *dim, unsigned batch,
+                           const int *perm)
+{
+    int64_t open[TD_RANK_MAX] = { 0 };
+    for (int d = 0; d < n; d++)
+        open[d] = batch == 1u << d ? -1 : dim[d];
+    x = td_reshape(im->b, x, n, open);
+    return n > 1 ? td_transpose(im->b, x, perm) : x;
+}
+
+/*
+ * Moves one dimension of memory behind the one that it follows in the result, so that both are one:
+ * the one that leaves the fewest.
+ */
+static void bring_together(td_importer *im, td_wide *w)
+{
+    exchange best = { 0 };
+    td_wide to = { .rank = TD_WIDE_RANK_MAX + 1 };
+    for (int i = 1; i < w->rank; i++) {
+        const exchange e = moved_behind(w->perm[i], w->perm[i - 1]);
+        const td_wide next = exchanged(w, e);
+        best = next.rank < to.rank ? e : best;
+        to = next.rank < to.rank ? next : to;
+    }
+    int64_t dim[4] = { 1, 1, 1, 1 };
+    unsigned batch = 0;
+    for (int d = 0; d < w->rank; d++) {
+        const int part = (d >= best.first) + (d >= best.middle) + (d >= best.end);
+        dim[part] *= w->dim[d];
+        batch |= (w->batch >> d & 1) << part;
+    }
+    to.x = reordered(im, w->x, 4, dim, batch, (int[]){ 0, 2, 1, 3 });
+    *w = to;
+}
+
+td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y)
+{
+    td_wide v = *w;
+    join_groups(&v);
+    while (v.rank > TD_RANK_MAX)
+        bring_together(im, &v);
+    *y = reordered(im, v.x, v.rank, v.dim, v.batch, v.perm);
     return TD_OK;
 }
 

@@ -74,6 +74,18 @@ for t in features.0.0.weight features.1.0.attn.relative_position_bias_table feat
     features.1.0.attn.qkv.weight features.1.1.attn.proj.weight features.1.1.mlp.3.weight norm.bias head.weight; do
     near t3.safetensors "$golden/windows_trained.safetensors" $t 1e-4
 done
+# windows of pooling that are not square, norms and convolutions of rows and signals, products by Einsum, standardized filters
+expect 0 evaluate "$golden/rare_in.safetensors" --model "$golden/rare.onnx" $fixed -b 4 --logits y.safetensors
+near y.safetensors "$golden/rare_logits.safetensors" logits 1e-5
+expect 0 convert "$golden/rare.onnx" own.safetensors --overwrite
+expect 0 convert own.safetensors again.onnx --overwrite --image-size 18 # verified
+expect 0 evaluate "$golden/rare_in.safetensors" --model again.onnx $fixed -b 3 --logits z.safetensors
+near z.safetensors "$golden/rare_logits.safetensors" logits 1e-5
+expect 0 train "$golden/rare_in.safetensors" --model "$golden/rare.onnx" $fixed -b 4 $steps --workspace w4 \
+    --final-weights t4.safetensors
+for t in filter gain qkv.weight qkv.bias signal.weight signals.weight signals.running_var rows.running_mean rows.weight fc.weight; do
+    near t4.safetensors "$golden/rare_trained.safetensors" $t 1e-4
+done
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors

@@ -115,6 +115,43 @@ class More(torch.nn.Module):
         return F.log_softmax(self.fc(x), 1)
 
 
+class Rare(torch.nn.Module):
+    """Uneven windows of pooling, six dimensions in another order, Einsum, norms of rows and signals, convolutions of signals,
+    standardized filters, copies side by side, positions by sums and sines."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.filter, self.gain = nn.Parameter(torch.randn(8, 3, 3, 3)), nn.Parameter(torch.rand(8) + 0.5)
+        self.qkv = nn.Linear(8, 24)
+        self.signal, self.signals = nn.Conv1d(8, 8, 5, padding=2, groups=2, bias=False), nn.BatchNorm1d(8)
+        self.rows, self.fc = nn.BatchNorm1d(8), nn.Linear(8, 10)
+
+    def standardized(self):
+        return torch.nn.functional.batch_norm(self.filter.reshape(1, 8, -1), None, None, weight=self.gain, training=True,
+                                              momentum=0.0, eps=1e-5).reshape_as(self.filter)
+
+    def positions(self, x):
+        ones = (~torch.zeros((x.size(0), x.size(2), x.size(3)), device=x.device).bool()).float()
+        down, right = ones.cumsum(1), ones.cumsum(2)
+        turn = torch.stack([down.sin(), right.cos()], 1) * (x.size(2) / 8)
+        return turn.repeat(1, 4, 1, 1)
+
+    def forward(self, x):
+        F = torch.nn.functional
+        x = torch.relu(F.conv2d(x, self.standardized(), padding=1))
+        x = F.max_pool2d(x, (2, 3), (2, 2), (1, 1)) + F.avg_pool2d(x, (4, 2), 2, (2, 0))
+        x = F.avg_pool2d(F.max_pool2d(x, (3, 1), 1), (1, 3), 1, (0, 1), count_include_pad=False)[:, :, :8, :8]
+        x = x + 0.1 * self.positions(x)
+        n, c, h, w = x.shape
+        x = x.reshape(n, c, h // 4, 4, w // 4, 4).permute(0, 2, 4, 3, 5, 1).reshape(n, -1, 16, c)
+        q, k, v = self.qkv(x).chunk(3, -1)
+        x = torch.einsum("b g i j, b g j c -> b g i c", torch.einsum("bgic,bgjc->bgij", q, k).softmax(-1), v)
+        x = self.signals(self.signal(x.reshape(n, -1, c).transpose(1, 2))).transpose(1, 2)
+        x = self.rows(x.flatten(0, 1)).reshape_as(x)
+        return self.fc(torch.relu(x).mean(1))
+
+
 def windows():
     """A Swin transformer of two blocks: padded and shifted windows, their mask, a trained table of position biases."""
     return torchvision.models.swin_transformer.SwinTransformer([2, 2], 8, [2], [2], [3, 3], num_classes=10, stochastic_depth_prob=0.0)
@@ -125,7 +162,7 @@ def prepare(model, seed):
     torch.manual_seed(seed)
     nets.fill_zero_layers(model)
     for m in model.modules():
-        if isinstance(m, torch.nn.BatchNorm2d):
+        if isinstance(m, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)):
             torch.nn.init.uniform_(m.running_mean, -0.2, 0.2)
             torch.nn.init.uniform_(m.running_var, 0.8, 1.2)
         if isinstance(m, torch.nn.Dropout):
@@ -395,6 +432,14 @@ def write_golden(folder):
     with torch.no_grad():
         save_file({"logits": model(x)}, folder / "windows_logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "windows_trained.safetensors")
+    model = prepare(Rare(), 1)
+    x = torch.randn(4, 3, 18, 18)
+    save_file({"images": x, "labels": labels}, folder / "rare_in.safetensors")
+    export(model, x[:2], str(folder / "rare.onnx"), "norms")
+    onnx.save(shorten(strip(onnx.load(folder / "rare.onnx"))), folder / "rare.onnx")
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / "rare_logits.safetensors")
+    save_file(steps_of(model, x, labels, 3), folder / "rare_trained.safetensors")
 
 
 def main():

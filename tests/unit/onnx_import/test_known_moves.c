@@ -232,6 +232,57 @@ static void elements_are_moved(void **state)
     end(&f);
 }
 
+/* positions as exporters compute them: sums of ones, sines of them, side by side */
+static void positions_are_computed(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    list(&f, "dims", 3, D(1, 2, 3));
+    list(&f, "by", 3, D(2, 1, 2));
+    number(&f, "one", 1);
+    number(&f, "last", -1);
+    known(&f, "x", TD_DT_I64, 2, D(2, 2), D(1, 2, 3, 4));
+    expect_floats(&f, node(&f, "ConstantOfShape", "dims", "zeros"), 3, D(1, 2, 3),
+                  (const float[]){ 0, 0, 0, 0, 0, 0 });
+    expect_floats(&f, node(&f, "Cos", "zeros", "ones"), 3, D(1, 2, 3),
+                  (const float[]){ 1, 1, 1, 1, 1, 1 });
+    expect_floats(&f, node(&f, "Sin", "zeros", "sines"), 3, D(1, 2, 3),
+                  (const float[]){ 0, 0, 0, 0, 0, 0 });
+    expect_floats(&f, node(&f, "CumSum", "ones one", "down"), 3, D(1, 2, 3),
+                  (const float[]){ 1, 1, 1, 2, 2, 2 });
+    expect_floats(&f, node(&f, "CumSum", "ones last", "right"), 3, D(1, 2, 3),
+                  (const float[]){ 1, 2, 3, 1, 2, 3 });
+    expect_floats(
+        &f, node(&f, "Tile", "right by", "both"), 3, D(2, 2, 6),
+        (const float[]){ 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3 });
+    expect_ints(&f, node(&f, "CumSum", "x one", "sums"), 2, D(2, 2), D(1, 3, 3, 7));
+    end(&f);
+}
+
+static void hostile_positions(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    list(&f, "by", 2, D(2, 0));
+    list(&f, "few", 1, D(2));
+    list(&f, "most", 2, D(1 << 23, 1 << 23));
+    number(&f, "one", 1);
+    number(&f, "far", 2);
+    known(&f, "x", TD_DT_I64, 2, D(2, 2), D(INT64_MAX, 2, 3, 4));
+    expect_left(&f, node(&f, "Tile", "x by", "a"));
+    expect_left(&f, node(&f, "Tile", "x few", "b"));
+    expect_left(&f, node(&f, "Tile", "x most", "c"));
+    expect_left(&f, node(&f, "CumSum", "x by", "d"));
+    expect_bad(&f, node(&f, "CumSum", "x far", "e"), "an axis is out of range");
+    expect_bad(&f, node(&f, "CumSum", "x one", "f"), "integers overflow");
+    const td_onnx_node *back = node(&f, "CumSum", "x one", "g");
+    td_onnx_attr_int(f.m, "reverse", 1);
+    expect_left(&f, back);
+    end(&f);
+}
+
 /* a parameter is not known: training changes it */
 static void parameters_are_left(void **state)
 {
@@ -308,6 +359,8 @@ int main(void)
         cmocka_unit_test(the_mask_of_shifted_windows),
         cmocka_unit_test(numbers_are_rounded_and_clipped),
         cmocka_unit_test(elements_are_moved),
+        cmocka_unit_test(positions_are_computed),
+        cmocka_unit_test(hostile_positions),
         cmocka_unit_test(parameters_are_left),
         cmocka_unit_test(hostile_operands),
         cmocka_unit_test(results_are_limited),
