@@ -1,5 +1,5 @@
 /*
- * max_pool2d(x) -> y, where       largest value of each window, kernel x kernel or kernel x kernel_w
+ * max_pool2d(x) -> y, where       largest value of each window, kernel x kernel_w pixels
  * avg_pool2d(x) -> y              mean of each window
  * global_avg_pool(x) -> y[N, C]   mean over H and W; wide: y is float32, of half x
  *
@@ -21,9 +21,9 @@
 
 /* clang-format off */
 #define POOL_ROWS                                                                                  \
-    TD_INT(td_pool_attr, kernel,   2, 1, 15, "side of a window, or its height"),                     \
+    TD_INT(td_pool_attr, kernel,   2, 1, 15, "side of a window, or its height"),                   \
     TD_INT(td_pool_attr, kernel_w, 0, 0, 15, "width of a window; 0: like its height"),             \
-    TD_INT(td_pool_attr, stride,   1, 1, 64, "pixels between windows"),                              \
+    TD_INT(td_pool_attr, stride,   1, 1, 64, "pixels between windows"),                            \
     TD_INT(td_pool_attr, pad,      0, 0, 7,  "pixels added on every side")
 
 static const td_field max_fields[] = {
