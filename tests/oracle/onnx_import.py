@@ -270,7 +270,8 @@ class Judge:
         self.bad += not is_good
         self.unmet += is_good and not is_met
         self.rows.setdefault(name, {})[what] = (f"{found:.4f}" if what == "bf16" else f"{found:.1e}") + of.replace("PyTorch ", "")
-        print(f"{name:20} {what:10} {found:.2e} {'WRONG' if not is_good else 'ok' if is_met else 'no worse than PyTorch'}{of}", flush=True)
+        shown = f"{found:.4f}" if what == "bf16" else f"{found:.2e}"
+        print(f"{name:20} {what:10} {shown} {'WRONG' if not is_good else 'ok' if is_met else 'no worse than PyTorch'}{of}", flush=True)
 
     def compare(self, name, what, found, y):
         found = float((found - y).abs().max() / y.abs().max())
