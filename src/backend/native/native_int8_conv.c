@@ -16,7 +16,7 @@ static td_status check_types(const td_node *n)
     if (td_in_type(n, 0)->dtype != TD_DT_U8)
         return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
                         td_dtype_name(td_in_type(n, 0)->dtype));
-    if (y == TD_DT_F32 || (a->relu && (a->relu6 || y != TD_DT_U8)))
+    if (a->relu && (a->relu6 || y == TD_DT_S8))
         return td_error(TD_ENOKERNEL, "the result is %s%s", td_dtype_name(y),
                         a->relu ? " after relu or relu6" : "");
     return TD_OK;
@@ -85,6 +85,12 @@ size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d)
            sizeof(float);
 }
 
+static double step_of(const td_node *n)
+{
+    const bool is_float = n->out[0]->type.dtype == TD_DT_F32;
+    return is_float ? 1 : ((const td_conv_int8_attr *)n->attr)->y_scale;
+}
+
 /* the largest sum of products, and the residual in steps of y */
 static float largest_sum(const td_node *n)
 {
@@ -103,7 +109,8 @@ td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const t
 {
     const td_conv_int8_attr *a = n->attr;
     const int64_t K = n->out[0]->type.dim[1];
-    const float by = (float)(a->x_scale / a->y_scale), bias_by = (float)(1 / a->y_scale);
+    const double step = step_of(n);
+    const float by = (float)(a->x_scale / step), bias_by = (float)(1 / step);
     const float sum = largest_sum(n), room = 0x1p30f - largest_residual(n);
     const float *s = args[2], *b = args[3];
     float *scale = (float *)args[n->n_in + 1] + t * 2 * K, *bias = scale + K;

@@ -13,7 +13,12 @@
 
 enum { TD_INT8_CHANNELS = 64 };
 
-typedef enum { TD_INT8_NO_RESIDUAL, TD_INT8_UNSIGNED, TD_INT8_SIGNED } td_int8_residual;
+typedef enum {
+    TD_INT8_NO_RESIDUAL,
+    TD_INT8_UNSIGNED,
+    TD_INT8_SIGNED,
+    TD_INT8_FLOAT
+} td_int8_residual;
 
 /** TD_ENOKERNEL unless types, channels and the processor are as the kernels want them; shape and
     padding are not looked at. */
@@ -41,7 +46,8 @@ td_int8_part td_native_int8_part(const td_int8_division *d, int t);
 /** Scratch for the scales and the bias of all threads. */
 size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d);
 
-/* the scales and the bias of a part's channels, in steps of y; is_bounded: no result is as large as
+/* the scales and the bias of a part's channels, in steps of y, which are 1 if it is float32;
+   is_bounded: no result is as large as
    2^30 steps before it is clipped */
 typedef struct {
     const float *scale, *bias; /* [K] */

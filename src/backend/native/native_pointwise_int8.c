@@ -1,12 +1,14 @@
 /*
- * native_pointwise_int8.c -- 1x1 convolutions of 8-bit integers with a result of 8 bits
+ * native_pointwise_int8.c -- 1x1 convolutions of 8-bit integers with a result of 8 bits or of
+ * float32
  *
  *     y = sum (x_scale scale[k] / y_scale) + bias[k] / y_scale
  *         + residual (residual_scale / y_scale)
  *
  * for processors with VNNI and without AMX.  oneDNN spends as much time on the scales, the bias and
  * the residual as on the products where a filter has few channels; here they take two
- * multiplications for each result.  relu is what clipping to u8 does.
+ * multiplications for each result.  relu is what clipping to u8 does; the step of a
+ * float32 result is 1.
  *
  * Filters are read from the L2 cache for every tile of 6 pixels if all fit, otherwise for as many
  * pixels as fit.
@@ -75,9 +77,10 @@ static void release(td_prepared *p)
 
 static td_int8_residual kind_of(const td_node *n)
 {
-    return n->n_in < 5                           ? TD_INT8_NO_RESIDUAL
-           : td_in_type(n, 4)->dtype == TD_DT_U8 ? TD_INT8_UNSIGNED
-                                                 : TD_INT8_SIGNED;
+    if (n->n_in < 5)
+        return TD_INT8_NO_RESIDUAL;
+    const td_dtype d = td_in_type(n, 4)->dtype;
+    return d == TD_DT_U8 ? TD_INT8_UNSIGNED : d == TD_DT_S8 ? TD_INT8_SIGNED : TD_INT8_FLOAT;
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -99,6 +102,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
                            .Q = y->dim[3],
                            .stride = a->stride,
                            .is_signed = y->dtype == TD_DT_S8,
+                           .is_float = y->dtype == TD_DT_F32,
+                           .relu = a->relu,
                            .residual_kind = kind_of(n),
                            .residual_scale = (float)(a->residual_scale / a->y_scale) };
     return TD_OK;

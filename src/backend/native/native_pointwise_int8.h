@@ -2,7 +2,7 @@
  * backend/native/native_pointwise_int8.h -- the inner loops of 1x1 convolutions of 8-bit integers
  *
  *     x [N, H, W, C]   acdb, u8           w [K / 64, C / 4, 64, 4]   AcdB64a4b, s8
- *     y, residual [N, P, Q, K]   acdb, u8 or s8
+ *     y, residual [N, P, Q, K]   acdb, u8, s8 or float32
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
 #define TD_BACKEND_NATIVE_NATIVE_POINTWISE_INT8_H
@@ -15,6 +15,8 @@ typedef struct {
     int64_t pixels; /* of y, in all images */
     int64_t C, K, H, W, P, Q, stride;
     bool is_signed; /* y is s8 */
+    bool is_float;  /* y is float32, and so is the residual */
+    bool relu;      /* of float32; clipping to u8 does it otherwise */
     td_int8_residual residual_kind;
     float residual_scale; /* in steps of y */
     bool is_bounded;      /* as in td_int8_scales */

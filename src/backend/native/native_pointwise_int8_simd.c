@@ -84,13 +84,50 @@ INLINE void put(int T, const td_pointwise *v, td_int8_residual kind, bool is_sig
         put_pixel(&t, 5, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 5 * VECTORS);
 }
 
-/* is_signed: y is; ahead: of j, where there is another loop for it */
+/* float32 results of a pixel from its sums */
+INLINE void put_floats(const td_pointwise *v, const td_pointwise_tile *j, int i, const __m512i *s)
+{
+    const int64_t first = j->k * TD_INT8_CHANNELS, at = (j->from + i) * v->K + first;
+#pragma GCC unroll 4
+    for (int k = 0; k < VECTORS * 16; k += 16) {
+        __m512 y =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[k / 16]), _mm512_loadu_ps(v->scale + first + k),
+                            _mm512_loadu_ps(v->bias + first + k));
+        if (v->residual)
+            y = _mm512_add_ps(y, _mm512_loadu_ps((const float *)v->residual + at + k));
+        if (v->relu)
+            y = _mm512_max_ps(_mm512_setzero_ps(), y); /* NaN stays */
+        _mm512_storeu_ps((float *)v->y + at + k, y);
+    }
+}
+
+/* float32 results of T pixels */
+INLINE void put_wide(int T, const td_pointwise *v, const td_pointwise_tile *j, const __m512i *s)
+{
+    put_floats(v, j, 0, s);
+    if (T > 1)
+        put_floats(v, j, 1, s + 1 * VECTORS);
+    if (T > 2)
+        put_floats(v, j, 2, s + 2 * VECTORS);
+    if (T > 3)
+        put_floats(v, j, 3, s + 3 * VECTORS);
+    if (T > 4)
+        put_floats(v, j, 4, s + 4 * VECTORS);
+    if (T > 5)
+        put_floats(v, j, 5, s + 5 * VECTORS);
+}
+
+/* is_signed: y is; ahead: of j, where there is another loop for it.  TD_INT8_FLOAT: y is
+   float32. */
 INLINE void tile(int T, const td_pointwise *v, td_int8_residual kind, bool is_signed,
                  const td_pointwise_tile *j, const int8_t *ahead)
 {
     __m512i s[SUMS];
     multiply(T, v, j, ahead, s);
-    put(T, v, kind, is_signed, j, s);
+    if (kind == TD_INT8_FLOAT)
+        put_wide(T, v, j, s);
+    else
+        put(T, v, kind, is_signed, j, s);
 }
 
 #define TILES(name, kind, is_signed)                                                               \
@@ -124,10 +161,13 @@ TILES(tiles_none, TD_INT8_NO_RESIDUAL, false)
 TILES(tiles_u8, TD_INT8_UNSIGNED, false)
 TILES(tiles_s8, TD_INT8_SIGNED, false)
 TILES(tiles_signed, v->residual_kind, true)
+TILES(tiles_float, TD_INT8_FLOAT, false)
 
 static TARGET void run_tile(const td_pointwise *v, const td_pointwise_tile *j)
 {
-    if (v->is_signed)
+    if (v->is_float)
+        tiles_float(v, j);
+    else if (v->is_signed)
         tiles_signed(v, j);
     else if (v->residual_kind == TD_INT8_NO_RESIDUAL)
         tiles_none(v, j);

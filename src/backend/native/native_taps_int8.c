@@ -32,6 +32,8 @@ static td_status check(const td_node *n)
     if (n->n_in > 4 || y->dim[3] % TD_TAPS_PIXELS)
         return td_error(TD_ENOKERNEL, "a residual, or rows of %lld pixels, not a multiple of %d",
                         (long long)y->dim[3], TD_TAPS_PIXELS);
+    if (y->dtype == TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "the result is float32");
     return td_native_int8_check(n, td_taps_loops_here() != NULL);
 }
 
