@@ -4,11 +4,12 @@
  *
  *     dw [K, C] = dyT x      dy [N, K]   x [N, C]      summed over rows n
  *
- *     part    rows, whose x is packed into panels [C / 32][rows][32] by all threads
- *     jobs    blocks of outputs k x groups of panels, taken in turn by the threads, for each part
+ *     x       packed first, by all threads: for each part of the rows, panels [C / 32][rows][32]
+ *     jobs    blocks of outputs k x groups of panels, taken in turn by the threads
  *
- * Of a job's outputs dy is packed into tiles [rows][14] that stay in a core's cache.  A sum is one
- * chain in the order of the rows: the same bits with any number of threads.
+ * For each part dy of a job's outputs is packed into tiles [rows][14] that stay in a core's cache.
+ * Threads wait for each other once: what disturbs one of them does not stop the others.  A sum is
+ * one chain in the order of the rows: the same bits with any number of threads.
  */
 #include <omp.h>
 
@@ -60,7 +61,8 @@ typedef struct {
     int64_t N, K, C, panels;
     int64_t depth;          /* rows of a part */
     int64_t blocks, groups; /* of outputs, of panels */
-    int64_t packed, tiles;  /* floats: a part's panels, a thread's tiles */
+    int64_t parts;
+    int64_t packed, tiles; /* floats: all panels, a thread's tiles */
     int threads;
     const td_panels_loops *loops;
 } state;
@@ -78,12 +80,13 @@ static state divide(const td_node *n, int threads)
                 .threads = threads };
     s.panels = s.C / TD_PANEL;
     s.depth = rounded(divide_up(s.N, divide_up(s.N, DEPTH_MAX)));
+    s.parts = divide_up(s.N, s.depth);
     const int64_t size = td_panel_tile_size(s.depth), tiles = td_panel_tiles(s.K);
     s.blocks = divide_up(tiles, TILES_BYTES / (int64_t)sizeof(float) / size);
     s.groups = s.blocks < threads ? smaller(divide_up(threads, s.blocks), s.panels) : 1;
     if (s.groups == 1 && s.blocks < JOBS * threads)
         s.blocks = divide_up(s.blocks, threads) * threads;
-    s.packed = s.depth * s.C;
+    s.packed = s.parts * s.depth * s.C;
     s.tiles = td_panel_tiles(divide_up(s.K, s.blocks)) * size;
     return s;
 }
@@ -108,61 +111,77 @@ static void release(td_prepared *p)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* rows of a part, with those that fill its last block */
+/* rows of a part, with those that fill its last block, and its panels */
 typedef struct {
     int64_t from, rows, depth;
+    float *panels;
 } part;
 
-typedef struct {
-    const float *dy, *x;
-    float *dw, *packed, *tiles;
-} memory;
-
-static void pack(const state *s, const part *a, const memory *m)
+static part part_at(const state *s, int64_t i, float *packed)
 {
-#pragma omp for schedule(static)
-    for (int64_t k = 0; k < s->panels; k += PACKED_PANELS)
-        s->loops->pack_panels(smaller(PACKED_PANELS, s->panels - k), a->rows, a->depth,
-                              m->x + a->from * s->C + k * TD_PANEL, s->C,
-                              m->packed + k * a->depth * TD_PANEL);
+    const int64_t from = i * s->depth, rows = smaller(s->depth, s->N - from);
+    return (part){ from, rows, rounded(rows), packed + from * s->C };
 }
 
-static void run_job(const state *s, const part *a, int64_t i, const memory *m, float *tiles)
+static void pack(const state *s, const float *x, float *packed)
+{
+#pragma omp for schedule(static) collapse(2)
+    for (int64_t i = 0; i < s->parts; i++)
+        for (int64_t k = 0; k < s->panels; k += PACKED_PANELS) {
+            const part a = part_at(s, i, packed);
+            s->loops->pack_panels(smaller(PACKED_PANELS, s->panels - k), a.rows, a.depth,
+                                  x + a.from * s->C + k * TD_PANEL, s->C,
+                                  a.panels + k * a.depth * TD_PANEL);
+        }
+}
+
+/* outputs `from` to `to` of panels from `first` on */
+typedef struct {
+    int64_t from, to, first, panels;
+} job;
+
+static job job_at(const state *s, int64_t i)
 {
     const int64_t block = i / s->groups, group = i % s->groups;
-    const int64_t from = s->K * block / s->blocks, to = s->K * (block + 1) / s->blocks;
     const int64_t first = s->panels * group / s->groups;
-    const td_panels v = { .rows = to - from,
-                          .panels = s->panels * (group + 1) / s->groups - first,
+    return (job){ s->K * block / s->blocks, s->K * (block + 1) / s->blocks, first,
+                  s->panels * (group + 1) / s->groups - first };
+}
+
+static void add_part(const state *s, const part *a, const job *j, const float *dy, float *dw,
+                     float *tiles)
+{
+    const td_panels v = { .rows = j->to - j->from,
+                          .panels = j->panels,
                           .depth = a->depth,
                           .y_row = s->C,
                           .w_panel = a->depth * TD_PANEL,
                           .x = tiles,
-                          .w = m->packed + first * a->depth * TD_PANEL,
-                          .y = m->dw + from * s->C + first * TD_PANEL,
+                          .w = a->panels + j->first * a->depth * TD_PANEL,
+                          .y = dw + j->from * s->C + j->first * TD_PANEL,
                           .is_first = a->from == 0,
                           .is_last = a->from + a->rows == s->N,
                           .is_tiled = true };
-    s->loops->pack_tiles(v.rows, a->rows, a->depth, m->dy + a->from * s->K + from, s->K, tiles);
+    s->loops->pack_tiles(v.rows, a->rows, a->depth, dy + a->from * s->K + j->from, s->K, tiles);
     s->loops->multiply(&v);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    const memory m = { .dy = args[0],
-                       .x = args[1],
-                       .dw = args[2],
-                       .packed = args[3],
-                       .tiles = (float *)args[3] + s->packed };
+    const float *dy = args[0], *x = args[1];
+    float *dw = args[2], *packed = args[3], *tiles = packed + s->packed;
 #pragma omp parallel num_threads(s->threads)
-    for (int64_t n = 0; n < s->N; n += s->depth) {
-        const int64_t rows = smaller(s->depth, s->N - n);
-        const part a = { n, rows, rounded(rows) };
-        pack(s, &a, &m);
+    {
+        pack(s, x, packed);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < s->blocks * s->groups; i++)
-            run_job(s, &a, i, &m, m.tiles + omp_get_thread_num() * s->tiles);
+        for (int64_t i = 0; i < s->blocks * s->groups; i++) {
+            const job j = job_at(s, i);
+            for (int64_t k = 0; k < s->parts; k++) {
+                const part a = part_at(s, k, packed);
+                add_part(s, &a, &j, dy, dw, tiles + omp_get_thread_num() * s->tiles);
+            }
+        }
     }
     return TD_OK;
 }
