@@ -28,8 +28,7 @@ enum {
     BLOCK_ROWS = 448,
     FILTER_BYTES = 256 << 10, /* limit of a job's filters that stay in the cache */
     JOBS = 4,                 /* per thread; where there are fewer, all threads get equally many */
-    FAR = 512,                /* rows that are a multiple of so many floats apart are copied ... */
-    GAP = 16,                 /* ... so many further apart */
+    GAP = 16,                 /* floats by which rows TD_PANEL_FAR apart are copied further apart */
     PACKED_ROWS_MIN = 512,    /* fewer: to pack the filters takes too long */
     PACKED_PANELS = 4,        /* together */
 };
@@ -78,7 +77,7 @@ static bool is_packed(const td_node *n)
 /* must rows of so many channels be copied? */
 static bool is_far(int64_t channels)
 {
-    return channels % FAR == 0;
+    return channels % TD_PANEL_FAR == 0;
 }
 
 static td_status check_op(const td_node *n)

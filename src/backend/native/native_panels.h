@@ -20,6 +20,7 @@ enum {
     TD_PANEL = 32,       /* outputs */
     TD_PANEL_BLOCK = 16, /* channels are a multiple of it */
     TD_PANEL_ROWS = 14,
+    TD_PANEL_FAR = 512, /* rows a multiple of so many floats apart share a few sets of the cache */
 };
 
 /* some rows, panels and channels of a product; distances in floats */

@@ -8,6 +8,7 @@
  *     jobs    blocks of outputs k x groups of panels, taken in turn by the threads
  *
  * For each part dy of a job's outputs is packed into tiles [rows][14] that stay in a core's cache.
+ * oneDNN's kernels are slow where rows of x share a few sets of the cache; elsewhere they are used.
  * Threads wait for each other once: what disturbs one of them does not stop the others.  A sum is
  * one chain in the order of the rows: the same bits with any number of threads.
  */
@@ -21,8 +22,7 @@
 
 enum {
     ROWS_MIN = 512,
-    CHANNELS_MIN = 256,      /* fewer do not pay for the packing of dy ... */
-    OUTPUTS_MIN = 192,       /* ... or of x */
+    OUTPUTS_MIN = 192,       /* fewer do not pay for the packing of x */
     DEPTH_MAX = 800,         /* rows of a part */
     TILES_BYTES = 640 << 10, /* limit of a job's tiles */
     JOBS = 4,                /* per thread; where there are fewer, all threads get equally many */
@@ -36,9 +36,9 @@ static td_status check_shape(const td_node *n)
         return td_error(TD_ENOKERNEL, "less than %d rows", ROWS_MIN);
     if (td_in_type(n, 0)->dim[1] < OUTPUTS_MIN)
         return td_error(TD_ENOKERNEL, "less than %d outputs", OUTPUTS_MIN);
-    if (C < CHANNELS_MIN || C % TD_PANEL)
-        return td_error(TD_ENOKERNEL, "%lld channels do not fill panels of %d, or too few",
-                        (long long)C, TD_PANEL);
+    if (C % TD_PANEL_FAR)
+        return td_error(TD_ENOKERNEL, "the library is as fast unless rows are a multiple of %d",
+                        TD_PANEL_FAR);
     return TD_OK;
 }
 
