@@ -1,3 +1,4 @@
+# ctest: timeout 600
 # onnx_model.sh -- a network from an ONNX file of another program, in every verb: PyTorch's logits, and its weights after
 # three steps; tests/oracle/onnx_import.py --golden made the files
 set -u
