@@ -33,7 +33,7 @@
 #define LANES     16
 #define TILES     14
 #define BLOCKS    2
-#define ROWS      8
+#define ROWS      16
 #define ELEM      f32
 #define ELEM_KIND KIND_F32
 #include "backend/native/native_winograd.inc"
