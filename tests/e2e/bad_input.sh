@@ -375,7 +375,7 @@ fails 1 "wrong.td" train set --model wrong.td $fixed --workspace tried
 fails 1 "$image" train set --model $image $fixed --workspace tried
 fails 1 "'absent.td'" train set --model absent.td $fixed --workspace tried
 fails 1 "'set'" train set --model set $fixed --workspace tried
-fails 1 "1 max_pool2d 2" train set $net --image-size 1 --workspace tried
+fails 1 "1x1 max_pool2d 2x2" train set $net --image-size 1 --workspace tried
 fails 2 "'resnet19'" train set --arch resnet19 --workspace tried
 
 # --- places that cannot be written: said before the work begins -----------------------------------
