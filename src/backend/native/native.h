@@ -331,7 +331,7 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(linear) K(linear_fused) K(linear_panels) K(linear_packed) K(linear_grad_x) K(linear_grad_w)  \
     K(pointwise_conv) K(conv2d_winograd_grad_w)                                                    \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
-    K(conv_grad_w) K(pointwise_blocked) K(pointwise_grad_w)                   \
+    K(conv_grad_w)                                                                                 \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_tiles_grad_w)   \
     K(depthwise_conv_grad_w)                                                                       \
     K(sigmoid_focal_loss) K(sigmoid_focal_loss_grad) K(huber_box_loss) K(huber_box_loss_grad)      \
