@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/class_list.h"
 #include "checkpoint/weights.h"
 #include "image/image.h"
 #include "image/norm_text.h"

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/weights.h"
+#include "checkpoint/class_list.h"
 #include "data/known_classes.h"
 #include "optim/training_graph.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "checkpoint/class_list.h"
 #include "checkpoint/quantization.h"
-#include "checkpoint/weights.h"
 #include "image/norm_text.h"
 #include "ir/graph.h"
 #include "onnx_import/onnx_import.h"

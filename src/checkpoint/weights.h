@@ -107,11 +107,6 @@ int64_t td_weights_batches(const td_tensors *t);
  */
 td_status td_weights_copy(td_program *from, const char *prefix, td_program *to) TD_CHECKED;
 
-/** Convert class names to a JSON array and back; free *names with td_texts_free. */
-td_status td_classes_to_json(int n, const char *const *names, td_text *out) TD_CHECKED;
-td_status td_classes_from_json(const char *json, const char *path, int *n,
-                               char ***names) TD_CHECKED;
-
 /** The number of rows of a matrix or filter, by our name; 0: the file does not have it. */
 int td_weights_rows(const td_tensors *t, const char *wanted);
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "checkpoint/weights.h"
+#include "checkpoint/class_list.h"
 #include "coco/detections.h"
 #include "evaluation/evaluate_boxes.h"
 #include "evaluation/evaluation.h"

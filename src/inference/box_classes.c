@@ -9,8 +9,8 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/class_list.h"
 #include "checkpoint/class_names.h"
-#include "checkpoint/weights.h"
 #include "data/known_classes.h"
 #include "inference/detect_data.h"
 

@@ -3,7 +3,7 @@
  */
 #include "inspect/inspect.h"
 
-#include "checkpoint/weights.h"
+#include "checkpoint/class_list.h"
 #include "image/norm_text.h"
 #include "ir/graph.h"
 #include "ir/leaf.h"

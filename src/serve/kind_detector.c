@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "checkpoint/weights.h"
+#include "checkpoint/class_list.h"
 #include "inference/detector.h"
 #include "onnx/onnx_detections.h"
 #include "options/field.h"

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/class_list.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/torch_checkpoint.h"
 #include "checkpoint/weight_file.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/class_list.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/weights.h"
 #include "options/field.h"
