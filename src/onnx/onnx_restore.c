@@ -270,19 +270,11 @@ static td_status add_weights(job *j)
 
 /* --- ranges ----------------------------------------------------------------------------------- */
 
-static const td_onnx_node *producer_of(const td_onnx *m, const char *name)
-{
-    for (size_t i = 0; i < m->n_nodes; i++)
-        if (strcmp(m->nodes[i].out[0], name) == 0)
-            return &m->nodes[i];
-    return NULL;
-}
-
 /* the range that the scale of a convolution's input represents; 0: it is not that of integers */
 static double input_range(const job *j, const td_onnx_node *conv)
 {
     float scale;
-    const td_onnx_node *d = producer_of(j->model, conv->in[0]);
+    const td_onnx_node *d = td_onnx_producer(j->model, conv->in[0]);
     const bool is_dequantized = d && strcmp(d->op, "DequantizeLinear") == 0 && d->n_in == 3;
     const td_tensor *s = is_dequantized ? td_map_get(&j->tensors, d->in[1]) : NULL;
     const td_tensor *zero = is_dequantized ? td_map_get(&j->tensors, d->in[2]) : NULL;
@@ -298,7 +290,7 @@ static const td_onnx_node *conv_of(const td_onnx *m, const char *name)
     for (size_t i = 0; i < m->n_nodes; i++) {
         const td_onnx_node *n = &m->nodes[i];
         const td_onnx_node *w =
-            strcmp(n->op, "Conv") == 0 && n->n_in > 1 ? producer_of(m, n->in[1]) : NULL;
+            strcmp(n->op, "Conv") == 0 && n->n_in > 1 ? td_onnx_producer(m, n->in[1]) : NULL;
         if (w && strcmp(w->op, "DequantizeLinear") == 0 && w->n_in && !strcmp(w->in[0], name))
             return n;
     }

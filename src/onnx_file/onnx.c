@@ -214,6 +214,15 @@ void td_onnx_set_meta(td_onnx *m, const char *key, const char *value)
         m->meta[m->n_meta++] = pair;
 }
 
+const td_onnx_node *td_onnx_producer(const td_onnx *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_nodes; i++)
+        for (int k = 0; k < m->nodes[i].n_out; k++)
+            if (strcmp(m->nodes[i].out[k], name) == 0)
+                return &m->nodes[i];
+    return NULL;
+}
+
 const td_onnx_attr *td_onnx_attr_find(const td_onnx_node *n, const char *name)
 {
     for (int i = 0; i < n->n_attr; i++)

@@ -172,6 +172,8 @@ td_status td_onnx_parse(const void *bytes, size_t n_bytes, const char *what,
  */
 td_status td_onnx_check(const td_onnx *m, const char *what) TD_CHECKED;
 
+/** The node that has this result, or NULL. */
+const td_onnx_node *td_onnx_producer(const td_onnx *m, const char *name);
 const td_onnx_attr *td_onnx_attr_find(const td_onnx_node *n, const char *name); /* or NULL */
 const char *td_onnx_meta_find(const td_onnx *m, const char *key);               /* or NULL */
 

@@ -369,22 +369,13 @@ static td_status wrong_output(const td_importer *im, const char *what)
     return st;
 }
 
-static bool has_value(const td_onnx *m, const char *name)
-{
-    bool is_there = false;
-    for (size_t i = 0; i < m->n_nodes; i++)
-        for (int k = 0; k < m->nodes[i].n_out; k++)
-            is_there = is_there || strcmp(m->nodes[i].out[k], name) == 0;
-    return is_there;
-}
-
 /* the value that becomes `logits`: the one asked for, the output of this name, or the only one */
 static td_status choose_output(const td_importer *im, const char **out)
 {
     const td_onnx_values *all = &im->m->outputs;
     char what[160];
     *out = im->o->output;
-    if (*out && !has_value(im->m, *out)) {
+    if (*out && !td_onnx_producer(im->m, *out)) {
         snprintf(what, sizeof what, "no value '%.100s'", *out);
         return wrong_output(im, what);
     }
@@ -413,18 +404,13 @@ static bool is_softmax(const td_onnx_node *n)
  */
 static const char *without_activation(const td_importer *im, const char *output, td_onnx_graph *out)
 {
-    for (size_t i = im->m->n_nodes; i-- > 0;) {
-        const td_onnx_node *n = &im->m->nodes[i];
-        const bool is_sigmoid = strcmp(n->op, "Sigmoid") == 0;
-        if (n->n_out != 1 || strcmp(n->out[0], output) != 0)
-            continue;
-        if (n->n_in != 1 || !(is_sigmoid || is_softmax(n)))
-            return output;
-        out->last_activation = n;
-        out->multi_label = is_sigmoid;
-        return n->in[0];
-    }
-    return output;
+    const td_onnx_node *n = td_onnx_producer(im->m, output);
+    const bool is_sigmoid = n && strcmp(n->op, "Sigmoid") == 0;
+    if (!n || n->n_in != 1 || n->n_out != 1 || !(is_sigmoid || is_softmax(n)))
+        return output;
+    out->last_activation = n;
+    out->multi_label = is_sigmoid;
+    return n->in[0];
 }
 
 /* marks the nodes that the output depends on; nodes are in an order of execution */

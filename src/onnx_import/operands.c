@@ -191,8 +191,7 @@ double td_import_attr_float(const td_importer *im, const char *name, double othe
     return a && a->kind == TD_ONNX_FLOAT ? (double)a->f : otherwise;
 }
 
-/* two integers from `least` to 2^20, or the default */
-/* the last `count` of height and width */
+/* integers from `least` to 2^20, or the default, for the last `count` of height and width */
 static td_status attr_sides(const td_importer *im, const char *name, int count, int64_t least,
                             int64_t *out)
 {

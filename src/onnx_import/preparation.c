@@ -30,21 +30,12 @@ typedef struct {
 
 /* --- constants -------------------------------------------------------------------------------- */
 
-static const td_onnx_node *producer_of(const td_onnx *m, const char *name)
-{
-    for (size_t i = 0; i < m->n_nodes; i++)
-        for (int k = 0; k < m->nodes[i].n_out; k++)
-            if (strcmp(m->nodes[i].out[k], name) == 0)
-                return &m->nodes[i];
-    return NULL;
-}
-
 static const td_tensor *tensor_of(const td_onnx *m, const char *name)
 {
     for (size_t i = 0; i < m->n_tensors; i++)
         if (strcmp(m->tensors[i].name, name) == 0)
             return &m->tensors[i];
-    const td_onnx_node *n = producer_of(m, name);
+    const td_onnx_node *n = td_onnx_producer(m, name);
     const bool is_constant = n && strcmp(n->op, "Constant") == 0 && n->n_attr == 1;
     return is_constant && n->attr[0].kind == TD_ONNX_TENSOR ? n->attr[0].tensor : NULL;
 }
