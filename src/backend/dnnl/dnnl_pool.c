@@ -123,6 +123,7 @@ static td_status average_grad_accepts(const td_node *n)
     return pool_accepts(n);
 }
 
+/* max pooling has a workspace, too */
 static td_status forward_prepare(const td_node *n, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
@@ -132,41 +133,19 @@ static td_status forward_prepare(const td_node *n, td_prepared *out)
         { DNNL_ARG_WORKSPACE, dnnl_query_workspace_md, 0, 2 },
     };
     TD_TRY(make_pd(n, &pd));
-    return td_dnnl_prepare(pd, n, 3, binds, out);
+    return td_dnnl_prepare(pd, n, is_max(n) ? 3 : 2, binds, out);
 }
 
 static td_status backward_prepare(const td_node *n, td_prepared *out)
 {
     dnnl_primitive_desc_t pd;
-    static const td_dnnl_bind binds[] = {
+    const td_dnnl_bind binds[] = {
         { DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 0 },
+        { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, n->n_in },
         { DNNL_ARG_WORKSPACE, dnnl_query_workspace_md, 0, 1 },
-        { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 3 },
     };
     TD_TRY(make_pd(n, &pd));
-    return td_dnnl_prepare(pd, n, 3, binds, out);
-}
-
-static td_status average_prepare(const td_node *n, td_prepared *out)
-{
-    dnnl_primitive_desc_t pd;
-    static const td_dnnl_bind binds[] = {
-        { DNNL_ARG_SRC, dnnl_query_src_md, 0, 0 },
-        { DNNL_ARG_DST, dnnl_query_dst_md, 0, 1 },
-    };
-    TD_TRY(make_pd(n, &pd));
-    return td_dnnl_prepare(pd, n, 2, binds, out);
-}
-
-static td_status average_grad_prepare(const td_node *n, td_prepared *out)
-{
-    dnnl_primitive_desc_t pd;
-    static const td_dnnl_bind binds[] = {
-        { DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 0 },
-        { DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, 2 },
-    };
-    TD_TRY(make_pd(n, &pd));
-    return td_dnnl_prepare(pd, n, 2, binds, out);
+    return td_dnnl_prepare(pd, n, is_max(n) ? 3 : 2, binds, out);
 }
 
 /* --- NaN -------------------------------------------------------------------------------------- */
@@ -279,7 +258,7 @@ const td_kernel td_dnnl_avg_pool = {
     .name = "dnnl_avg_pool",
     .op = &td_op_avg_pool2d,
     .accepts = pool_accepts,
-    .prepare = average_prepare,
+    .prepare = forward_prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };
@@ -288,7 +267,7 @@ const td_kernel td_dnnl_avg_pool_grad = {
     .name = "dnnl_avg_pool_grad",
     .op = &td_op_avg_pool2d_grad,
     .accepts = average_grad_accepts,
-    .prepare = average_grad_prepare,
+    .prepare = backward_prepare,
     .run = td_dnnl_run,
     .release = td_dnnl_release,
 };
