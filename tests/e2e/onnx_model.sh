@@ -38,55 +38,47 @@ for form in folded dynamo norms beside; do # beside.onnx: dynamo.onnx with its w
     done
 done
 
+# again NAME FORM SIZE BATCH: the logits of FORM.onnx, and of the file that is written of its weights
+again() {
+    expect 0 evaluate "$golden/$1_in.safetensors" --model "$golden/$2.onnx" $fixed -b 4 --logits y.safetensors
+    near y.safetensors "$golden/$1_logits.safetensors" logits 1e-5
+    expect 0 convert "$golden/$2.onnx" own.safetensors --overwrite
+    expect 0 convert own.safetensors again.onnx --overwrite --image-size "$3" # verified
+    expect 0 evaluate "$golden/$1_in.safetensors" --model again.onnx $fixed -b "$4" --logits z.safetensors
+    near z.safetensors "$golden/$1_logits.safetensors" logits 1e-5
+}
+
 # three steps of SGD, as torch.optim.SGD(lr=1e-3, momentum=0.9)
 steps="--run-iters 3 --lr 0.001 --momentum 0.9 --weight-decay 0 --lr-schedule step --warmup 0 --training-only --no-checkpoints"
-expect 0 train "$golden/in.safetensors" --model "$golden/norms.onnx" $fixed -b 4 $steps --workspace w \
-    --final-weights t.safetensors
-for t in stem.0.weight stem.1.weight stem.1.bias stem.1.running_mean stem.1.running_var deep.0.weight deep.1.weight \
-    deep.1.running_var wide.0.weight wide.0.bias down.weight up.bias mix.weight gain fc.weight fc.bias; do
-    near t.safetensors "$golden/trained.safetensors" $t 1e-4
-done
+
+# trained INPUT FORM WANTED WEIGHTS TENSOR...: the weights after these steps are in WEIGHTS.safetensors
+trained() {
+    expect 0 train "$golden/$1.safetensors" --model "$golden/$2.onnx" $fixed -b 4 $steps --workspace "w_$2" \
+        --final-weights "$4.safetensors"
+    wanted=$golden/$3.safetensors weights=$4.safetensors
+    shift 4
+    for t in "$@"; do
+        near "$weights" "$wanted" "$t" 1e-4
+    done
+}
+
+trained in norms trained t stem.0.weight stem.1.weight stem.1.bias stem.1.running_mean stem.1.running_var deep.0.weight \
+    deep.1.weight deep.1.running_var wide.0.weight wide.0.bias down.weight up.bias mix.weight gain fc.weight fc.bias
 # transposed convolutions, windows that are not square, padding, resizing, norms of groups, extremes; opset 11
-for form in more opset11; do
-    expect 0 evaluate "$golden/more_in.safetensors" --model "$golden/$form.onnx" $fixed -b 4 --logits y.safetensors
-    near y.safetensors "$golden/more_logits.safetensors" logits 1e-5
-    expect 0 convert "$golden/$form.onnx" own.safetensors --overwrite
-    expect 0 convert own.safetensors again.onnx --overwrite --image-size 24 # verified
-    expect 0 evaluate "$golden/more_in.safetensors" --model again.onnx $fixed -b 4 --logits z.safetensors
-    near z.safetensors "$golden/more_logits.safetensors" logits 1e-5
-done
-expect 0 train "$golden/more_in.safetensors" --model "$golden/more.onnx" $fixed -b 4 $steps --workspace w2 \
-    --final-weights t2.safetensors
-for t in row.weight column.weight column.bias groups.weight groups.bias instances.weight up.weight up.bias fc.weight; do
-    near t2.safetensors "$golden/more_trained.safetensors" $t 1e-4
-done
+again more more 24 4
+again more opset11 24 4
+trained more_in more more_trained t2 row.weight column.weight column.bias groups.weight groups.bias instances.weight \
+    up.weight up.bias fc.weight
 # windows that are padded and shifted: six dimensions, a mask that the file computes, rows of a trained table
-for form in dynamo norms; do
-    expect 0 evaluate "$golden/windows_in.safetensors" --model "$golden/windows_$form.onnx" $fixed -b 4 --logits y.safetensors
-    near y.safetensors "$golden/windows_logits.safetensors" logits 1e-5
-    expect 0 convert "$golden/windows_$form.onnx" own.safetensors --overwrite
-    expect 0 convert own.safetensors again.onnx --overwrite --image-size 16 # verified
-    expect 0 evaluate "$golden/windows_in.safetensors" --model again.onnx $fixed -b 4 --logits z.safetensors
-    near z.safetensors "$golden/windows_logits.safetensors" logits 1e-5
-done
-expect 0 train "$golden/windows_in.safetensors" --model "$golden/windows_norms.onnx" $fixed -b 4 $steps --workspace w3 \
-    --final-weights t3.safetensors
-for t in features.0.0.weight features.1.0.attn.relative_position_bias_table features.1.1.attn.relative_position_bias_table \
-    features.1.0.attn.qkv.weight features.1.1.attn.proj.weight features.1.1.mlp.3.weight norm.bias head.weight; do
-    near t3.safetensors "$golden/windows_trained.safetensors" $t 1e-4
-done
+again windows windows_dynamo 16 4
+again windows windows_norms 16 4
+trained windows_in windows_norms windows_trained t3 features.0.0.weight features.1.0.attn.relative_position_bias_table \
+    features.1.1.attn.relative_position_bias_table features.1.0.attn.qkv.weight features.1.1.attn.proj.weight \
+    features.1.1.mlp.3.weight norm.bias head.weight
 # windows of pooling that are not square, norms and convolutions of rows and signals, products by Einsum, standardized filters
-expect 0 evaluate "$golden/rare_in.safetensors" --model "$golden/rare.onnx" $fixed -b 4 --logits y.safetensors
-near y.safetensors "$golden/rare_logits.safetensors" logits 1e-5
-expect 0 convert "$golden/rare.onnx" own.safetensors --overwrite
-expect 0 convert own.safetensors again.onnx --overwrite --image-size 18 # verified
-expect 0 evaluate "$golden/rare_in.safetensors" --model again.onnx $fixed -b 3 --logits z.safetensors
-near z.safetensors "$golden/rare_logits.safetensors" logits 1e-5
-expect 0 train "$golden/rare_in.safetensors" --model "$golden/rare.onnx" $fixed -b 4 $steps --workspace w4 \
-    --final-weights t4.safetensors
-for t in filter gain qkv.weight qkv.bias signal.weight signals.weight signals.running_var rows.running_mean rows.weight fc.weight; do
-    near t4.safetensors "$golden/rare_trained.safetensors" $t 1e-4
-done
+again rare rare 18 3
+trained rare_in rare rare_trained t4 filter gain qkv.weight qkv.bias signal.weight signals.weight signals.running_var \
+    rows.running_mean rows.weight fc.weight
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors
