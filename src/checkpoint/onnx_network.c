@@ -108,7 +108,7 @@ td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_
     TD_OUT(td_tensors_new(&t));
     TD_OUT(copy_network(t, &g));
     TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
-    /* of a file that td_onnx_export has written */
+    /* metadata that td_onnx_export writes */
     TD_OUT(copy_meta(t, m, "tandem.multi_label"));
     TD_OUT(leave_out_activation(t, path, &g));
     TD_OUT(copy_classes(t, m, path, g.graph));

@@ -364,9 +364,9 @@ typedef enum {
  */
 typedef struct {
     td_gpu_window_function f;
-    int kernel, width;            /* of windows; not of resize */
-    int stride, pad;              /* not of resize */
-    bool count_include_pad;       /* of averages: divide by kernel * width */
+    int kernel, width;            /* rows and columns of a window; not for resize */
+    int stride, pad;              /* not for resize */
+    bool count_include_pad;       /* an average is divided by kernel * width */
     td_gpu_tensor image, windows; /* [1, N, C, H, W] and [1, N, C, P, Q] of f32, f16 or bf16 */
     td_gpu_tensor where;          /* u8, of max pooling only */
     td_resize_axis rows, columns; /* used by interpolation only */

@@ -8,7 +8,7 @@
 
 typedef struct {
     int64_t planes, H, W, P, Q;         /* planes = N C */
-    int64_t kernel, width, stride, pad; /* of windows: kernel x width */
+    int64_t kernel, width, stride, pad; /* a window has kernel rows and width columns */
     bool count_include_pad;
 } pool_shape;
 
