@@ -70,6 +70,12 @@ td_status td_native_check_layouts(const td_node *n, const td_node_layouts *l)
     return TD_OK;
 }
 
+void td_native_release_state(td_prepared *p)
+{
+    td_free(p->state);
+    p->state = NULL;
+}
+
 /* --- filter gradients ------------------------------------------------------------------------- */
 
 td_native_filter_parts td_native_filter_divide(int64_t N, int64_t units, int64_t step)

@@ -35,6 +35,9 @@ td_status td_native_conv_check_layouts(const td_node *n, const char *image,
 /** TD_ENOKERNEL unless the operands and result 0 have these layouts. */
 td_status td_native_check_layouts(const td_node *n, const td_node_layouts *l) TD_CHECKED;
 
+/** A kernel's `release` where the state is one allocation. */
+void td_native_release_state(td_prepared *p);
+
 typedef struct {
     int64_t N, units;  /* images; units of channels, each with an equal share of dw */
     int64_t images, n; /* images in a part, the last may have fewer; parts */

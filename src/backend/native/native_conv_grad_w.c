@@ -269,12 +269,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 /* --- one chunk -------------------------------------------------------------------------------- */
 
 /* a job: blocks [kb, kb_end) of dy, tiles [c, c_end) of x, rows [r, r_end) of the filter, images
@@ -570,5 +564,5 @@ const td_kernel td_native_conv_grad_w = { .name = "native_conv_grad_w",
                                           .accepts = accepts,
                                           .prepare = prepare,
                                           .run = run,
-                                          .release = release,
+                                          .release = td_native_release_state,
                                           .share = share };

@@ -101,12 +101,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
@@ -140,5 +134,5 @@ const td_kernel td_native_conv2d_gated = { .name = "native_conv2d_gated",
                                            .accepts = accepts,
                                            .prepare = prepare,
                                            .run = run,
-                                           .release = release,
+                                           .release = td_native_release_state,
                                            .share = share };

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "backend/native/native_conv.h"
 #include "backend/native/native_division.h"
 #include "base/machine.h"
 
@@ -34,6 +35,23 @@ td_status td_native_int8_check(const td_node *n, bool has_loops)
     if (td_cpu_bf16_rate() == TD_BF16_RATE_MATRICES)
         return td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses");
     return TD_OK;
+}
+
+static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "", "acdb" },
+                                         .out = "acdb" };
+
+td_status td_native_int8_accepts(const td_node *n, td_int8_check *check)
+{
+    TD_TRY(check(n));
+    return td_native_check_layouts(n, &layouts);
+}
+
+bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_node_layouts *out)
+{
+    if (n->op != &td_op_conv2d_int8 || check(n) != TD_OK)
+        return false;
+    *out = layouts;
+    return true;
 }
 
 td_int8_division td_native_int8_divide(const td_node *n, int64_t tiles, int threads)
@@ -70,7 +88,7 @@ static int64_t part_of(int64_t all, int n, int i)
     return all * i / n;
 }
 
-td_int8_part td_native_int8_part(const td_int8_division *d, int t)
+static td_int8_part part_at(const td_int8_division *d, int t)
 {
     const int i = t / d->channel_parts, j = t % d->channel_parts;
     return (td_int8_part){ .from = part_of(d->tiles, d->pixel_parts, i),
@@ -104,8 +122,8 @@ static float largest_residual(const td_node *n)
     return n->n_in > 4 ? UINT8_MAX * (float)(a->residual_scale / a->y_scale) : 0;
 }
 
-td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const td_int8_part *p,
-                                    int t)
+/* those of a part, in the scratch of thread t */
+static td_int8_scales scales_of(const td_node *n, void *const *args, const td_int8_part *p, int t)
 {
     const td_conv_int8_attr *a = n->attr;
     const int64_t K = n->out[0]->type.dim[1];
@@ -122,4 +140,16 @@ td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const t
         n_beyond += !(fabsf(scale[k]) * sum + fabsf(bias[k]) < room); /* or NaN */
     }
     return (td_int8_scales){ scale, bias, n_beyond == 0 };
+}
+
+void td_native_int8_run(const td_prepared *p, void *const *args, const td_int8_division *d,
+                        td_int8_run_part *run_part)
+{
+    const int threads = d->pixel_parts * d->channel_parts;
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        const td_int8_part part = part_at(d, t);
+        const td_int8_scales scales = scales_of(p->node, args, &part, t);
+        run_part(p, args, &part, &scales);
+    }
 }

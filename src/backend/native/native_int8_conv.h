@@ -11,7 +11,12 @@
 #include "ops/ops.h"
 #include "runtime/kernel.h"
 
-enum { TD_INT8_CHANNELS = 64 };
+enum {
+    TD_INT8_CHANNELS = 64,
+    TD_INT8_IMAGE_BYTES = 256 * 1024, /* bytes of x that are read for each 64 channels of y, if the
+                                         filter is not read whole for each tile */
+    TD_INT8_AHEAD_TILES = 4 /* in which the next filter is fetched, 1 of 4 lines in each */
+};
 
 typedef enum {
     TD_INT8_NO_RESIDUAL,
@@ -23,6 +28,15 @@ typedef enum {
 /** TD_ENOKERNEL unless types, channels and the processor are as the kernels want them; shape and
     padding are not looked at. */
 td_status td_native_int8_check(const td_node *n, bool has_loops) TD_CHECKED;
+
+/* what a kernel checks other than layouts, td_native_int8_check included */
+typedef td_status td_int8_check(const td_node *n);
+
+/** A kernel's `accepts`: its check, channels last, and the filter in blocks of 64 channels. */
+td_status td_native_int8_accepts(const td_node *n, td_int8_check *check) TD_CHECKED;
+
+/** These layouts for a node that passes the check; false for others, of any op. */
+bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_node_layouts *out);
 
 /* thread (i, j) of a x b: tiles i/a of all, blocks of 64 channels j/b of all */
 typedef struct {
@@ -41,21 +55,22 @@ typedef struct {
     int64_t from, to, k_from, k_to;
 } td_int8_part;
 
-td_int8_part td_native_int8_part(const td_int8_division *d, int t);
-
 /** Scratch for the scales and the bias of all threads. */
 size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d);
 
 /* the scales and the bias of a part's channels, in steps of y, which are 1 if it is float32;
-   is_bounded: no result is as large as
-   2^30 steps before it is clipped */
+   is_bounded: no result is as large as 2^30 steps before it is clipped */
 typedef struct {
     const float *scale, *bias; /* [K] */
     bool is_bounded;
 } td_int8_scales;
 
-/** Computes those of a part in the scratch of thread t. */
-td_int8_scales td_native_int8_scale(const td_node *n, void *const *args, const td_int8_part *p,
-                                    int t);
+/* computes a part */
+typedef void td_int8_run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+                              const td_int8_scales *scales);
+
+/** A kernel's `run`: all parts of a division, each by its thread, with their scales. */
+void td_native_int8_run(const td_prepared *p, void *const *args, const td_int8_division *d,
+                        td_int8_run_part *run_part);
 
 #endif

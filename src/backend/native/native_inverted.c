@@ -190,12 +190,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 static void add(int64_t n, const float *x, float *y)
 {
     for (int64_t i = 0; i < n; i++)
@@ -337,7 +331,7 @@ const td_kernel td_native_inverted_residual = { .name = "native_inverted_residua
                                                 .accepts = accepts,
                                                 .prepare = prepare,
                                                 .run = run,
-                                                .release = release,
+                                                .release = td_native_release_state,
                                                 .share = share };
 
 const td_kernel td_native_expand_depthwise = { .name = "native_expand_depthwise",
@@ -345,5 +339,5 @@ const td_kernel td_native_expand_depthwise = { .name = "native_expand_depthwise"
                                                .accepts = accepts,
                                                .prepare = prepare,
                                                .run = run,
-                                               .release = release,
+                                               .release = td_native_release_state,
                                                .share = share };

@@ -152,12 +152,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 typedef struct {
     const state *s;
     td_inverted_in in;
@@ -287,7 +281,7 @@ const td_kernel td_native_inverted_residual_bf16 = { .name = "native_inverted_re
                                                      .accepts = accepts,
                                                      .prepare = prepare,
                                                      .run = run,
-                                                     .release = release,
+                                                     .release = td_native_release_state,
                                                      .share = share };
 
 const td_kernel td_native_expand_depthwise_bf16 = { .name = "native_expand_depthwise_bf16",
@@ -295,5 +289,5 @@ const td_kernel td_native_expand_depthwise_bf16 = { .name = "native_expand_depth
                                                     .accepts = accepts,
                                                     .prepare = prepare,
                                                     .run = run,
-                                                    .release = release,
+                                                    .release = td_native_release_state,
                                                     .share = share };

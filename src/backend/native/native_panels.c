@@ -80,12 +80,27 @@ static bool is_far(int64_t channels)
     return channels % TD_PANEL_FAR == 0;
 }
 
+td_status td_native_panels_check_types(const td_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
+            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
+                            td_dtype_name(td_in_type(n, i)->dtype));
+    return TD_OK;
+}
+
+td_status td_native_panels_check_factors(const td_node *n)
+{
+    return ((const td_linear_attr *)n->attr)->tf32 ? td_error(TD_ENOKERNEL, "factors are TF32")
+                                                   : TD_OK;
+}
+
 static td_status check_op(const td_node *n)
 {
     if (n->op == &td_op_conv2d_fused)
         return check_conv(n);
-    if (is_packed(n) && ((const td_linear_attr *)n->attr)->tf32)
-        return td_error(TD_ENOKERNEL, "factors are TF32");
+    if (is_packed(n))
+        return td_native_panels_check_factors(n);
     if (n->op == &td_op_linear_fused && ((const td_linear_fused_attr *)n->attr)->gelu &&
         n->n_in > 3)
         return td_error(TD_ENOKERNEL, "gelu and a residual");
@@ -97,10 +112,7 @@ static td_status check(const td_node *n)
 {
     const int64_t C = channels_of(n), K = outputs_of(n);
     const int least = is_packed(n) ? PACKED_ROWS_MIN : ROWS_MIN;
-    for (int i = 0; i < n->n_in; i++)
-        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
-            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
-                            td_dtype_name(td_in_type(n, i)->dtype));
+    TD_TRY(td_native_panels_check_types(n));
     TD_TRY(check_op(n));
     if (rows_of(n) < least)
         return td_error(TD_ENOKERNEL, "less than %d rows", least);
@@ -137,8 +149,8 @@ bool td_native_panels_preferred_layout(const td_node *n, td_node_layouts *out)
 
 typedef struct {
     int64_t N, C, panels;
-    int64_t depth;          /* channels at a time */
-    int64_t blocks, groups; /* blocks of rows, groups of panels */
+    int64_t depth;      /* channels at a time */
+    td_panel_jobs jobs; /* blocks of rows */
     bool relu, gelu;
     bool is_copied, by_rows;
     int64_t packed;  /* floats of the filters' panels; 0: they are in panels */
@@ -146,6 +158,21 @@ typedef struct {
     int threads;
     const td_panels_loops *loops;
 } state;
+
+td_panel_jobs td_native_panels_divide(int64_t blocks, int64_t panels, int threads)
+{
+    const int64_t groups = blocks < threads ? smaller(divide_up(threads, blocks), panels) : 1;
+    if (groups == 1 && blocks < JOBS * threads)
+        blocks = divide_up(blocks, threads) * threads;
+    return (td_panel_jobs){ blocks, groups };
+}
+
+td_work_share td_native_panels_share(const td_panel_jobs *j, int64_t rows, int64_t panels,
+                                     int threads)
+{
+    const double each = (double)divide_up(rows, j->blocks) * (double)divide_up(panels, j->groups);
+    return td_work_share_of(j->blocks * j->groups, each, threads);
+}
 
 static state divide(const td_node *n, int threads)
 {
@@ -161,14 +188,11 @@ static state divide(const td_node *n, int threads)
     const int64_t parts = divide_up(s.C, DEPTH_MAX);
     s.depth = divide_up(s.C, parts * TD_PANEL_BLOCK) * TD_PANEL_BLOCK;
     const int64_t room = smaller(BLOCK_BYTES / (int64_t)sizeof(float) / s.depth, BLOCK_ROWS);
-    s.blocks = divide_up(s.N, room);
-    s.groups = s.blocks < threads ? smaller(divide_up(threads, s.blocks), s.panels) : 1;
-    if (s.groups == 1 && s.blocks < JOBS * threads)
-        s.blocks = divide_up(s.blocks, threads) * threads;
-    s.by_rows =
-        s.depth == s.C &&
-        divide_up(s.panels, s.groups) * TD_PANEL * s.C * (int64_t)sizeof(float) <= FILTER_BYTES;
-    s.scratch = s.is_copied ? divide_up(s.N, s.blocks) * (s.depth + GAP) : 0;
+    s.jobs = td_native_panels_divide(divide_up(s.N, room), s.panels, threads);
+    s.by_rows = s.depth == s.C &&
+                divide_up(s.panels, s.jobs.groups) * TD_PANEL * s.C * (int64_t)sizeof(float) <=
+                    FILTER_BYTES;
+    s.scratch = s.is_copied ? divide_up(s.N, s.jobs.blocks) * (s.depth + GAP) : 0;
     return s;
 }
 
@@ -182,12 +206,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     out->state = s;
     out->scratch_bytes = (size_t)(s->packed + s->threads * s->scratch) * sizeof(float);
     return TD_OK;
-}
-
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -216,14 +234,14 @@ static void pack(const td_node *n, const state *s, const float *w, float *to)
 static void run_job(const td_node *n, const state *s, int64_t i, void *const *args, const float *w,
                     float *scratch)
 {
-    const int64_t block = i / s->groups, group = i % s->groups, K = s->panels * TD_PANEL;
-    const int64_t from = s->N * block / s->blocks, to = s->N * (block + 1) / s->blocks;
-    const int64_t first = s->panels * group / s->groups;
+    const int64_t block = i / s->jobs.groups, group = i % s->jobs.groups, K = s->panels * TD_PANEL;
+    const int64_t from = s->N * block / s->jobs.blocks, to = s->N * (block + 1) / s->jobs.blocks;
+    const int64_t first = s->panels * group / s->jobs.groups;
     const int64_t at = from * K + first * TD_PANEL;
     const float *bias = n->n_in > 2 ? args[2] : NULL, *rest = n->n_in > 3 ? args[3] : NULL;
     for (int64_t c = 0; c < s->C; c += s->depth) {
         td_panels v = { .rows = to - from,
-                        .panels = s->panels * (group + 1) / s->groups - first,
+                        .panels = s->panels * (group + 1) / s->jobs.groups - first,
                         .depth = smaller(s->C - c, s->depth),
                         .x_row = s->C,
                         .y_row = K,
@@ -255,7 +273,7 @@ static td_status run(const td_prepared *p, void *const *args)
         pack(p->node, s, args[1], packed);
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < s->blocks * s->groups;)
+        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < s->jobs.blocks * s->jobs.groups;)
             run_job(p->node, s, i, args, w, scratch + t * s->scratch);
     return TD_OK;
 }
@@ -263,8 +281,7 @@ static td_status run(const td_prepared *p, void *const *args)
 static td_work_share share(const td_node *n, int threads)
 {
     const state s = divide(n, threads);
-    const double each = (double)divide_up(s.N, s.blocks) * (double)divide_up(s.panels, s.groups);
-    return td_work_share_of(s.blocks * s.groups, each, threads);
+    return td_native_panels_share(&s.jobs, s.N, s.panels, threads);
 }
 
 const td_kernel td_native_linear_panels = { .name = "native_linear_panels",
@@ -272,7 +289,7 @@ const td_kernel td_native_linear_panels = { .name = "native_linear_panels",
                                             .accepts = accepts,
                                             .prepare = prepare,
                                             .run = run,
-                                            .release = release,
+                                            .release = td_native_release_state,
                                             .share = share };
 
 const td_kernel td_native_pointwise_conv = { .name = "native_pointwise_conv",
@@ -280,7 +297,7 @@ const td_kernel td_native_pointwise_conv = { .name = "native_pointwise_conv",
                                              .accepts = accepts,
                                              .prepare = prepare,
                                              .run = run,
-                                             .release = release,
+                                             .release = td_native_release_state,
                                              .share = share };
 
 const td_kernel td_native_linear_packed = { .name = "native_linear_packed",
@@ -288,7 +305,7 @@ const td_kernel td_native_linear_packed = { .name = "native_linear_packed",
                                             .accepts = accepts,
                                             .prepare = prepare,
                                             .run = run,
-                                            .release = release,
+                                            .release = td_native_release_state,
                                             .share = share };
 
 const td_kernel td_native_linear_grad_x = { .name = "native_linear_grad_x",
@@ -296,5 +313,5 @@ const td_kernel td_native_linear_grad_x = { .name = "native_linear_grad_x",
                                             .accepts = accepts,
                                             .prepare = prepare,
                                             .run = run,
-                                            .release = release,
+                                            .release = td_native_release_state,
                                             .share = share };

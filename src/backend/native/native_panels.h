@@ -16,6 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+
 enum {
     TD_PANEL = 32,       /* outputs */
     TD_PANEL_BLOCK = 16, /* channels are a multiple of it */
@@ -74,5 +77,20 @@ enum { TD_PANEL_TILES_MAX = 64 };
 
 /** NULL if this machine lacks the instructions. */
 const td_panels_loops *td_panels_loops_here(void);
+
+/** TD_ENOKERNEL: an operand is not float32, or the machine has no loops for it. */
+td_status td_native_panels_check_types(const td_node *n) TD_CHECKED;
+/** The same where a linear layer's factors are rounded to TF32. */
+td_status td_native_panels_check_factors(const td_node *n) TD_CHECKED;
+
+/* blocks of rows x groups of panels */
+typedef struct {
+    int64_t blocks, groups;
+} td_panel_jobs;
+
+/** At least `blocks` blocks; panels are divided only where threads would be without a block. */
+td_panel_jobs td_native_panels_divide(int64_t blocks, int64_t panels, int threads);
+td_work_share td_native_panels_share(const td_panel_jobs *j, int64_t rows, int64_t panels,
+                                     int threads);
 
 #endif

@@ -25,7 +25,6 @@ enum {
     OUTPUTS_MIN = 192,       /* fewer do not pay for the packing of x */
     DEPTH_MAX = 800,         /* rows of a part */
     TILES_BYTES = 640 << 10, /* limit of a job's tiles */
-    JOBS = 4,                /* per thread; where there are fewer, all threads get equally many */
     PACKED_PANELS = 8,       /* together */
 };
 
@@ -44,12 +43,8 @@ static td_status check_shape(const td_node *n)
 
 static td_status accepts(const td_node *n)
 {
-    for (int i = 0; i < 2; i++)
-        if (td_in_type(n, i)->dtype != TD_DT_F32 || !td_panels_loops_here())
-            return td_error(TD_ENOKERNEL, "no loops in %s for this machine",
-                            td_dtype_name(td_in_type(n, i)->dtype));
-    if (((const td_linear_attr *)n->attr)->tf32)
-        return td_error(TD_ENOKERNEL, "factors are TF32");
+    TD_TRY(td_native_panels_check_types(n));
+    TD_TRY(td_native_panels_check_factors(n));
     TD_TRY(check_shape(n));
     const td_node_layouts plain = { 0 };
     return td_native_check_layouts(n, &plain);
@@ -59,8 +54,8 @@ static td_status accepts(const td_node *n)
 
 typedef struct {
     int64_t N, K, C, panels;
-    int64_t depth;          /* rows of a part */
-    int64_t blocks, groups; /* of outputs, of panels */
+    int64_t depth;      /* rows of a part */
+    td_panel_jobs jobs; /* blocks of outputs */
     int64_t parts;
     int64_t packed, tiles; /* floats: all panels, a thread's tiles */
     int threads;
@@ -82,12 +77,10 @@ static state divide(const td_node *n, int threads)
     s.depth = rounded(divide_up(s.N, divide_up(s.N, DEPTH_MAX)));
     s.parts = divide_up(s.N, s.depth);
     const int64_t size = td_panel_tile_size(s.depth), tiles = td_panel_tiles(s.K);
-    s.blocks = divide_up(tiles, TILES_BYTES / (int64_t)sizeof(float) / size);
-    s.groups = s.blocks < threads ? smaller(divide_up(threads, s.blocks), s.panels) : 1;
-    if (s.groups == 1 && s.blocks < JOBS * threads)
-        s.blocks = divide_up(s.blocks, threads) * threads;
+    s.jobs = td_native_panels_divide(divide_up(tiles, TILES_BYTES / (int64_t)sizeof(float) / size),
+                                     s.panels, threads);
     s.packed = s.parts * s.depth * s.C;
-    s.tiles = td_panel_tiles(divide_up(s.K, s.blocks)) * size;
+    s.tiles = td_panel_tiles(divide_up(s.K, s.jobs.blocks)) * size;
     return s;
 }
 
@@ -101,12 +94,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     out->state = s;
     out->scratch_bytes = (size_t)(s->packed + s->threads * s->tiles) * sizeof(float);
     return TD_OK;
-}
-
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -142,10 +129,10 @@ typedef struct {
 
 static job job_at(const state *s, int64_t i)
 {
-    const int64_t block = i / s->groups, group = i % s->groups;
-    const int64_t first = s->panels * group / s->groups;
-    return (job){ s->K * block / s->blocks, s->K * (block + 1) / s->blocks, first,
-                  s->panels * (group + 1) / s->groups - first };
+    const int64_t block = i / s->jobs.groups, group = i % s->jobs.groups;
+    const int64_t first = s->panels * group / s->jobs.groups;
+    return (job){ s->K * block / s->jobs.blocks, s->K * (block + 1) / s->jobs.blocks, first,
+                  s->panels * (group + 1) / s->jobs.groups - first };
 }
 
 static void add_part(const state *s, const part *a, const job *j, const float *dy, float *dw,
@@ -175,7 +162,7 @@ static td_status run(const td_prepared *p, void *const *args)
     {
         pack(s, x, packed);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < s->blocks * s->groups; i++) {
+        for (int64_t i = 0; i < s->jobs.blocks * s->jobs.groups; i++) {
             const job j = job_at(s, i);
             for (int64_t k = 0; k < s->parts; k++) {
                 const part a = part_at(s, k, packed);
@@ -189,8 +176,7 @@ static td_status run(const td_prepared *p, void *const *args)
 static td_work_share share(const td_node *n, int threads)
 {
     const state s = divide(n, threads);
-    const double each = (double)divide_up(s.K, s.blocks) * (double)divide_up(s.panels, s.groups);
-    return td_work_share_of(s.blocks * s.groups, each, threads);
+    return td_native_panels_share(&s.jobs, s.K, s.panels, threads);
 }
 
 const td_kernel td_native_linear_grad_w = { .name = "native_linear_grad_w",
@@ -198,5 +184,5 @@ const td_kernel td_native_linear_grad_w = { .name = "native_linear_grad_w",
                                             .accepts = accepts,
                                             .prepare = prepare,
                                             .run = run,
-                                            .release = release,
+                                            .release = td_native_release_state,
                                             .share = share };

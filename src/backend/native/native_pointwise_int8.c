@@ -20,14 +20,7 @@
 #include "base/arena.h"
 #include "tandem/program.h"
 
-enum {
-    FILTER_BYTES = 512 * 1024, /* limit of a filter that is read whole for each tile */
-    IMAGE_BYTES = 256 * 1024,  /* of a larger filter: images read for each 64 channels */
-    AHEAD_TILES = 4            /* in which the next filter is fetched, 1 of 4 lines in each */
-};
-
-static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "", "acdb" },
-                                         .out = "acdb" };
+enum { FILTER_BYTES = 512 * 1024 /* limit of a filter that is read whole for each tile */ };
 
 /* checks everything except layouts */
 static td_status check(const td_node *n)
@@ -41,16 +34,12 @@ static td_status check(const td_node *n)
 
 static td_status accepts(const td_node *n)
 {
-    TD_TRY(check(n));
-    return td_native_check_layouts(n, &layouts);
+    return td_native_int8_accepts(n, check);
 }
 
 bool td_native_pointwise_int8_preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    if (n->op != &td_op_conv2d_int8 || check(n) != TD_OK)
-        return false;
-    *out = layouts;
-    return true;
+    return td_native_int8_preferred_layout(n, check, out);
 }
 
 /* --- division --------------------------------------------------------------------------------- */
@@ -68,12 +57,6 @@ typedef struct {
     td_pointwise v; /* without pointers */
     td_int8_division d;
 } state;
-
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
 
 static td_int8_residual kind_of(const td_node *n)
 {
@@ -113,35 +96,37 @@ static td_status prepare(const td_node *n, td_prepared *out)
 static void run_block(const td_pointwise *v, int64_t from, int64_t to, int64_t k, bool has_next)
 {
     td_pointwise_loops *loops = td_pointwise_loops_here();
-    const int64_t bytes = v->C * TD_INT8_CHANNELS, step = bytes / AHEAD_TILES;
+    const int64_t bytes = v->C * TD_INT8_CHANNELS, step = bytes / TD_INT8_AHEAD_TILES;
     const int64_t each = TD_POINTWISE_PIXELS - !v->is_bounded;
     const int8_t *next = has_next ? v->w + (k + 1) * bytes : NULL;
     for (int64_t q = from, i = 0; q < to; q += each, i++) {
         const td_pointwise_tile t = { .from = q,
                                       .to = smaller(q + each, to),
                                       .k = k,
-                                      .ahead = next && i < AHEAD_TILES ? next + i * step : NULL };
+                                      .ahead = next && i < TD_INT8_AHEAD_TILES ? next + i * step
+                                                                               : NULL };
         loops(v, &t);
     }
 }
 
-static void run_part(const td_pointwise *v, const td_int8_part *t)
+static void run_blocks(const td_pointwise *v, const td_int8_part *t)
 {
     const int64_t from = t->from * TD_POINTWISE_PIXELS;
     const int64_t to = smaller(t->to * TD_POINTWISE_PIXELS, v->pixels);
     const int64_t bytes = (t->k_to - t->k_from) * TD_INT8_CHANNELS * v->C;
     const bool fits = bytes <= FILTER_BYTES && bytes <= (to - from) * v->C;
-    const int64_t tiles = fits ? 1 : divide_up(IMAGE_BYTES, v->C * TD_POINTWISE_PIXELS);
+    const int64_t tiles = fits ? 1 : divide_up(TD_INT8_IMAGE_BYTES, v->C * TD_POINTWISE_PIXELS);
     const int64_t each = tiles * TD_POINTWISE_PIXELS;
     for (int64_t p = from; p < to; p += each)
         for (int64_t k = t->k_from; k < t->k_to; k++)
             run_block(v, p, smaller(p + each, to), k, !fits && k + 1 < t->k_to);
 }
 
-static td_pointwise with_pointers(const td_node *n, const td_pointwise *shape, void *const *args,
-                                  const td_int8_scales *scales)
+static void run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+                     const td_int8_scales *scales)
 {
-    td_pointwise v = *shape;
+    const td_node *n = p->node;
+    td_pointwise v = ((const state *)p->state)->v;
     v.x = args[0];
     v.w = args[1];
     v.scale = scales->scale;
@@ -149,25 +134,12 @@ static td_pointwise with_pointers(const td_node *n, const td_pointwise *shape, v
     v.is_bounded = scales->is_bounded;
     v.residual = n->n_in > 4 ? args[4] : NULL;
     v.y = args[n->n_in];
-    return v;
-}
-
-static void run_thread(const td_node *n, const state *s, int t, void *const *args)
-{
-    const td_int8_part part = td_native_int8_part(&s->d, t);
-    const td_int8_scales scales = td_native_int8_scale(n, args, &part, t);
-    const td_pointwise v = with_pointers(n, &s->v, args, &scales);
-    run_part(&v, &part);
+    run_blocks(&v, part);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
-    const td_node *n = p->node;
-    const state *s = p->state;
-    const int threads = s->d.pixel_parts * s->d.channel_parts;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        run_thread(n, s, t, args);
+    td_native_int8_run(p, args, &((const state *)p->state)->d, run_part);
     return TD_OK;
 }
 
@@ -182,5 +154,5 @@ const td_kernel td_native_pointwise_int8 = { .name = "native_pointwise_int8",
                                              .accepts = accepts,
                                              .prepare = prepare,
                                              .run = run,
-                                             .release = release,
+                                             .release = td_native_release_state,
                                              .share = share };

@@ -71,17 +71,9 @@ INLINE void put(int T, const td_pointwise *v, td_int8_residual kind, bool is_sig
 #pragma GCC unroll 4
     for (int i = 0; i < VECTORS; i++)
         t.scale[i] = _mm512_loadu_ps(v->scale + first + i * 16);
-    put_pixel(&t, 0, kind, is_signed, T == TD_POINTWISE_PIXELS, s);
-    if (T > 1)
-        put_pixel(&t, 1, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 1 * VECTORS);
-    if (T > 2)
-        put_pixel(&t, 2, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 2 * VECTORS);
-    if (T > 3)
-        put_pixel(&t, 3, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 3 * VECTORS);
-    if (T > 4)
-        put_pixel(&t, 4, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 4 * VECTORS);
-    if (T > 5)
-        put_pixel(&t, 5, kind, is_signed, T == TD_POINTWISE_PIXELS, s + 5 * VECTORS);
+#define PUT(i) put_pixel(&t, i, kind, is_signed, T == TD_POINTWISE_PIXELS, s + (i)*VECTORS)
+    FOR_PIXELS(T, PUT);
+#undef PUT
 }
 
 /* float32 results of a pixel from its sums */
@@ -104,17 +96,9 @@ INLINE void put_floats(const td_pointwise *v, const td_pointwise_tile *j, int i,
 /* float32 results of T pixels */
 INLINE void put_wide(int T, const td_pointwise *v, const td_pointwise_tile *j, const __m512i *s)
 {
-    put_floats(v, j, 0, s);
-    if (T > 1)
-        put_floats(v, j, 1, s + 1 * VECTORS);
-    if (T > 2)
-        put_floats(v, j, 2, s + 2 * VECTORS);
-    if (T > 3)
-        put_floats(v, j, 3, s + 3 * VECTORS);
-    if (T > 4)
-        put_floats(v, j, 4, s + 4 * VECTORS);
-    if (T > 5)
-        put_floats(v, j, 5, s + 5 * VECTORS);
+#define PUT(i) put_floats(v, j, i, s + (i)*VECTORS)
+    FOR_PIXELS(T, PUT);
+#undef PUT
 }
 
 /* is_signed: y is; ahead: of j, where there is another loop for it.  TD_INT8_FLOAT: y is

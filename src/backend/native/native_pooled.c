@@ -115,12 +115,6 @@ static td_native_planes divide(const td_pooled *v, int threads)
     return (td_native_planes){ v->N, v->pooled_P, 1, rows < threads ? (int)rows : threads };
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 static td_status prepare(const td_node *n, td_prepared *out)
 {
     state *s = TD_NEW(state);
@@ -176,5 +170,5 @@ const td_kernel td_native_conv2d_pool_int8 = { .name = "native_conv2d_pool_int8"
                                                .accepts = accepts,
                                                .prepare = prepare,
                                                .run = run,
-                                               .release = release,
+                                               .release = td_native_release_state,
                                                .share = share };

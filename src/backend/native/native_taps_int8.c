@@ -14,13 +14,6 @@
 #include "base/arena.h"
 #include "tandem/program.h"
 
-enum {
-    IMAGE_BYTES = 256 * 1024, /* of images that are read for each 64 channels */
-    AHEAD_TILES = 4           /* in which the next filter is fetched, 1 of 4 lines in each */
-};
-
-static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "" }, .out = "acdb" };
-
 /* checks everything except layouts */
 static td_status check(const td_node *n)
 {
@@ -39,16 +32,12 @@ static td_status check(const td_node *n)
 
 static td_status accepts(const td_node *n)
 {
-    TD_TRY(check(n));
-    return td_native_check_layouts(n, &layouts);
+    return td_native_int8_accepts(n, check);
 }
 
 bool td_native_taps_int8_preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    if (n->op != &td_op_conv2d_int8 || check(n) != TD_OK)
-        return false;
-    *out = layouts;
-    return true;
+    return td_native_int8_preferred_layout(n, check, out);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -62,12 +51,6 @@ static td_int8_division divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;
     return td_native_int8_divide(n, y->dim[0] * y->dim[2] * (y->dim[3] / TD_TAPS_PIXELS), threads);
-}
-
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -97,40 +80,36 @@ static void run_block(const td_taps *v, int64_t from, int64_t to, int64_t k, boo
     td_taps_loops *loops = td_taps_loops_here();
     const int64_t bytes = 9 * v->C * TD_INT8_CHANNELS;
     for (int64_t i = from; i < to; i++) {
-        const bool fetches = has_next && i - from < AHEAD_TILES;
+        const bool fetches = has_next && i - from < TD_INT8_AHEAD_TILES;
         loops(v, i, k,
-              fetches ? v->w + (k + 1) * bytes + (i - from) * (bytes / AHEAD_TILES) : NULL);
+              fetches ? v->w + (k + 1) * bytes + (i - from) * (bytes / TD_INT8_AHEAD_TILES) : NULL);
     }
 }
 
-static void run_part(const td_taps *v, const td_int8_part *t)
+static void run_blocks(const td_taps *v, const td_int8_part *t)
 {
-    const int64_t each = larger(1, IMAGE_BYTES / (TD_TAPS_PIXELS * v->stride * v->stride * v->C));
+    const int64_t each =
+        larger(1, TD_INT8_IMAGE_BYTES / (TD_TAPS_PIXELS * v->stride * v->stride * v->C));
     for (int64_t i = t->from; i < t->to; i += each)
         for (int64_t k = t->k_from; k < t->k_to; k++)
             run_block(v, i, smaller(i + each, t->to), k, k + 1 < t->k_to);
 }
 
-static void run_thread(const td_node *n, const state *s, int t, void *const *args)
+static void run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+                     const td_int8_scales *scales)
 {
-    const td_int8_part part = td_native_int8_part(&s->d, t);
-    const td_int8_scales scales = td_native_int8_scale(n, args, &part, t);
-    td_taps v = s->v;
+    td_taps v = ((const state *)p->state)->v;
     v.x = args[0];
     v.w = args[1];
-    v.scale = scales.scale;
-    v.bias = scales.bias;
-    v.y = args[n->n_in];
-    run_part(&v, &part);
+    v.scale = scales->scale;
+    v.bias = scales->bias;
+    v.y = args[p->node->n_in];
+    run_blocks(&v, part);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
-    const state *s = p->state;
-    const int threads = s->d.pixel_parts * s->d.channel_parts;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        run_thread(p->node, s, t, args);
+    td_native_int8_run(p, args, &((const state *)p->state)->d, run_part);
     return TD_OK;
 }
 
@@ -146,5 +125,5 @@ const td_kernel td_native_taps_int8 = { .name = "native_taps_int8",
                                         .accepts = accepts,
                                         .prepare = prepare,
                                         .run = run,
-                                        .release = release,
+                                        .release = td_native_release_state,
                                         .share = share };

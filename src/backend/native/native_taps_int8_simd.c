@@ -92,13 +92,9 @@ INLINE void put(const td_taps *v, bool is_signed, const __m512i *s, int64_t firs
 #pragma GCC unroll 4
     for (int j = 0; j < VECTORS; j++)
         t.scale[j] = _mm512_loadu_ps(v->scale + first + j * 16);
-    put_pixel(&t, 0, TD_INT8_NO_RESIDUAL, is_signed, false, s);
-    put_pixel(&t, 1, TD_INT8_NO_RESIDUAL, is_signed, false, s + 1 * VECTORS);
-    put_pixel(&t, 2, TD_INT8_NO_RESIDUAL, is_signed, false, s + 2 * VECTORS);
-    put_pixel(&t, 3, TD_INT8_NO_RESIDUAL, is_signed, false, s + 3 * VECTORS);
-    put_pixel(&t, 4, TD_INT8_NO_RESIDUAL, is_signed, false, s + 4 * VECTORS);
-    put_pixel(&t, 5, TD_INT8_NO_RESIDUAL, is_signed, false, s + 5 * VECTORS);
-    put_pixel(&t, 6, TD_INT8_NO_RESIDUAL, is_signed, false, s + 6 * VECTORS);
+#define PUT(i) put_pixel(&t, i, TD_INT8_NO_RESIDUAL, is_signed, false, s + (i)*VECTORS)
+    FOR_PIXELS(T, PUT);
+#undef PUT
 }
 
 static TARGET void run_tile(const td_taps *v, int64_t i, int64_t k, const int8_t *ahead)

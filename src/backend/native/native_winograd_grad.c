@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_conv.h"
 #include "backend/native/native_division.h"
 #include "backend/native/native_winograd.h"
 #include "base/arena.h"
@@ -210,12 +211,6 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static void release(td_prepared *p)
-{
-    td_free(p->state);
-    p->state = NULL;
-}
-
 typedef struct {
     const void *dy, *x;
     float *dw, *v, *d, *sum;
@@ -308,7 +303,7 @@ const td_kernel td_native_conv2d_winograd_grad_w = {
     .accepts = accepts,
     .prepare = prepare,
     .run = run,
-    .release = release,
+    .release = td_native_release_state,
     .share = share,
 };
 
