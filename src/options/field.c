@@ -101,7 +101,8 @@ bool td_field_is_path(const td_field *f)
     static const char *const others[] = { "NAME",           "OPS",           "LIST",
                                           "PATTERN,...",    TD_META_NUMBERS, "EPOCH:SIZE,...",
                                           "FLAG",           "SPEC",          "METRIC>=X",
-                                          "NAME=VALUE,...", "B,C,S,H",       "C" };
+                                          "NAME=VALUE,...", "B,C,S,H",       "C",
+                                          "R,G,B",          "POLICY" };
     if (f->kind != TD_KIND_TEXT)
         return false;
     for (size_t i = 0; f->meta && i < sizeof others / sizeof *others; i++)

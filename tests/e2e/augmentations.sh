@@ -96,6 +96,12 @@ expect 0 train set $net $all --workspace whole --final-weights whole.safetensors
 expect 0 train set $net $all --run-iters 3 --workspace half
 expect 0 train set --resume half/checkpoint.safetensors --workspace half --final-weights half.safetensors
 same whole.safetensors half.safetensors
+all="--aa rand-m9-n3-mstd0.5-inc1 --mean 0.4,0.5,0.6 --std 0.2,0.3,0.4"
+expect 0 train set $net $all --workspace policy --final-weights policy.safetensors
+expect 0 train set $net $all --run-iters 3 --workspace part
+expect 0 train set --resume part/checkpoint.safetensors --workspace part --final-weights part.safetensors
+! grep -q 'paths are not read' err || complain "the policy counts as a path"
+same policy.safetensors part.safetensors
 
 expect 0 benchmark --mode data set --threads 1 --num-iter 1 $all --json
 expect 0 benchmark --mode data set --threads 1 --num-iter 1 --aa rand-m6 --train-interpolation random --json

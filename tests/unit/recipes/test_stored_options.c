@@ -142,18 +142,32 @@ static void no_path_comes_from_a_checkpoint(void **unused)
 static void texts_that_are_no_paths_are_known(void **unused)
 {
     static const char *const known[] = {
-        "arch",           "backbone",
-        "amp_allow_add",  "amp_allow_remove",
-        "amp_infer_add",  "amp_infer_remove",
-        "amp_deny_add",   "amp_deny_remove",
-        "amp_clear_add",  "amp_clear_remove",
-        "freeze",         "image_size_schedule",
-        "gpu_affinity",   "trt",
-        "fused_se",       "device",
-        "skip_passes",    "multistep",
-        "evaluation",     "jitter_strength",
-        "class_weights",  "pos_weight",
+        "arch",
+        "backbone",
+        "amp_allow_add",
+        "amp_allow_remove",
+        "amp_infer_add",
+        "amp_infer_remove",
+        "amp_deny_add",
+        "amp_deny_remove",
+        "amp_clear_add",
+        "amp_clear_remove",
+        "freeze",
+        "image_size_schedule",
+        "gpu_affinity",
+        "trt",
+        "fused_se",
+        "device",
+        "skip_passes",
+        "multistep",
+        "evaluation",
+        "jitter_strength",
+        "class_weights",
+        "pos_weight",
         "list_delimiter",
+        "mean",
+        "std",
+        "aa",
     };
     td_train_opts o;
     td_field_group groups[7];
@@ -167,6 +181,25 @@ static void texts_that_are_no_paths_are_known(void **unused)
                 is_known = is_known || strcmp(known[i], f->name) == 0;
             if (!is_known)
                 fail_msg("may a checkpoint set the text --%s?", f->name);
+        }
+}
+
+/* what a path is called on help pages; another name is that of a text, which belongs into the list above */
+static void paths_are_called_so(void **unused)
+{
+    static const char *const names[] = { "FILE", "FOLDER", "PATH" };
+    td_train_opts o;
+    td_field_group groups[7];
+    (void)unused;
+    td_train_defaults(&o);
+    td_train_groups(&o, groups);
+    for (int g = 0; g < N_GROUPS; g++)
+        for (const td_field *f = groups[g].fields; f->kind != TD_KIND_END; f++) {
+            bool is_known = !td_field_is_path(f) || !f->meta;
+            for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                is_known = is_known || strcmp(names[i], f->meta) == 0;
+            if (!is_known)
+                fail_msg("is the %s of --%s a path?", f->meta, f->name);
         }
 }
 
@@ -190,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_path_comes_from_a_checkpoint),
         cmocka_unit_test(texts_that_are_no_paths_are_known),
+        cmocka_unit_test(paths_are_called_so),
         cmocka_unit_test(what_no_checkpoint_has_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
