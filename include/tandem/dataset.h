@@ -179,8 +179,8 @@ TD_API int64_t td_dataset_bad_annotations(const td_dataset *ds, const td_bad_ann
                                           int64_t *n_listed);
 
 /**
- * Files that are no samples: those next to the class folders, and those in them that are neither
- * JPEG nor PNG by their first bytes, nor named as such. Returns their number; *out has the first
+ * Files that are no samples: those next to the class folders, and those in them that are no
+ * images by their first bytes, nor named as such. Returns their number; *out has the first
  * *n_listed paths (at most 20).
  */
 TD_API int64_t td_dataset_other_files(const td_dataset *ds, const char *const **out, int *n_listed);

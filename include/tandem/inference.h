@@ -164,7 +164,7 @@ TD_API void td_network_defaults(td_network_opts *opts);
  * Read the weights, compile, and time the programs if there are several.  Calls td_set_threads,
  * which concerns the whole process.
  *   TD_EUSAGE  no weights are named
- *   TD_EARG    a batch size, topk or limit out of range
+ *   TD_EARG    a batch size, topk, threshold, limit or number of threads out of range
  *   and the errors of reading weights, of td_device_open, td_amp_resolve and td_compile
  */
 TD_API TD_CHECKED td_status td_network_open(const td_network_opts *opts, td_network **out);
@@ -186,8 +186,8 @@ typedef struct {
 TD_API const td_network_info *td_network_about(const td_network *net);
 
 /**
- * An image, as exactly one of: a file; the bytes of a JPEG or PNG file; pixels, 8-bit RGB
- * [height, width, 3].  The memory is borrowed for the call.
+ * An image, as exactly one of: a file; the bytes of an image file of any kind that is read (JPEG,
+ * PNG, WebP, TIFF, GIF, BMP); pixels, 8-bit RGB [height, width, 3].  The memory is borrowed for the call.
  */
 typedef struct {
     const char *path;
@@ -212,10 +212,10 @@ typedef struct td_predictions td_predictions;
 TD_API TD_CHECKED td_status td_network_predict(td_network *net, int n,
                                                const td_image_source *images, td_predictions **out);
 
-/** The prediction of image i by a classifier; NULL if the network is a detector. */
+/** The prediction of image i by a classifier; NULL: a detector's, or i is not an image of the call. */
 TD_API const td_prediction *td_predictions_classes(const td_predictions *p, int i);
 
-/** The boxes found in image i by a detector; NULL if the network is a classifier. */
+/** The boxes found in image i by a detector; NULL: a classifier's, or i is not an image of the call. */
 TD_API const td_found *td_predictions_boxes(const td_predictions *p, int i);
 TD_API void td_predictions_free(td_predictions *p);
 

@@ -19,6 +19,7 @@
 #include "tandem/inspect.h"
 #include "tandem/launch.h"
 #include "tandem/loader.h"
+#include "tandem/log.h"
 #include "tandem/model.h"
 #include "tandem/onnx.h"
 #include "tandem/options.h"

@@ -13,18 +13,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-
-typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRACE } td_log_level;
-
-/**
- * Set log levels: "info" or "warn,pass=debug,data=trace", a default level and the levels of single
- * modules.  NULL changes nothing.
- */
-TD_CHECKED td_status td_log_configure(const char *spec);
-
-/** Send lines to `sink` instead of stderr; NULL restores stderr. */
-void td_log_set_sink(void (*sink)(void *ctx, td_log_level, const char *module, const char *text),
-                     void *ctx);
+#include "tandem/log.h"
 
 bool td_log_wants(td_log_level level, const char *module);
 

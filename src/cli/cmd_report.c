@@ -16,8 +16,15 @@ static td_status run(const td_call *call)
     char *text;
     o->json = call->json;
     TD_TRY(td_run_report(o, call->n_args, call->args, &text));
-    td_text_add(call->out, "%s", text ? text : o->output);
-    td_text_add(call->out, text ? "" : "\n");
+    if (text) {
+        td_text_add(call->out, "%s", text);
+    } else if (call->json) {
+        td_text_add(call->out, "{");
+        td_json_add_text(call->out, "output", o->output);
+        td_text_add(call->out, "}\n");
+    } else {
+        td_text_add(call->out, "%s\n", o->output);
+    }
     td_text_free(text);
     return TD_OK;
 }

@@ -38,6 +38,11 @@ static td_status check(const td_network_opts *o)
                             TD_NETWORK_BATCH_MAX);
     if (o->workers < 0 || o->workers > TD_NETWORK_WORKERS_MAX)
         return td_error(TD_EARG, "%d workers, wanted 0 .. %d", o->workers, TD_NETWORK_WORKERS_MAX);
+    if (!(o->threshold >= 0 && o->threshold <= 1))
+        return td_error(TD_EARG, "threshold is %g, wanted 0 .. 1", o->threshold);
+    if (o->device.threads < 0 || o->device.threads > TD_NETWORK_THREADS_MAX)
+        return td_error(TD_EARG, "%d threads, wanted 0 .. %d", o->device.threads,
+                        TD_NETWORK_THREADS_MAX);
     if (o->max_pixels < 0)
         return td_error(TD_EARG, "max_pixels is %lld, wanted 0 or more", (long long)o->max_pixels);
     return TD_OK;

@@ -13,7 +13,7 @@
 #include "inference/network.h"
 #include "inference/nms_pool.h"
 
-enum { TD_NETWORK_BATCH_MAX = 4096, TD_NETWORK_WORKERS_MAX = 1024 };
+enum { TD_NETWORK_BATCH_MAX = 4096, TD_NETWORK_WORKERS_MAX = 1024, TD_NETWORK_THREADS_MAX = 4096 };
 
 /** The buffers of a decoding thread between two calls. */
 typedef struct td_spare_buffers {

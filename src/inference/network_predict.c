@@ -14,6 +14,7 @@
 #include "transforms/object_row.h"
 
 struct td_predictions {
+    int n;
     td_arena memory;        /* of texts and boxes */
     td_prediction *classes; /* [n] of a classifier */
     td_found *boxes;        /* [n] of a detector */
@@ -258,6 +259,7 @@ static td_status make_results(const td_network *net, int n, const td_image_sourc
     td_predictions *r = *out = TD_NEW(td_predictions);
     if (!r)
         return TD_ENOMEM;
+    r->n = n;
     td_arena_init(&r->memory);
     if (net->about.is_detector)
         TD_TRY(TD_ALLOC(r->boxes, (size_t)n));
@@ -320,12 +322,12 @@ out:
 
 const td_prediction *td_predictions_classes(const td_predictions *p, int i)
 {
-    return p->classes ? &p->classes[i] : NULL;
+    return p->classes && i >= 0 && i < p->n ? &p->classes[i] : NULL;
 }
 
 const td_found *td_predictions_boxes(const td_predictions *p, int i)
 {
-    return p->boxes ? &p->boxes[i] : NULL;
+    return p->boxes && i >= 0 && i < p->n ? &p->boxes[i] : NULL;
 }
 
 void td_predictions_free(td_predictions *p)

@@ -240,6 +240,8 @@ grep -v '"step": \[\]' f3/experiment_raport.json >going.json
 expect 0 report f1 f2 going.json
 prints "^[^ ].*: 'going.json'$"
 prints '^small.td, fp32  top1, %  best   2 '
+expect 0 report f1 --json -o written.json
+prints '^[{]"output": "written.json"[}]$'
 expect 2 report f1 --json --format html
 error_names --json --format
 

@@ -2,6 +2,7 @@
  * test_network.c -- a network that stays loaded: the same predictions from files, bytes, pixels and
  * rows, in any batch and from several threads
  */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -204,6 +205,9 @@ static void errors_are_an_images_own(void **state)
         else
             assert_non_null(strstr(c->message, wanted[i].part));
     }
+    assert_null(td_predictions_classes(good, -1));
+    assert_null(td_predictions_classes(good, INT_MAX));
+    assert_null(td_predictions_boxes(good, 0));
     td_predictions_free(all);
     td_predictions_free(good);
     expect_error(td_network_predict(net, 0, sources, &all), TD_EARG, "0 images");
@@ -230,6 +234,14 @@ static void options_are_checked(void **state)
     expect_error(td_network_open(&o, &net), TD_EARG, "topk is 11, wanted 1 .. 10");
     o.topk = 1;
     o.batch_sizes[2] = 0;
+    o.threshold = NAN;
+    expect_error(td_network_open(&o, &net), TD_EARG, "threshold is");
+    o.threshold = 1.5;
+    expect_error(td_network_open(&o, &net), TD_EARG, "threshold is 1.5, wanted 0 .. 1");
+    o.threshold = 0;
+    o.device.threads = -1;
+    expect_error(td_network_open(&o, &net), TD_EARG, "-1 threads, wanted 0 .. 4096");
+    o.device.threads = 0;
     o.weights = make_weights("ssd320", DETECTOR_SIZE, 2);
     expect_error(td_network_open_classifier(&o, &net), TD_EUSAGE, "weights of ssd320, a detector");
 }
