@@ -187,7 +187,8 @@ TD_API const td_network_info *td_network_about(const td_network *net);
 
 /**
  * An image, as exactly one of: a file; the bytes of an image file of any kind that is read (JPEG,
- * PNG, WebP, TIFF, GIF, BMP); pixels, 8-bit RGB [height, width, 3].  The memory is borrowed for the call.
+ * PNG, WebP, TIFF, GIF, BMP); pixels, 8-bit RGB [height, width, 3].  The memory is borrowed for
+ * the call.
  */
 typedef struct {
     const char *path;
@@ -212,10 +213,12 @@ typedef struct td_predictions td_predictions;
 TD_API TD_CHECKED td_status td_network_predict(td_network *net, int n,
                                                const td_image_source *images, td_predictions **out);
 
-/** The prediction of image i by a classifier; NULL: a detector's, or i is not an image of the call. */
+/**
+ * The prediction of image i by a classifier; NULL: of a detector, or the call had no image i.
+ */
 TD_API const td_prediction *td_predictions_classes(const td_predictions *p, int i);
 
-/** The boxes found in image i by a detector; NULL: a classifier's, or i is not an image of the call. */
+/** The boxes found in image i by a detector; NULL: of a classifier, or the call had no image i. */
 TD_API const td_found *td_predictions_boxes(const td_predictions *p, int i);
 TD_API void td_predictions_free(td_predictions *p);
 

@@ -29,9 +29,9 @@ typedef enum { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG, TD_LOG_TRAC
 TD_API TD_CHECKED td_status td_log_configure(const char *spec);
 
 /**
- * Send lines to `sink` instead of stderr; NULL restores stderr.  `module` may be NULL, `text` has no
- * end of line.  Any thread of the library may call it, one at a time; it must call no function of
- * the library.
+ * Send lines to `sink` instead of stderr; NULL restores stderr.  `module` may be NULL, `text` has
+ * no end of line.  Any thread of the library may call it, one at a time; it must call no function
+ * of the library.
  */
 TD_API void td_log_set_sink(void (*sink)(void *ctx, td_log_level level, const char *module,
                                          const char *text),

@@ -184,7 +184,7 @@ static void texts_that_are_no_paths_are_known(void **unused)
         }
 }
 
-/* what a path is called on help pages; another name is that of a text, which belongs into the list above */
+/* what help pages call a path; a text of another name belongs into the list above */
 static void paths_are_called_so(void **unused)
 {
     static const char *const names[] = { "FILE", "FOLDER", "PATH" };
