@@ -3,7 +3,8 @@
  * (tests/golden/ops/README.md)
  *
  * Each case is built as  loss = sum(y dy)  with its operands as parameters, compiled, and run: on
- * the reference device in float64 and float32, and on the cpu device, whatever kernels that takes.
+ * the reference device in float64 and float32, and on the cpu device, whatever kernels that takes;
+ * ends of blocks with squeeze-excite layers there in mixed precision too.
  */
 /* ctest: timeout 300 */
 #include <math.h>
@@ -66,6 +67,9 @@ static const op_row op_rows[] = {
     { "group_norm", { "x", "gamma", "beta" } },
     { "sum", { "x" } },
     { "mean", { "x" } },
+    { "gated_add", { "x", "gate", "z" } },
+    { "squeeze_excite", { "x", "w1", "b1", "w2", "b2" } },
+    { "squeeze_excite_end", { "x", "w", "w1", "b1", "w2", "b2", "z" } },
     { "softmax_cross_entropy", { "x" } },
 };
 
@@ -73,12 +77,16 @@ typedef struct {
     const char *device;
     td_dtype dtype;
     double limit; /* largest difference over the largest entry */
+    td_precision precision;
+    const char *only; /* cases of this op; NULL: all */
 } setting;
 
 static const setting settings[] = {
-    { "ref", TD_DT_F64, 1e-12 },
-    { "ref", TD_DT_F32, 1e-5 },
-    { "cpu", TD_DT_F32, 1e-5 },
+    { "ref", TD_DT_F64, 1e-12, TD_PRECISION_FP32, NULL },
+    { "ref", TD_DT_F32, 1e-5, TD_PRECISION_FP32, NULL },
+    { "cpu", TD_DT_F32, 1e-5, TD_PRECISION_FP32, NULL },
+    { "cpu", TD_DT_F32, 4e-3, TD_PRECISION_FP16, "squeeze_excite_end" },
+    { "cpu", TD_DT_F32, 3e-2, TD_PRECISION_BF16, "squeeze_excite_end" },
 };
 
 typedef struct {
@@ -202,6 +210,15 @@ static td_value *cross_entropy(test_case *c, td_value **in)
     return td_mean(c->b, td_softmax_cross_entropy(c->b, in[0], q));
 }
 
+/* relu(squeeze_excite(conv2d(x, w)) + z); pass `gates` makes one op of all after the gate */
+static td_value *squeeze_excite_end(const test_case *c, td_value **in, const char *attrs)
+{
+    td_value *branch[] = { td_conv2d(c->b, in[0], in[1], NULL), in[2], in[3], in[4], in[5] };
+    td_value *y = NULL;
+    td_apply(c->b, "squeeze_excite", 5, branch, attrs, 1, &y);
+    return td_relu(c->b, td_add(c->b, y, in[6]));
+}
+
 static td_value *apply(test_case *c, int n_in, td_value **in)
 {
     char attrs[256];
@@ -211,6 +228,8 @@ static td_value *apply(test_case *c, int n_in, td_value **in)
         return batch_norm(c, in, attrs);
     if (strcmp(c->op, "softmax_cross_entropy") == 0)
         return cross_entropy(c, in);
+    if (strcmp(c->op, "squeeze_excite_end") == 0)
+        return squeeze_excite_end(c, in, attrs);
     if (strcmp(c->op, "resize_nearest") == 0) {
         const td_type x = td_value_type(in[0]);
         const int by = (int)attribute(c, "scale", 1);
@@ -308,7 +327,8 @@ static void run_case(test_case *c)
     td_graph *g = build(c);
     const op_row *row = row_of(c->op);
     expect_ok(td_test_device_open(c->how->device, &device));
-    expect_ok(td_compile(g, device, &(td_compile_opts){ 0 }, &p));
+    const td_amp_opts amp = { .precision = c->how->precision, .is_silent = true };
+    expect_ok(td_compile(g, device, &(td_compile_opts){ .amp = &amp }, &p));
     for (int i = 0; row->operand[i] && tensor(c, "inputs", row->operand[i]); i++)
         set_parameter(c, p, row->operand[i], row->operand[i]);
     if (strcmp(c->op, "batch_norm") == 0) {
@@ -338,6 +358,8 @@ static void run_setting(const setting *how)
         test_case c = { .entry = td_json_at(cases, i), .how = how };
         c.name = td_golden_text(c.entry, "name");
         c.op = td_golden_text(c.entry, "op");
+        if (how->only && strcmp(how->only, c.op) != 0)
+            continue;
         c.tensors = td_golden_tensors("ops", td_golden_text(c.entry, "file"));
         run_case(&c);
         td_tensors_free(c.tensors);
@@ -363,12 +385,24 @@ static void agrees_on_the_cpu(void **state)
     run_setting(&settings[2]);
 }
 
+static void agrees_in_fp16(void **state)
+{
+    (void)state;
+    run_setting(&settings[3]);
+}
+
+static void agrees_in_bf16(void **state)
+{
+    (void)state;
+    run_setting(&settings[4]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_in_f64),
-        cmocka_unit_test(agrees_in_f32),
-        cmocka_unit_test(agrees_on_the_cpu),
+        cmocka_unit_test(agrees_in_f64),     cmocka_unit_test(agrees_in_f32),
+        cmocka_unit_test(agrees_on_the_cpu), cmocka_unit_test(agrees_in_fp16),
+        cmocka_unit_test(agrees_in_bf16),
     };
     td_golden_require("ops");
     return cmocka_run_group_tests(tests, NULL, NULL);

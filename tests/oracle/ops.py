@@ -226,6 +226,55 @@ def group_norm(m):
               {"x": m.draw(name, "x", shape), "gamma": m.draw(name, "gamma", shape[1:2], 0.5, 1.5), "beta": m.draw(name, "beta", shape[1:2])})
 
 
+def squeeze_excite(x, w1, b1, w2, b2, hidden=F.relu, gate=torch.sigmoid):
+    s = F.linear(hidden(F.linear(x.mean((2, 3)), w1, b1)), w2, b2)
+    return x * gate(s)[:, :, None, None]
+
+
+def away_from_zero(z, y):
+    """z, so that y + z is at least 1/8 from zero: then no rounding turns a ReLU."""
+    return (z + torch.where(y + z >= 0, 0.125, -0.125)).float().double()
+
+
+def gates(m):
+    for name, shape, of_channels, relu, by in (("gated", (2, 6, 5, 4), False, False, 1.0), ("gated_relu", (2, 16, 4, 5), False, True, 1.0),
+                                               ("gated_relu_odd", (3, 5, 3, 7), False, True, 1.0), ("gated_mean", (2, 8, 4, 4), True, False, 0.0625),
+                                               ("gated_mean_relu", (3, 7, 3, 5), True, True, 1.0)):
+        x, gate = m.draw(name, "x", shape), m.draw(name, "gate", shape[:2], 0, 1)
+        z = m.draw(name, "z", shape[:2] if of_channels else shape)
+        if not of_channels:
+            z = away_from_zero(z, x * gate[:, :, None, None])
+
+        def gated(x, gate, z, relu=relu, by=by):
+            y = x * gate[:, :, None, None] + by * (z[:, :, None, None] if z.dim() == 2 else z)
+            return F.relu(y) if relu else y
+
+        m.add(name, "gated_add", {"relu": relu, "by": by}, gated, {"x": x, "gate": gate, "z": z})
+
+    functions = {"relu": F.relu, "silu": F.silu, "sigmoid": torch.sigmoid, "hardsigmoid": lambda s: (s / 6 + 0.5).clamp(0, 1)}
+    for op, name, shape, d, hidden, gate in (("squeeze_excite", "excite", (2, 6, 5, 4), 3, "relu", "sigmoid"),
+                                             ("squeeze_excite", "excite_silu", (3, 8, 3, 3), 2, "silu", "sigmoid"),
+                                             ("squeeze_excite", "excite_hard", (2, 16, 4, 5), 8, "relu", "hardsigmoid"),
+                                             ("squeeze_excite_end", "block_end", (2, 16, 4, 5), 8, "relu", "sigmoid"),
+                                             ("squeeze_excite_end", "block_end_odd", (3, 5, 7, 3), 4, "relu", "sigmoid"),
+                                             ("squeeze_excite_end", "block_end_silu", (2, 32, 3, 4), 8, "silu", "hardsigmoid")):
+        c = shape[1]
+        f = {"hidden": functions[hidden], "gate": functions[gate]}
+        x = m.draw(name, "x", shape)
+        se = {"w1": m.draw(name, "w1", (d, c)), "b1": m.draw(name, "b1", (d,), 0.25, 1), "w2": m.draw(name, "w2", (c, d)), "b2": m.draw(name, "b2", (c,))}
+        if op == "squeeze_excite":
+            m.add(name, op, {"hidden": hidden, "gate": gate}, lambda *a, f=f: squeeze_excite(*a, **f), {"x": x, **se})
+        else:
+            w = m.draw(name, "w", (c, c, 1, 1), -0.5, 0.5)
+
+            def branch(x, w, *se, f=f):
+                return squeeze_excite(F.conv2d(x, w), *se, **f)
+
+            z = away_from_zero(m.draw(name, "z", shape), branch(x, w, *se.values()))
+            m.add(name, op, {"hidden": hidden, "gate": gate}, lambda *a, branch=branch: F.relu(branch(*a[:-1]) + a[-1]),
+                  {"x": x, "w": w, **se, "z": z})
+
+
 def losses(m):
     def case(name, logits, targets, smoothing=0.0, labels=None):
         m.add(name, "softmax_cross_entropy", {"smoothing": smoothing},
@@ -250,7 +299,7 @@ def losses(m):
 
 def make():
     m = Maker()
-    for family in (conv2d, linear, batch_norm, activations, pools, arithmetic, shapes, transposed, group_norm, losses):
+    for family in (conv2d, linear, batch_norm, activations, pools, arithmetic, shapes, transposed, group_norm, gates, losses):
         family(m)
     header = {"made_by": "tests/oracle/ops.py", "python": platform.python_version(), "torch": torch.__version__,
               "numpy": np.__version__, "precision": "float64"}
