@@ -34,10 +34,12 @@ typedef struct td_program td_program;
  * Call this first in main(): it sets how waiting threads behave. The OpenMP runtime reads its
  * settings when it is loaded, and its default is to spin for a long time, which costs a factor of
  * three if another process is busy. If neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT is set,
- * GOMP_SPINCOUNT is set in the environment, to 5000 for up to 32 threads and more for larger teams,
- * and the program executes itself again with `argv`, once. This function also ignores SIGXFSZ, so
- * that a write beyond the file size limit is an error, and releases the calling thread from the
- * processors to which OMP_PROC_BIND bound it: they are for compute threads.
+ * GOMP_SPINCOUNT is set in the environment, to 5000 for up to 32 threads and more for larger
+ * teams, and the program executes itself again with `argv`, once. This function also ignores
+ * SIGXFSZ, so that a write beyond the file size limit is an error, has SIGINT, SIGTERM, SIGHUP
+ * and SIGUSR1 remove files that are not complete before they end the process, and releases the
+ * calling thread from the processors to which OMP_PROC_BIND bound it: they are for compute
+ * threads.
  */
 TD_API void td_process_setup(char **argv);
 

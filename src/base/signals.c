@@ -10,11 +10,29 @@
 
 static atomic_int caught; /* lock-free, so a handler may touch it */
 
+static void (*tidy)(void); /* before the end of process `owner`, not of its children */
+static pid_t owner;
+
+static void tidy_own(void)
+{
+    if (tidy && getpid() == owner)
+        tidy();
+}
+
 static void on_signal(int sig)
 {
     int none = 0;
-    if (!atomic_compare_exchange_strong(&caught, &none, sig) && sig != SIGHUP)
+    if (!atomic_compare_exchange_strong(&caught, &none, sig) && sig != SIGHUP) {
+        tidy_own();
         _exit(128 + sig);
+    }
+}
+
+/* the default action, which SA_RESETHAND has restored, follows when the handler returns */
+static void end_tidily(int sig)
+{
+    tidy_own();
+    raise(sig);
 }
 
 static void ignore(int sig)
@@ -42,6 +60,17 @@ void td_signals_catch(void)
             sigaction(stops[i], &catch, NULL);
     ignore(SIGPIPE);
     td_signals_ignore_file_limit();
+}
+
+void td_signals_tidy(void (*call)(void))
+{
+    struct sigaction end = { .sa_handler = end_tidily, .sa_flags = (int)SA_RESETHAND };
+    sigemptyset(&end.sa_mask);
+    tidy = call;
+    owner = getpid();
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (!is_ignored(stops[i]))
+            sigaction(stops[i], &end, NULL);
 }
 
 void td_signals_default(void)

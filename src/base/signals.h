@@ -15,6 +15,12 @@
  */
 void td_signals_catch(void);
 
+/**
+ * Call `tidy`, which must be async-signal-safe, before such a signal ends this process: the first
+ * one, until td_signals_catch, and a second one after it.  Ignored signals stay ignored.
+ */
+void td_signals_tidy(void (*tidy)(void));
+
 /** Make a write beyond the file size limit (ulimit -f) fail with EFBIG instead of ending the
     process. */
 void td_signals_ignore_file_limit(void);

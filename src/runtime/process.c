@@ -47,6 +47,7 @@
 #include "base/machine.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "io/atomic.h"
 #include "tandem/program.h"
 
 #define MARK "TANDEM_STARTED" /* set before exec, so that there is only one */
@@ -183,6 +184,7 @@ void td_process_setup(char **argv)
     char count[16];
     td_standard_files_open(); /* first, because the next open would get their descriptor numbers */
     td_signals_ignore_file_limit();
+    td_signals_tidy(td_atomic_remove_all);
     leave_first_place();
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv(MARK))
         return;

@@ -83,6 +83,25 @@ waits nohup 'epoch 0, iteration 1/' && kill -HUP $pid
 ends nohup 0
 same straight.safetensors nohup.safetensors
 
+# --- a signal while a file is written: the process ends by it, and neither that file nor its temporary is left ------
+# ends_writing SIGNAL FILE ARGUMENTS...: the signal comes in the second call that writes FILE
+ends_writing() {
+    signal=$1
+    file=$2
+    shift 2
+    last="signal $signal: tandem $*"
+    code=0
+    ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$TANDEM_BUILD/tests/kill_at.so KILL_AT=2 KILL_WITH="$signal" KILL_PATH="$file" \
+        "$TANDEM" "$@" >out 2>err </dev/null || code=$?
+    [ $code = $((128 + signal)) ] || complain "exit code $code"
+    if ls | grep -q "$file"; then complain "left: $(ls -d "$file"*)"; fi
+}
+for signal in 1 2 15; do
+    ends_writing $signal half.onnx convert whole/checkpoint.safetensors half.onnx
+    ends_writing $signal half.safetensors init --arch resnet18 -o half.safetensors
+    ends_writing $signal half8.safetensors quantize whole/checkpoint.safetensors set -o half8.safetensors
+done
+
 # --- names that a terminal would obey ----------------------------------------------------------------------
 name=$(printf 'x\033]0;owned\007\033[2J\r\ntandem: error: forged \302\233 \342\200\256 \351.jpg')
 visible='x\\x1b]0;owned\\x07\\x1b\[2J\\x0d\\ntandem: error: forged \\u009b \\u202e \\xe9.jpg'

@@ -1,7 +1,8 @@
 /*
- * kill_at.c -- LD_PRELOAD: the process kills itself (SIGKILL) in one of its calls that write files
+ * kill_at.c -- LD_PRELOAD: the process kills itself in one of its calls that write files
  *
  *   KILL_AT=N        at the N-th call: half of a write is done, any other call is not
+ *   KILL_WITH=N      the signal; without: 9, SIGKILL
  *   KILL_PATH=TEXT   only calls for files whose path contains TEXT are counted
  *
  * What a killed process leaves behind depends on the calls that it made, not on the time between
@@ -65,7 +66,8 @@ static int is_last_of(int fd)
 
 static void end(void)
 {
-    kill(getpid(), SIGKILL);
+    const char *with = getenv("KILL_WITH");
+    kill(getpid(), with ? atoi(with) : SIGKILL);
     for (;;)
         pause();
 }
