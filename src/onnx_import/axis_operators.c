@@ -95,33 +95,79 @@ static td_status slice_back(td_importer *im, int64_t axis, int64_t start, int64_
              : td_import_refuse(im, "an empty slice");
 }
 
-td_status td_import_slice(td_importer *im, td_value **y)
+/* the operands of a Slice: `n` axes */
+typedef struct {
+    int n;
+    int64_t start[TD_RANK_MAX], end[TD_RANK_MAX], axis[TD_RANK_MAX], step[TD_RANK_MAX];
+} slices;
+
+static td_status slices_of(td_importer *im, slices *s)
 {
     int n[4];
-    int64_t start[TD_RANK_MAX], end[TD_RANK_MAX], axis[TD_RANK_MAX], step[TD_RANK_MAX];
     if (im->node->n_in < 3 || im->node->n_in > 5)
         return td_import_wrong(im, "an unsupported number of operands");
-    TD_TRY(td_import_value_at(im, 0, y));
-    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n[0], start));
-    TD_TRY(td_import_ints_at(im, 2, TD_RANK_MAX, &n[1], end));
-    TD_TRY(ints_of(im, "axes", 3, &n[2], axis));
-    TD_TRY(ints_of(im, "steps", 4, &n[3], step));
+    TD_TRY(td_import_ints_at(im, 1, TD_RANK_MAX, &n[0], s->start));
+    TD_TRY(td_import_ints_at(im, 2, TD_RANK_MAX, &n[1], s->end));
+    TD_TRY(ints_of(im, "axes", 3, &n[2], s->axis));
+    TD_TRY(ints_of(im, "steps", 4, &n[3], s->step));
     if (n[1] != n[0] || (n[2] >= 0 && n[2] != n[0]) || (n[3] >= 0 && n[3] != n[0]))
         return td_import_wrong(im, "starts, ends, axes and steps differ in length");
-    for (int i = 0; i < n[0] && td_build_ok(im->b); i++) {
+    s->n = n[0];
+    for (int i = 0; i < s->n; i++) {
+        s->axis[i] = n[2] < 0 ? i : s->axis[i];
+        s->step[i] = n[3] < 0 ? 1 : s->step[i];
+    }
+    return TD_OK;
+}
+
+/* slice i, forwards, of a dimension: its first element and their number */
+static td_status slice_range(const td_importer *im, const slices *s, int i, int64_t dim,
+                             int64_t *from, int64_t *size)
+{
+    *from = clamped(s->start[i], dim);
+    const int64_t to = clamped(s->end[i], dim);
+    if (s->step[i] < 1 || s->step[i] > 1 << 20)
+        return td_import_wrong(im, "a step is 0 or too large");
+    if (to <= *from)
+        return td_import_refuse(im, "an empty slice");
+    *size = (to - *from - 1) / s->step[i] + 1;
+    return TD_OK;
+}
+
+static td_status slice_wide(td_importer *im, const td_wide *w)
+{
+    slices s;
+    int64_t from, size;
+    TD_TRY(slices_of(im, &s));
+    for (int i = 0; i < s.n && td_build_ok(im->b); i++) {
+        TD_TRY(check_axis(im, &s.axis[i], td_import_wide_rank(w)));
+        if (s.step[i] < 0)
+            return td_import_refuse(im, "a negative step along one of more than five dimensions");
+        TD_TRY(slice_range(im, &s, i, td_import_wide_dim(w, (int)s.axis[i]), &from, &size));
+        w = td_import_wide_part(im, w, s.axis[i], from, size, s.step[i]);
+        if (!w)
+            return TD_ENOMEM;
+    }
+    return td_import_wide_same(im, w);
+}
+
+td_status td_import_slice(td_importer *im, td_value **y)
+{
+    slices s;
+    int64_t from, size;
+    if (td_import_wide_at(im))
+        return slice_wide(im, td_import_wide_at(im));
+    TD_TRY(td_import_value_at(im, 0, y));
+    TD_TRY(slices_of(im, &s));
+    for (int i = 0; i < s.n && td_build_ok(im->b); i++) {
         const td_type t = td_value_type(*y);
-        int64_t a = n[2] < 0 ? i : axis[i], by = n[3] < 0 ? 1 : step[i];
-        TD_TRY(check_axis(im, &a, t.rank));
-        const int64_t from = clamped(start[i], t.dim[a]), to = clamped(end[i], t.dim[a]);
-        if (by < 0) {
-            TD_TRY(slice_back(im, a, start[i], end[i], by, y));
+        TD_TRY(check_axis(im, &s.axis[i], t.rank));
+        if (s.step[i] < 0) {
+            TD_TRY(slice_back(im, s.axis[i], s.start[i], s.end[i], s.step[i], y));
             continue;
         }
-        if (by < 1 || by > 1 << 20)
-            return td_import_wrong(im, "a step is 0 or too large");
-        if (to <= from)
-            return td_import_refuse(im, "an empty slice");
-        *y = part(im, *y, a, from, (to - from - 1) / by + 1, by);
+        TD_TRY(slice_range(im, &s, i, t.dim[s.axis[i]], &from, &size));
+        *y = part(im, *y, s.axis[i], from, size, s.step[i]);
     }
     return TD_OK;
 }
@@ -149,10 +195,23 @@ static td_status split_sizes(const td_importer *im, int64_t whole, int64_t *size
                                       : td_import_wrong(im, "the parts do not make the whole");
 }
 
+static td_status split_wide(td_importer *im, const td_wide *w)
+{
+    int64_t axis, size[TD_ONNX_FOLD_MAX];
+    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
+    TD_TRY(check_axis(im, &axis, td_import_wide_rank(w)));
+    if (im->node->n_out > TD_ONNX_FOLD_MAX)
+        return td_import_refuse(im, "too many parts of more than five dimensions");
+    TD_TRY(split_sizes(im, td_import_wide_dim(w, (int)axis), size));
+    return td_import_wide_split(im, w, axis, size);
+}
+
 td_status td_import_split(td_importer *im, td_value **y)
 {
     td_value *x;
     int64_t axis, start = 0;
+    if (td_import_wide_at(im))
+        return split_wide(im, td_import_wide_at(im));
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
     const td_type t = td_value_type(x);
@@ -307,11 +366,24 @@ static bool has_indices(const td_importer *im, const td_tensor **out)
     return t && t->dtype == TD_DT_I64 && t->n_bytes >= 8 && t->n_bytes <= INT32_MAX;
 }
 
+static td_status gather_wide(td_importer *im, const td_wide *w, td_value **y)
+{
+    int64_t axis, at;
+    const td_tensor *t;
+    TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
+    if (!has_indices(im, &t) || t->rank != 0)
+        return td_import_refuse(im, "of more than five dimensions, not one constant index");
+    memcpy(&at, t->data, sizeof at);
+    return td_import_wide_pick(im, w, axis, at, y);
+}
+
 td_status td_import_gather(td_importer *im, td_value **y)
 {
     td_value *x;
     int64_t axis;
     const td_tensor *t;
+    if (td_import_wide_at(im))
+        return gather_wide(im, td_import_wide_at(im), y);
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
     TD_TRY(check_axis(im, &axis, td_value_type(x).rank));
@@ -345,6 +417,25 @@ unsigned td_import_batch_dims(td_importer *im, int rank, const int64_t *dim)
         if (dim[d] % TD_IMPORT_PROBE == 0)
             *bits = (uint8_t)(*bits | 1u << d);
     return im->is_probe ? 0 : *bits;
+}
+
+bool td_import_repeats_batch(const td_importer *im)
+{
+    const td_onnx_node *n = im->node;
+    const td_tensor *shape = n->n_in > 1 ? td_map_get(&im->tensors, n->in[1]) : NULL;
+    const td_tensor *x = n->n_in > 1 ? td_map_get(&im->tensors, n->in[0]) : NULL;
+    bool is_found = false;
+    if (!im->batch_dims || strcmp(n->op, "Expand") != 0 || !x || x->dtype != TD_DT_F32 || !shape ||
+        shape->dtype != TD_DT_I64)
+        return false;
+    if (!im->is_probe)
+        return im->batch_dims[n - im->m->nodes];
+    for (size_t i = 0; i < shape->n_bytes / 8; i++) {
+        int64_t dim;
+        memcpy(&dim, (const char *)shape->data + 8 * i, sizeof dim);
+        is_found = is_found || (dim && dim % TD_IMPORT_PROBE == 0);
+    }
+    return is_found;
 }
 
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim)
@@ -403,12 +494,22 @@ td_status td_import_flatten(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+static td_status squeeze_wide(td_importer *im, const td_wide *w, td_value **y)
+{
+    int n;
+    int64_t axes[TD_RANK_MAX];
+    TD_TRY(ints_of(im, "axes", 1, &n, axes));
+    return n < 0 ? td_import_refuse(im, "no axes") : td_import_wide_squeeze(im, w, n, axes, y);
+}
+
 td_status td_import_squeeze(td_importer *im, td_value **y)
 {
     td_value *x;
     bool is_axis[TD_RANK_MAX];
     int n, rank = 0;
     int64_t dim[TD_RANK_MAX];
+    if (td_import_wide_at(im))
+        return squeeze_wide(im, td_import_wide_at(im), y);
     TD_TRY(td_import_value_at(im, 0, &x));
     const td_type t = td_value_type(x);
     TD_TRY(td_import_axes(im, 1, t.rank, &n, is_axis));

@@ -96,6 +96,8 @@ td_status td_import_gather_at(td_importer *im, td_value *x, int64_t axis, int n,
                               td_value **y) TD_CHECKED;
 /** The dimensions of a result that contain the batch, as bits: found for TD_IMPORT_PROBE images. */
 unsigned td_import_batch_dims(td_importer *im, int rank, const int64_t *dim);
+/** Is the node an Expand along the batch?  It is left to its readers, whatever is known of it. */
+bool td_import_repeats_batch(const td_importer *im);
 /** x with these dimensions, of which one may contain the batch. */
 td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64_t *dim);
 
@@ -105,8 +107,9 @@ td_value *td_import_reshaped(td_importer *im, td_value *x, int rank, const int64
 
 typedef struct td_wide td_wide;
 
-/** Operand 0, or NULL: it is no such value. */
-const td_wide *td_import_wide_at(const td_importer *im);
+/** Operand i, or NULL: it is no such value. */
+const td_wide *td_import_wide_of(const td_importer *im, int i);
+const td_wide *td_import_wide_at(const td_importer *im); /* operand 0 */
 /** The result is x with these dimensions, more than TD_RANK_MAX. */
 td_status td_import_widen(td_importer *im, td_value *x, int rank, const int64_t *dim) TD_CHECKED;
 /** The result is w itself. */
@@ -114,6 +117,29 @@ td_status td_import_wide_same(td_importer *im, const td_wide *w) TD_CHECKED;
 td_status td_import_wide_transpose(td_importer *im, const td_wide *w) TD_CHECKED;
 /** w in memory, of one dimension or a few; its elements are reshaped further. */
 td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y) TD_CHECKED;
+/** The result is the product of two such operands, with the same dimensions before the last two. */
+td_status td_import_wide_product(td_importer *im) TD_CHECKED;
+/** w's elements as rows of its last dimension, [-1, columns]. */
+td_status td_import_wide_rows(td_importer *im, const td_wide *w, td_value **y) TD_CHECKED;
+/** The result is w with other rows, in the order of td_import_wide_rows. */
+td_status td_import_wide_of_rows(td_importer *im, const td_wide *w, td_value *rows,
+                                 int64_t columns) TD_CHECKED;
+/** An operator of single elements or of rows of the last dimension, by its function for others. */
+td_status td_import_wide_each(td_importer *im,
+                              td_status (*get)(td_importer *im, td_value **y)) TD_CHECKED;
+/** w without n dimensions of 1: joins im->wide, or *y if few are left. */
+td_status td_import_wide_squeeze(td_importer *im, const td_wide *w, int n, int64_t *axes,
+                                 td_value **y) TD_CHECKED;
+/** Index `at` of an axis, in the same way. */
+td_status td_import_wide_pick(td_importer *im, const td_wide *w, int64_t axis, int64_t at,
+                              td_value **y) TD_CHECKED;
+/** The results are parts of w of these sizes. */
+td_status td_import_wide_split(td_importer *im, const td_wide *w, int64_t axis,
+                               const int64_t *size) TD_CHECKED;
+/** w with a part of an axis; NULL: TD_ENOMEM. */
+const td_wide *td_import_wide_part(td_importer *im, const td_wide *w, int64_t axis, int64_t start,
+                                   int64_t size, int64_t step);
+int td_import_wide_rank(const td_wide *w);
 int64_t td_import_wide_dim(const td_wide *w, int d); /* 0: there is none */
 int64_t td_import_wide_count(const td_wide *w);
 /** The result is the list of w's dimensions. */

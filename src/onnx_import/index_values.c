@@ -19,13 +19,39 @@
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
+static td_status range_of_floats(td_onnx_folder *f, const td_onnx_node *n, const td_known *x,
+                                 bool *done)
+{
+    td_tensor t;
+    void *data;
+    const float start = td_known_float(&x[0], 0), step = td_known_float(&x[2], 0);
+    const double count = ceil(((double)td_known_float(&x[1], 0) - (double)start) / (double)step);
+    if (!(count >= 1 && count <= (double)TD_ONNX_KNOWN_MAX))
+        return TD_OK;
+    TD_TRY(td_known_new(f, n, TD_DT_F32, 1, (int64_t[]){ (int64_t)count }, &t, &data));
+    if (!data)
+        return TD_OK;
+    for (int64_t i = 0; i < (int64_t)count; i++)
+        ((float *)data)[i] = start + (float)i * step;
+    *done = true;
+    return td_onnx_folder_add(f, n, &t);
+}
+
 static td_status range(td_onnx_folder *f, const td_onnx_node *n, bool *done)
 {
     td_known x[3];
     td_tensor t;
     void *data;
+    bool are_floats = true;
+    for (int i = 0; i < 3; i++) {
+        if (!td_known_beside(f, n, i, &x[i]) || x[i].count != 1)
+            return TD_OK;
+        are_floats = are_floats && x[i].dtype == TD_DT_F32;
+    }
+    if (are_floats)
+        return range_of_floats(f, n, x, done);
     for (int i = 0; i < 3; i++)
-        if (!td_known_get(f, n, i, &x[i]) || x[i].count != 1 || x[i].dtype != TD_DT_I64)
+        if (x[i].dtype != TD_DT_I64)
             return TD_OK;
     const int64_t start = td_known_int(&x[0], 0), limit = td_known_int(&x[1], 0),
                   step = td_known_int(&x[2], 0);
@@ -42,15 +68,26 @@ static td_status range(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     return td_onnx_folder_add(f, n, &t);
 }
 
-typedef enum { ADD, SUB, MUL, DIV, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL } of_floats;
+typedef enum { ADD, SUB, MUL, DIV, POW, EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL } of_floats;
 
 static const char *const of_floats_names[] = {
-    "Add", "Sub", "Mul", "Div", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+    "Add", "Sub", "Mul", "Div", "Pow", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
 };
 
 static float compute_float(of_floats op, float a, float b)
 {
-    return op == ADD ? a + b : op == SUB ? a - b : op == MUL ? a * b : a / b;
+    switch (op) {
+    case ADD:
+        return a + b;
+    case SUB:
+        return a - b;
+    case MUL:
+        return a * b;
+    case POW:
+        return powf(a, b);
+    default:
+        return a / b;
+    }
 }
 
 static bool compare_floats(of_floats op, float a, float b)
@@ -109,6 +146,8 @@ static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, bool *done
         return TD_OK;
     if (is_float)
         return arithmetic_of_floats(f, n, &x, &y, done);
+    if (strcmp(n->op, "Pow") == 0)
+        return TD_OK;
     TD_TRY(td_known_new(f, n, TD_DT_I64, rank, dim, &t, &data));
     for (int64_t i = 0; data && i < (int64_t)(t.n_bytes / 8); i++)
         if (!td_onnx_compute(n->op, td_known_int(&x, td_known_repeated(&x, rank, dim, i)),
@@ -119,10 +158,12 @@ static td_status arithmetic(td_onnx_folder *f, const td_onnx_node *n, bool *done
     return data ? td_onnx_folder_add(f, n, &t) : TD_OK;
 }
 
-/* one of an operator's floats: Neg, Ceil, Floor, Sin, Cos */
+/* one of an operator's floats: Neg, Abs, Sqrt, Ceil, Floor, Sin, Cos */
 static float float_of(const char *op, float x)
 {
     return strcmp(op, "Neg") == 0    ? -x
+           : strcmp(op, "Abs") == 0  ? fabsf(x)
+           : strcmp(op, "Sqrt") == 0 ? sqrtf(x)
            : strcmp(op, "Ceil") == 0 ? ceilf(x)
            : strcmp(op, "Sin") == 0  ? sinf(x)
            : strcmp(op, "Cos") == 0  ? cosf(x)
@@ -376,6 +417,7 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "Sub", arithmetic },
         { "Mul", arithmetic },
         { "Div", arithmetic },
+        { "Pow", arithmetic },
         { "Mod", arithmetic },
         { "Equal", arithmetic },
         { "Less", arithmetic },
@@ -387,6 +429,8 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "And", arithmetic },
         { "Or", arithmetic },
         { "Neg", one_operand },
+        { "Abs", one_operand },
+        { "Sqrt", one_operand },
         { "Not", one_operand },
         { "Ceil", one_operand },
         { "Floor", one_operand },

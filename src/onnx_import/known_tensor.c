@@ -33,6 +33,11 @@ td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n, const td_
     return td_map_set(f->tensors, n->out[0], copy);
 }
 
+td_status td_onnx_folder_fix(td_onnx_folder *f, const char *name)
+{
+    return td_map_set(&f->computed, name, td_map_get(f->tensors, name));
+}
+
 /* --- integers --------------------------------------------------------------------------------- */
 
 static bool compare(const char *op, int64_t a, int64_t b, int64_t *out)

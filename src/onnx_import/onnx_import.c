@@ -23,6 +23,7 @@
 #define PREPARED_MAX 8    /* limit for nodes before the network */
 #define SIDE_MAX     8192 /* of images, as --image-size */
 
+#define SCATTERED_MAX 8  /* nodes from a constant to the ScatterND that reads it */
 #define OUTPUTS_SHOWN 20 /* names of outputs in a message */
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -136,6 +137,38 @@ static td_status check_attrs(const td_importer *im, const char *known)
     return TD_OK;
 }
 
+/* do all nodes that read it only move its elements, and write them into another tensor at last,
+   after at most `depth` others? */
+static bool is_scattered(const td_onnx *m, const char *name, size_t from, int depth)
+{
+    static const char moves[] = " Expand Reshape Unsqueeze Squeeze Identity ";
+    bool is_read = false;
+    for (size_t i = from; i < m->n_nodes; i++) {
+        const td_onnx_node *n = &m->nodes[i];
+        for (int k = 0; k < n->n_in; k++) {
+            char word[16];
+            if (strcmp(n->in[k], name) != 0)
+                continue;
+            is_read = true;
+            if ((strcmp(n->op, "ScatterND") == 0 && k == 2) || strcmp(n->op, "Shape") == 0)
+                continue;
+            const int length = snprintf(word, sizeof word, " %.12s ", n->op);
+            if (k != 0 || n->n_out != 1 || length >= (int)sizeof word || !strstr(moves, word) ||
+                depth == 0 || !is_scattered(m, n->out[0], i + 1, depth - 1))
+                return false;
+        }
+    }
+    return is_read;
+}
+
+/* a Constant of floats that becomes a part of another tensor is no parameter */
+static bool is_only_scattered(const td_importer *im)
+{
+    const td_tensor *t = td_map_get(&im->tensors, im->node->out[0]);
+    return t && t->dtype == TD_DT_F32 && t->n_bytes > TD_ONNX_FOLD_MAX * sizeof(float) &&
+           is_scattered(im->m, t->name, (size_t)(im->node - im->m->nodes) + 1, SCATTERED_MAX);
+}
+
 /* constants and shapes */
 static td_status fold(td_importer *im, bool *done)
 {
@@ -144,9 +177,13 @@ static td_status fold(td_importer *im, bool *done)
         *done = true;
         return td_import_wide_shape(im, w);
     }
+    if (td_import_repeats_batch(im))
+        return TD_OK;
     const td_value *x = im->node->n_in ? td_map_get(&im->values, im->node->in[0]) : NULL;
     const td_type t = x ? td_value_type(x) : (td_type){ 0 };
-    const td_status st = td_onnx_fold(&im->folder, im->node, x ? &t : NULL, done);
+    td_status st = td_onnx_fold(&im->folder, im->node, x ? &t : NULL, done);
+    if (st == TD_OK && *done && strcmp(im->node->op, "Constant") == 0 && is_only_scattered(im))
+        st = td_onnx_folder_fix(&im->folder, im->node->out[0]);
     return st == TD_OK ? st
                        : td_error_context(st, "'%s': node '%s' (%s)", im->what, im->node->name,
                                           im->node->op);
@@ -166,6 +203,9 @@ static const row *row_of(const td_importer *im, const td_onnx_node *n)
 /* the result of an Add whose other operand, a product, has the value already */
 static td_status get_merged(td_importer *im)
 {
+    for (int i = 0; i < 2; i++)
+        if (td_import_wide_of(im, i))
+            return td_import_wide_same(im, td_import_wide_of(im, i));
     td_value *y = td_map_get(&im->values, im->node->in[0]);
     if (!y || td_value_is_param(y))
         y = td_map_get(&im->values, im->node->in[1]);
@@ -193,6 +233,22 @@ static td_value *prepared_value(const td_importer *im, const td_onnx_node *n)
     return x || n->n_in < 2 ? x : td_map_get(&im->values, n->in[1]);
 }
 
+/* an operator of single elements, or of rows of the last dimension, that reads more dimensions than
+   a graph has */
+static bool is_each_row(const td_importer *im, const row *r)
+{
+    static td_status (*const all[])(td_importer *, td_value **) = {
+        td_import_act,      td_import_gelu,    td_import_negative, td_import_pow,
+        td_import_clip,     td_import_cast,    td_import_dropout,  td_import_layer_norm,
+        td_import_selu,     td_import_celu,    td_import_sum,      td_import_extreme,
+        td_import_softsign, td_import_softmax, td_import_binary,
+    };
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        is_one = is_one || r->get == all[i];
+    return is_one && (td_import_wide_at(im) || td_import_wide_of(im, 1));
+}
+
 static td_status get_node(td_importer *im, const td_onnx_node *n)
 {
     const row *r = row_of(im, n);
@@ -212,6 +268,8 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
         return td_import_refuse(im, "more than one result is not supported");
     if (im->merged == n) /* the product has added its bias */
         return get_merged(im);
+    if (is_each_row(im, r))
+        return td_import_wide_each(im, r->get);
     TD_TRY(r->get(im, &y));
     if (!y && td_build_ok(im->b)) /* it has joined im->wide */
         return TD_OK;

@@ -9,16 +9,22 @@
 
 #define VALUES_BYTES_MAX ((size_t)1 << 23) /* of the numbers of a constant, as text */
 
+/* many files have nodes without names, but each result has one */
+static const char *name_of(const td_onnx_node *n)
+{
+    return *n->name || !n->n_out ? n->name : n->out[0];
+}
+
 td_status td_import_refuse(const td_importer *im, const char *what)
 {
-    return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s): %s", im->what, im->node->name,
+    return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s): %s", im->what, name_of(im->node),
                     im->node->op, what);
 }
 
 td_status td_import_wrong(const td_importer *im, const char *what)
 {
-    return td_error(TD_EFORMAT, "'%s': node '%s' (%s): %s", im->what, im->node->name, im->node->op,
-                    what);
+    return td_error(TD_EFORMAT, "'%s': node '%s' (%s): %s", im->what, name_of(im->node),
+                    im->node->op, what);
 }
 
 /* how `tandem init` and a head of another size fill a trained parameter: as PyTorch does */

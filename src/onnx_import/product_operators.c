@@ -93,10 +93,33 @@ static td_status vector_product(td_importer *im, td_value **in, td_value **y)
     return TD_OK;
 }
 
+/* rows of more than TD_RANK_MAX dimensions by a matrix */
+static td_status wide_linear(td_importer *im, const td_wide *w)
+{
+    td_value *rows, *matrix, *bias = NULL;
+    bool is_transposed = false;
+    if (im->node->n_in != 2 || td_import_wide_of(im, 1))
+        return td_import_wide_product(im);
+    TD_TRY(td_import_value_at(im, 1, &matrix));
+    matrix = before_transpose(matrix, &is_transposed);
+    const td_type t = td_value_type(matrix);
+    if (t.rank != 2)
+        return td_import_wide_product(im); /* refuses it */
+    const int64_t columns = t.dim[is_transposed ? 0 : 1];
+    const int operand = bias_after(im, columns);
+    if (operand >= 0)
+        TD_TRY(take_bias(im, operand, &bias));
+    TD_TRY(td_import_wide_rows(im, w, &rows));
+    rows = td_matmul(im->b, rows, false, matrix, is_transposed, bias);
+    return td_import_wide_of_rows(im, w, rows, columns);
+}
+
 td_status td_import_matmul(td_importer *im, td_value **y)
 {
     td_value *in[2], *bias = NULL;
     bool is_transposed[2] = { false, false };
+    if (td_import_wide_at(im))
+        return wide_linear(im, td_import_wide_at(im));
     TD_TRY(td_import_values_of(im, 2, 2, in));
     if (td_value_type(in[0]).rank < 2 || td_value_type(in[1]).rank < 2)
         return vector_product(im, in, y);

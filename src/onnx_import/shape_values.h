@@ -14,7 +14,7 @@
 #include "onnx_file/onnx.h"
 
 #define TD_ONNX_FOLD_MAX  64                 /* integers in a list */
-#define TD_ONNX_KNOWN_MAX ((int64_t)1 << 23) /* elements of all tensors of a model (64 MiB) */
+#define TD_ONNX_KNOWN_MAX ((int64_t)1 << 25) /* elements of all tensors of a model (256 MiB) */
 
 typedef struct {
     td_arena arena;  /* owns the tensors that are computed */
@@ -39,6 +39,9 @@ td_status td_onnx_fold(td_onnx_folder *f, const td_onnx_node *n, const td_type *
 /** Add the result of a node, whose data live as long as the folder. */
 td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n,
                              const td_tensor *t) TD_CHECKED;
+
+/** A Constant that is no parameter, whatever its size. */
+td_status td_onnx_folder_fix(td_onnx_folder *f, const char *name) TD_CHECKED;
 
 /** Is it the result of an operator other than Constant?  Then no training changes it. */
 bool td_onnx_is_computed(const td_onnx_folder *f, const char *name);

@@ -17,18 +17,28 @@ struct td_wide {
     unsigned batch;                /* those of dim that contain the batch, as bits */
 };
 
-const td_wide *td_import_wide_at(const td_importer *im)
+const td_wide *td_import_wide_of(const td_importer *im, int i)
 {
-    return im->node->n_in ? td_map_get(&im->wide, im->node->in[0]) : NULL;
+    return i < im->node->n_in ? td_map_get(&im->wide, im->node->in[i]) : NULL;
 }
 
-static td_status set_result(td_importer *im, const td_wide *w)
+const td_wide *td_import_wide_at(const td_importer *im)
+{
+    return td_import_wide_of(im, 0);
+}
+
+static td_status set_result_at(td_importer *im, int i, const td_wide *w)
 {
     td_wide *kept = td_arena_alloc(&im->folder.arena, 1, sizeof *kept);
     if (!kept)
         return TD_ENOMEM;
     *kept = *w;
-    return td_map_set(&im->wide, im->node->out[0], kept);
+    return td_map_set(&im->wide, im->node->out[i], kept);
+}
+
+static td_status set_result(td_importer *im, const td_wide *w)
+{
+    return set_result_at(im, 0, w);
 }
 
 td_status td_import_wide_same(td_importer *im, const td_wide *w)
@@ -184,6 +194,266 @@ td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y)
     while (v.rank > TD_RANK_MAX)
         bring_together(im, &v);
     *y = reordered(im, v.x, v.rank, v.dim, v.batch, v.perm);
+    return TD_OK;
+}
+
+/* --- operators of a few dimensions, which leave the others as they are ------------------------ */
+
+/* w with its elements in memory in the order of its dimensions, without those of 1 */
+static td_status in_order(td_importer *im, const td_wide *w, td_wide *out)
+{
+    td_wide to = { .rank = w->rank };
+    bool is_ordered = true;
+    for (int d = 0; d < w->rank; d++) {
+        is_ordered = is_ordered && w->perm[d] == d;
+        to.dim[d] = w->dim[w->perm[d]];
+        to.perm[d] = d;
+        to.batch |= (w->batch >> w->perm[d] & 1) << d;
+    }
+    to.x = w->x;
+    if (!is_ordered)
+        TD_TRY(td_import_narrow(im, w, &to.x));
+    *out = to;
+    return TD_OK;
+}
+
+/* the elements as [.., w's last `n` dimensions]; w is in order */
+static td_value *last_dims(td_importer *im, const td_wide *w, int n)
+{
+    int64_t dim[3] = { -1 };
+    for (int d = 0; d < n; d++)
+        dim[1 + d] = w->dim[w->rank - n + d];
+    return td_reshape(im->b, w->x, 1 + n, dim);
+}
+
+/* the same dimensions before the last two */
+static bool are_alike(const td_wide *a, const td_wide *b)
+{
+    bool same = a->rank == b->rank && a->batch == b->batch;
+    for (int d = 0; same && d < a->rank - 2; d++)
+        same = a->dim[d] == b->dim[d];
+    return same && !(a->batch >> (a->rank - 2) & 3);
+}
+
+td_status td_import_wide_product(td_importer *im)
+{
+    const td_wide *const w[2] = { td_import_wide_of(im, 0), td_import_wide_of(im, 1) };
+    td_wide in[2];
+    if (im->node->n_in != 2 || !w[0] || !w[1])
+        return td_import_refuse(im, "a product of more than five dimensions and fewer");
+    for (int i = 0; i < 2; i++)
+        TD_TRY(in_order(im, w[i], &in[i]));
+    if (!are_alike(&in[0], &in[1]))
+        return td_import_refuse(im, "a product of more than five dimensions that differ");
+    const int last = in[0].rank - 1;
+    if (in[0].dim[last] != in[1].dim[last - 1])
+        return td_import_wrong(im, "rows and columns of a product differ in length");
+    in[0].x =
+        td_matmul(im->b, last_dims(im, &in[0], 2), false, last_dims(im, &in[1], 2), false, NULL);
+    in[0].dim[last] = in[1].dim[last];
+    return set_result(im, &in[0]);
+}
+
+td_status td_import_wide_rows(td_importer *im, const td_wide *w, td_value **y)
+{
+    td_wide in = *w;
+    const int last = w->rank - 1;
+    if (w->perm[last] != last || (w->batch >> last & 1))
+        TD_TRY(in_order(im, w, &in));
+    if (in.batch >> last & 1)
+        return td_import_refuse(im, "rows of which the batch is a part");
+    *y = last_dims(im, &in, 1);
+    return TD_OK;
+}
+
+td_status td_import_wide_of_rows(td_importer *im, const td_wide *w, td_value *rows, int64_t columns)
+{
+    td_wide to = *w;
+    const int last = w->rank - 1;
+    if (w->perm[last] != last) /* the rows are in order then */
+        for (int d = 0; d < w->rank; d++) {
+            to.dim[d] = w->dim[w->perm[d]];
+            to.perm[d] = d;
+            to.batch = (to.batch & ~(1u << d)) | (w->batch >> w->perm[d] & 1) << d;
+        }
+    to.x = rows;
+    to.dim[last] = columns;
+    return set_result(im, &to);
+}
+
+static bool is_same_order(const td_wide *a, const td_wide *b)
+{
+    return a->rank == b->rank && a->batch == b->batch &&
+           memcmp(a->perm, b->perm, (size_t)a->rank * sizeof *a->perm) == 0;
+}
+
+/* an operator over rows of the last dimension that has an axis: is it this one? */
+static bool is_last_axis(const td_importer *im)
+{
+    const td_onnx_attr *a = td_onnx_attr_find(im->node, "axis");
+    return strcmp(im->node->op, "Softmax") != 0 || im->m->opset >= 13 ? !a || a->i == -1
+                                                                      : a && a->i == -1;
+}
+
+/* the operands of the node that are such values, as rows in one order, that of *out */
+static td_status rows_of_operands(td_importer *im, td_wide *out, td_value **rows)
+{
+    td_wide in[2];
+    int n = 0;
+    bool same = true;
+    for (int i = 0; i < im->node->n_in; i++) {
+        const td_wide *w = td_import_wide_of(im, i);
+        if (!w)
+            continue;
+        if (i > 1)
+            return td_import_refuse(im, "an operand of more than five dimensions");
+        in[n++] = *w;
+    }
+    if (n == 2)
+        same = is_same_order(&in[0], &in[1]) && in[0].perm[in[0].rank - 1] == in[0].rank - 1;
+    for (int i = 0; i < n && !same; i++)
+        TD_TRY(in_order(im, &in[i], &in[i]));
+    for (int d = 0; n == 2 && d < in[0].rank; d++)
+        if (in[0].rank != in[1].rank || in[0].dim[d] != in[1].dim[d])
+            return td_import_refuse(im, "operands of more than five dimensions that differ");
+    for (int i = 0; i < n; i++)
+        TD_TRY(td_import_wide_rows(im, &in[i], &rows[i]));
+    *out = in[0];
+    return TD_OK;
+}
+
+td_status td_import_wide_each(td_importer *im, td_status (*get)(td_importer *im, td_value **y))
+{
+    td_wide w;
+    td_value *rows[2], *y = NULL;
+    if (!is_last_axis(im))
+        return td_import_refuse(im, "of more than five dimensions, an axis that is not -1");
+    for (int i = 0; i < im->node->n_in; i++) {
+        const td_value *v = td_map_get(&im->values, im->node->in[i]);
+        const td_tensor *t = td_map_get(&im->tensors, im->node->in[i]);
+        if ((v && td_value_type(v).rank > 1) || (t && t->rank > 1 && t->n_bytes > 8))
+            return td_import_refuse(im, "operands of more than five dimensions and of fewer");
+    }
+    TD_TRY(rows_of_operands(im, &w, rows));
+    for (int i = 0, n = 0; i < im->node->n_in && i < 2; i++)
+        if (td_import_wide_of(im, i))
+            TD_TRY(td_map_set(&im->values, im->node->in[i], rows[n++]));
+    const td_status st = get(im, &y);
+    for (int i = 0; i < im->node->n_in && i < 2; i++)
+        if (td_import_wide_of(im, i))
+            TD_TRY(td_map_set(&im->values, im->node->in[i], NULL));
+    if (st != TD_OK || !td_build_ok(im->b))
+        return st != TD_OK ? st : TD_EFORMAT; /* the builder has set the message */
+    const td_type t = td_value_type(y), x = td_value_type(rows[0]);
+    if (t.rank != 2 || t.dim[0] != x.dim[0] || t.dim[1] != x.dim[1])
+        return td_import_refuse(im, "operands of more than five dimensions and of fewer");
+    return td_import_wide_of_rows(im, &w, y, t.dim[1]);
+}
+
+int td_import_wide_rank(const td_wide *w)
+{
+    return w->rank;
+}
+
+/* w's dimension d from `start` on, `size` elements, each `step` behind the one before */
+static td_wide part_of(td_importer *im, const td_wide *w, int d, int64_t start, int64_t size,
+                       int64_t step)
+{
+    const int k = w->perm[d];
+    int64_t dim[3] = { 1, w->dim[k], 1 };
+    unsigned batch = 0;
+    td_wide to = *w;
+    if (size == w->dim[k])
+        return to;
+    for (int i = 0; i < w->rank; i++) {
+        const int side = i < k ? 0 : i == k ? 1 : 2;
+        dim[side] *= i == k ? 1 : w->dim[i];
+        batch |= (w->batch >> i & 1) << side;
+    }
+    for (int i = 0; i < 3; i++)
+        dim[i] = batch == 1u << i ? -1 : dim[i];
+    const td_slice_attr a = { 1, start, size, step };
+    to.x = td_emit(im->b, &td_op_slice, &a, td_reshape(im->b, w->x, 3, dim));
+    to.dim[k] = size;
+    return to;
+}
+
+/* w without the dimensions of 1 in `is_axis`: a value of the graph if few are left */
+static td_status without(td_importer *im, const td_wide *w, unsigned axes, td_value **y)
+{
+    td_wide to = { .x = w->x };
+    int place[TD_WIDE_RANK_MAX];
+    int64_t dim[TD_WIDE_RANK_MAX];
+    unsigned gone = 0;
+    for (int d = 0; d < w->rank; d++)
+        gone |= (axes >> d & 1) << w->perm[d];
+    for (int k = 0; k < w->rank; k++) {
+        place[k] = to.rank;
+        if (gone >> k & 1)
+            continue;
+        to.batch |= (w->batch >> k & 1) << to.rank;
+        to.dim[to.rank++] = w->dim[k];
+    }
+    for (int d = 0, n = 0; d < w->rank; d++)
+        if (!(axes >> d & 1)) {
+            to.perm[n] = place[w->perm[d]];
+            dim[n++] = w->dim[w->perm[d]];
+        }
+    if (to.rank > TD_RANK_MAX)
+        return set_result(im, &to);
+    TD_TRY(td_import_narrow(im, &to, y));
+    *y = td_import_reshaped(im, *y, to.rank, dim);
+    return TD_OK;
+}
+
+td_status td_import_wide_squeeze(td_importer *im, const td_wide *w, int n, int64_t *axes,
+                                 td_value **y)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < n; i++) {
+        axes[i] += axes[i] < 0 ? w->rank : 0;
+        if (axes[i] < 0 || axes[i] >= w->rank || (bits >> axes[i] & 1))
+            return td_import_wrong(im, "an axis is out of range, or named twice");
+        if (w->dim[w->perm[axes[i]]] != 1)
+            return td_import_wrong(im, "a dimension that is not 1");
+        bits |= 1u << axes[i];
+    }
+    return without(im, w, bits, y);
+}
+
+td_status td_import_wide_pick(td_importer *im, const td_wide *w, int64_t axis, int64_t at,
+                              td_value **y)
+{
+    axis += axis < 0 ? w->rank : 0;
+    if (axis < 0 || axis >= w->rank)
+        return td_import_wrong(im, "an axis is out of range");
+    const int64_t size = w->dim[w->perm[axis]];
+    at += at < 0 ? size : 0;
+    if (at < 0 || at >= size)
+        return td_import_wrong(im, "an index is out of range");
+    if (w->batch >> w->perm[axis] & 1)
+        return td_import_refuse(im, "one image of the batch");
+    const td_wide one = part_of(im, w, (int)axis, at, 1, 1);
+    return td_build_ok(im->b) ? without(im, &one, 1u << axis, y) : TD_OK;
+}
+
+const td_wide *td_import_wide_part(td_importer *im, const td_wide *w, int64_t axis, int64_t start,
+                                   int64_t size, int64_t step)
+{
+    td_wide *kept = td_arena_alloc(&im->folder.arena, 1, sizeof *kept);
+    if (kept)
+        *kept = part_of(im, w, (int)axis, start, size, step);
+    return kept;
+}
+
+td_status td_import_wide_split(td_importer *im, const td_wide *w, int64_t axis, const int64_t *size)
+{
+    int64_t start = 0;
+    for (int i = 0; i < im->node->n_out && td_build_ok(im->b); i++) {
+        const td_wide one = part_of(im, w, (int)axis, start, size[i], 1);
+        TD_TRY(set_result_at(im, i, &one));
+        start += size[i];
+    }
     return TD_OK;
 }
 

@@ -79,6 +79,10 @@ trained windows_in windows_norms windows_trained t3 features.0.0.weight features
 again rare rare 18 3
 trained rare_in rare rare_trained t4 filter gain qkv.weight qkv.bias signal.weight signals.weight signals.running_var \
     rows.running_mean rows.weight fc.weight
+# linear layers and products of six dimensions, positions that ScatterND writes into zeros
+again grouped grouped 8 3
+trained grouped_in grouped grouped_trained t5 stem.weight stem.bias qkv.weight qkv.bias places.weight places.bias gate \
+    fc.weight fc.bias
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors

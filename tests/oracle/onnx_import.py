@@ -62,7 +62,7 @@ NETWORKS = ("resnet18", "wide_resnet50_2", "resnext50_32x4d", "vgg11_bn", "dense
             "timm/tf_mobilenetv3_small_100", "timm/legacy_xception", "timm/rexnet_100", "timm/poolformer_s12",
             "timm/selecsls42b", "timm/mobilevit_xxs", "timm/dpn68")
 SIZES = {"inception_v3": 96, "timm/mixer_b32_224": 224, "timm/legacy_xception": 96}  # others: 64
-SIZED = ("vit", "swin_t", "timm/deit")  # the size is an argument
+SIZED = ("vit", "swin_t", "timm/deit", "timm/convit")  # the size is an argument
 LIMIT, STEP_LIMIT, COSINE = 1e-4, 1e-2, 0.99
 LR, MOMENTUM = 1e-3, 0.9
 HALF_LR = 1.0  # of the one step whose gradients are compared: small steps would be rounded with the weights
@@ -150,6 +150,35 @@ class Rare(torch.nn.Module):
         x = self.signals(self.signal(x.reshape(n, -1, c).transpose(1, 2))).transpose(1, 2)
         x = self.rows(x.flatten(0, 1)).reshape_as(x)
         return self.fc(torch.relu(x).mean(1))
+
+
+class Grouped(torch.nn.Module):
+    """Linear layers and attention of six dimensions in windows, and positions that are written into zeros."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.stem, self.qkv, self.places = nn.Conv2d(3, 8, 1), nn.Linear(8, 24), nn.Linear(3, 4)
+        self.gate, self.fc = nn.Parameter(torch.ones(4, 1, 1)), nn.Linear(8, 10)
+
+    def positions(self, n):
+        at = torch.arange(n, dtype=torch.float32)
+        apart = at.view(1, -1) - at.view(-1, 1)
+        places = torch.zeros(1, n, n, 3)
+        places[..., 0], places[..., 1], places[..., 2] = apart[None], apart[None].abs(), apart[None] ** 2
+        return places
+
+    def forward(self, x):
+        x = self.stem(x).permute(0, 2, 3, 1)
+        n, h, w, c = x.shape
+        x = x.reshape(n, h // 4, 4, w // 4, 4, c).transpose(2, 3)
+        qkv = self.qkv(x).reshape(n, h * w // 16, 16, 3, 2, c // 2).permute(3, 0, 1, 4, 2, 5)
+        q, k, v = qkv.unbind(0)
+        x = torch.softmax(q @ k.transpose(-2, -1), -1) @ v + (qkv @ qkv.transpose(-2, -1) @ qkv / 64)[2]
+        x = x.transpose(2, 3).reshape(n, h // 4, w // 4, 4, 4, c).transpose(2, 3).reshape(n, h * w, c)
+        bias = self.places(self.positions(h * w).expand(n, -1, -1, -1)).permute(0, 3, 1, 2).softmax(-1)
+        y = (bias * self.gate).sum(1) @ x
+        return self.fc(torch.relu(x + y).mean(1))
 
 
 def windows():
@@ -441,6 +470,18 @@ def write_golden(folder):
     with torch.no_grad():
         save_file({"logits": model(x)}, folder / "rare_logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "rare_trained.safetensors")
+    write_grouped(folder, labels)
+
+
+def write_grouped(folder, labels):
+    model = prepare(Grouped(), 1)
+    x = torch.randn(4, 3, 8, 8)
+    save_file({"images": x, "labels": labels}, folder / "grouped_in.safetensors")
+    export(model, x[:2], str(folder / "grouped.onnx"), "norms")
+    onnx.save(shorten(strip(onnx.load(folder / "grouped.onnx"))), folder / "grouped.onnx")
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / "grouped_logits.safetensors")
+    save_file(steps_of(model, x, labels, 3), folder / "grouped_trained.safetensors")
 
 
 def main():

@@ -260,6 +260,36 @@ static void positions_are_computed(void **state)
     end(&f);
 }
 
+/* distances: ranges of floats, their squares and roots; a large Constant that is no parameter */
+static void distances_are_computed(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    known(&f, "from", TD_DT_F32, 0, NULL, (const float[]){ -1 });
+    known(&f, "to", TD_DT_F32, 0, NULL, (const float[]){ 1.25F });
+    known(&f, "by", TD_DT_F32, 0, NULL, (const float[]){ 0.5F });
+    known(&f, "never", TD_DT_F32, 0, NULL, (const float[]){ 0 });
+    known(&f, "two", TD_DT_F32, 0, NULL, (const float[]){ 2 });
+    known(&f, "x", TD_DT_I64, 1, D(2), D(3, 4));
+    known(&f, "w", TD_DT_F32, 1, D(2), (const float[]){ 3, 4 });
+    expect_floats(&f, node(&f, "Range", "from to by", "at"), 1, D(5),
+                  (const float[]){ -1, -0.5F, 0, 0.5F, 1 });
+    expect_floats(&f, node(&f, "Abs", "at", "apart"), 1, D(5),
+                  (const float[]){ 1, 0.5F, 0, 0.5F, 1 });
+    expect_floats(&f, node(&f, "Pow", "at two", "squares"), 1, D(5),
+                  (const float[]){ 1, 0.25F, 0, 0.25F, 1 });
+    expect_floats(&f, node(&f, "Sqrt", "squares", "roots"), 1, D(5),
+                  (const float[]){ 1, 0.5F, 0, 0.5F, 1 });
+    expect_left(&f, node(&f, "Range", "from to never", "a"));
+    expect_left(&f, node(&f, "Range", "to from by", "b"));
+    expect_left(&f, node(&f, "Pow", "x x", "c"));
+    expect_left(&f, node(&f, "Abs", "w", "d"));
+    expect_ok(td_onnx_folder_fix(&f.folder, "w"));
+    expect_floats(&f, node(&f, "Abs", "w", "e"), 1, D(2), (const float[]){ 3, 4 });
+    end(&f);
+}
+
 static void hostile_positions(void **state)
 {
     (void)state;
@@ -360,6 +390,7 @@ int main(void)
         cmocka_unit_test(numbers_are_rounded_and_clipped),
         cmocka_unit_test(elements_are_moved),
         cmocka_unit_test(positions_are_computed),
+        cmocka_unit_test(distances_are_computed),
         cmocka_unit_test(hostile_positions),
         cmocka_unit_test(parameters_are_left),
         cmocka_unit_test(hostile_operands),
