@@ -53,9 +53,10 @@ static td_status add_param(td_onnx_graph *g, const td_tensor *t)
     return TD_OK;
 }
 
-/* adds a parameter; half tensors become f32 parameters and a cast, since programs take parameters
-   as f32 */
-td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand, td_value **out)
+/* adds a parameter of this name; half tensors become f32 parameters and a cast, since programs take
+   parameters as f32 */
+static td_status add_leaf(td_importer *im, const td_tensor *t, int operand, const char *name,
+                          td_value **out)
 {
     td_type type = td_type_of(td_dtype_is_half(t->dtype) ? TD_DT_F32 : t->dtype, 0, NULL);
     td_param_attr attr = { .role = TD_ROLE_STAT, .scale = 1 }; /* never trained */
@@ -64,16 +65,57 @@ td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand, td
     type.rank = t->rank;
     for (int i = 0; i < t->rank; i++)
         type.dim[i] = t->dim[i];
-    if (im->o->is_model) {
-        if (type.dtype != TD_DT_F32)
-            return td_import_refuse(im, "an operand that is neither f32 nor a half type");
-        attr = trained(im, &type, operand);
-        *out = td_emit_leaf(im->b, &td_op_param, &attr, t->name, &type);
-        TD_TRY(add_param(im->out, t));
-        return td_map_set(&im->values, t->name, *out);
+    if (!im->o->is_model) {
+        *out = td_cast(im->b, td_emit_leaf(im->b, &td_op_param, &attr, name, &type), t->dtype);
+        return TD_OK;
     }
-    *out = td_cast(im->b, td_emit_leaf(im->b, &td_op_param, &attr, t->name, &type), t->dtype);
+    if (type.dtype != TD_DT_F32)
+        return td_import_refuse(im, "an operand that is neither f32 nor a half type");
+    attr = trained(im, &type, operand);
+    *out = td_emit_leaf(im->b, &td_op_param, &attr, name, &type);
+    td_tensor of_param = *t;
+    of_param.name = (*out)->name ? (*out)->name : t->name; /* NULL: the builder has failed */
+    return add_param(im->out, &of_param);
+}
+
+td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand, td_value **out)
+{
+    TD_TRY(add_leaf(im, t, operand, t->name, out));
     return td_map_set(&im->values, t->name, *out);
+}
+
+/*
+ * Exporters write equal tensors once, so the batch norms of a network that is not yet trained read
+ * the same ones and zeros as scale and variance, as bias and mean.  Training gives each other
+ * values: each batch norm gets parameters of its own, which are named after its result.
+ */
+static td_status own_leaf(td_importer *im, const td_tensor *t, int operand, td_value **out)
+{
+    static const char *const part[] = { "", "weight", "bias", "running_mean", "running_var" };
+    td_text name = { 0 };
+    td_text_add(&name, "%s.%s", im->node->out[0], part[operand]);
+    td_status st = td_text_status(&name);
+    if (st == TD_OK)
+        st = add_leaf(im, t, operand, td_text_get(&name), out);
+    td_text_release(&name);
+    return st;
+}
+
+/* by others than Identity, whose result is another parameter */
+static int count_reads(const td_onnx *m, const char *name)
+{
+    int n = 0;
+    for (const td_onnx_node *at = m->nodes; at < m->nodes + m->n_nodes; at++)
+        for (int i = 0; i < at->n_in; i++)
+            n += strcmp(at->in[i], name) == 0 && strcmp(at->op, "Identity") != 0;
+    return n;
+}
+
+static bool is_shared_by_norm(const td_importer *im, int operand)
+{
+    const td_onnx_node *n = im->node;
+    return im->o->is_model && strcmp(n->op, "BatchNormalization") == 0 && operand > 0 &&
+           operand < 5 && n->n_out > 0 && count_reads(im->m, n->in[operand]) > 1;
 }
 
 /* --- constants -------------------------------------------------------------------------------- */
@@ -128,6 +170,8 @@ td_status td_import_value_at(td_importer *im, int i, td_value **out)
 {
     const char *name = i < im->node->n_in ? im->node->in[i] : "";
     const td_tensor *t = td_map_get(&im->tensors, name);
+    if (t && !td_onnx_is_computed(&im->folder, name) && is_shared_by_norm(im, i))
+        return own_leaf(im, t, i, out);
     *out = td_map_get(&im->values, name);
     if (*out)
         return TD_OK;

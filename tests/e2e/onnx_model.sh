@@ -83,6 +83,10 @@ trained rare_in rare rare_trained t4 filter gain qkv.weight qkv.bias signal.weig
 again grouped grouped 8 3
 trained grouped_in grouped grouped_trained t5 stem.weight stem.bias qkv.weight qkv.bias places.weight places.bias gate \
     fc.weight fc.bias
+# batch norms that read the same ones and zeros have parameters of their own, named after their results
+again fresh fresh 8 4
+trained fresh_in fresh fresh_trained t6 a.weight v2.weight v2.bias v2.running_mean v2.running_var b.weight v5.weight v5.bias \
+    v5.running_mean v5.running_var fc.weight
 # trained weights carry the network; from them, and from the file's network with them
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors $fixed -b 4 --logits y.safetensors
 expect 0 evaluate "$golden/in.safetensors" --weights t.safetensors --model "$golden/norms.onnx" $fixed -b 4 --logits z.safetensors

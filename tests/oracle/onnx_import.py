@@ -181,6 +181,20 @@ class Grouped(torch.nn.Module):
         return self.fc(torch.relu(x + y).mean(1))
 
 
+class Fresh(torch.nn.Module):
+    """Batch norms that no convolution takes in and that are not yet trained: the newer exporter writes equal tensors once."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.a, self.b, self.fc = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.Linear(8, 10)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(8), nn.BatchNorm2d(8)])
+
+    def forward(self, x):
+        x = self.norms[0](torch.relu(self.a(x)))
+        return self.fc(self.norms[1](torch.relu(self.b(x))).mean((2, 3)))
+
+
 def windows():
     """A Swin transformer of two blocks: padded and shifted windows, their mask, a trained table of position biases."""
     return torchvision.models.swin_transformer.SwinTransformer([2, 2], 8, [2], [2], [3, 3], num_classes=10, stochastic_depth_prob=0.0)
@@ -471,6 +485,26 @@ def write_golden(folder):
         save_file({"logits": model(x)}, folder / "rare_logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "rare_trained.safetensors")
     write_grouped(folder, labels)
+    write_fresh(folder, labels)
+
+
+def write_fresh(folder, labels):
+    torch.manual_seed(1)
+    model = Fresh().eval()
+    x = torch.randn(4, 3, 8, 8)
+    save_file({"images": x, "labels": labels}, folder / "fresh_in.safetensors")
+    export(model, x[:2], str(folder / "fresh.onnx"), "dynamo")
+    file = shorten(strip(onnx.load(folder / "fresh.onnx")))
+    onnx.save(file, folder / "fresh.onnx")
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / "fresh_logits.safetensors")
+    norms = [node for node in file.graph.node if node.op_type == "BatchNormalization"]
+    assert len({name for node in norms for name in node.input[1:]}) == 2, "the exporter wrote equal tensors more than once"
+    trained = steps_of(model, x, labels, 3)
+    for i, node in enumerate(norms):
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            trained[f"{node.output[0]}.{part}"] = trained.pop(f"norms.{i}.{part}")
+    save_file(trained, folder / "fresh_trained.safetensors")
 
 
 def write_grouped(folder, labels):
