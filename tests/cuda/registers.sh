@@ -15,11 +15,14 @@ done
 
 for arch in 75 90 120; do
     for source in "$TANDEM_SOURCE"/src/backend/cuda/*.cu; do
+        [ ! -e "$WORK/${source##*/}.host" ] || continue
         # shellcheck disable=SC2086
         "$nvcc" -std=c++17 -O3 -arch=sm_$arch -cubin -Xptxas -v $includes -o "$WORK/cubin" "$source" >"$WORK/ptxas" 2>&1 || {
             cat "$WORK/ptxas"
             exit 1
         }
+        # a source without kernels needs no other architecture
+        grep -q 'Compiling entry function' "$WORK/ptxas" || : >"$WORK/${source##*/}.host"
         cat "$WORK/ptxas" >>"$WORK/all.$arch"
     done
     awk -v arch=$arch '
