@@ -35,7 +35,8 @@ void td_text_add_bytes(td_text *t, const char *bytes, size_t n)
 {
     if (!make_room(t, n))
         return;
-    memcpy(t->data + t->len, bytes, n);
+    if (n > 0) /* bytes may be NULL */
+        memcpy(t->data + t->len, bytes, n);
     t->len += n;
     t->data[t->len] = '\0';
 }

@@ -208,6 +208,8 @@ static td_status read_onnx(const td_model_opts *opts, td_graph **out)
     const td_status st = td_graph_of_onnx(m, opts->model, &o, &g);
     td_onnx_free(m);
     *out = g.graph;
+    g.graph = NULL;
+    td_onnx_graph_release(&g);
     return st;
 }
 
