@@ -32,6 +32,7 @@ typedef struct {
     const char *op;
     const char *attrs; /* supported attributes, each followed by a space */
     td_status (*get)(td_importer *im, td_value **y);
+    bool is_by_row; /* of single elements, or of rows of the last dimension */
 } row;
 
 #define REDUCE     "keepdims axes noop_with_empty_axes "
@@ -43,84 +44,84 @@ typedef struct {
 
 /* clang-format off */
 static const row rows[] = {
-    { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv },
-    { "ConvTranspose",      TRANSPOSED, td_import_conv_transpose },
-    { "InstanceNormalization", "epsilon ", td_import_group_norm },
-    { "GroupNormalization", "epsilon num_groups stash_type ", td_import_group_norm },
-    { "Pad",                "mode ", td_import_pad },
-    { "BatchNormalization", "epsilon momentum training_mode ", td_import_norm },
-    { "Relu",               "", td_import_act },
-    { "LeakyRelu",          "alpha ", td_import_act },
-    { "Elu",                "alpha ", td_import_act },
-    { "Sigmoid",            "", td_import_act },
-    { "HardSigmoid",        "alpha beta ", td_import_act },
-    { "HardSwish",          "", td_import_act },
-    { "Tanh",               "", td_import_act },
-    { "Log",                "", td_import_act },
-    { "Sqrt",               "", td_import_act },
-    { "Reciprocal",         "", td_import_act },
-    { "Abs",                "", td_import_act },
-    { "Erf",                "", td_import_act },
-    { "Gelu",               "approximate ", td_import_gelu },
-    { "Neg",                "", td_import_negative },
-    { "Pow",                "", td_import_pow },
-    { "Max",                "", td_import_extreme },
-    { "Min",                "", td_import_extreme },
-    { "PRelu",              "", td_import_prelu },
-    { "Identity",           "", td_import_identity },
-    { "Dropout",            "ratio seed ", td_import_dropout },
-    { "Clip",               "", td_import_clip },
-    { "MaxPool",            WINDOW "storage_order ", td_import_pool },
-    { "AveragePool",        WINDOW "count_include_pad ", td_import_pool },
-    { "GlobalAveragePool",  "", td_import_means },
-    { "Flatten",            "axis ", td_import_flatten },
-    { "Gemm",               "transB transA alpha beta ", td_import_gemm },
-    { "MatMul",             "", td_import_matmul },
-    { "LayerNormalization", "axis epsilon stash_type ", td_import_layer_norm },
-    { "Add",                "", td_import_binary },
-    { "Mul",                "", td_import_binary },
-    { "Concat",             "axis ", td_import_concat },
-    { "Slice",              "", td_import_slice },
-    { "Reshape",            "allowzero ", td_import_reshape },
-    { "Transpose",          "perm ", td_import_transpose },
-    { "Expand",             "", td_import_expand },
-    { "Cast",               "to ", td_import_cast },
-    { "Resize",             RESIZE, td_import_resize },
-    { "Gather",             "axis ", td_import_gather },
-    { "ReduceSum",          REDUCE, td_import_reduce },
-    { "ReduceMean",         REDUCE, td_import_reduce },
-    { "Softmax",            "axis ", td_import_softmax },
-    { "QuantizeLinear",     "axis ", td_import_quantize },
-    { "DequantizeLinear",   "axis ", td_import_dequantize },
+    { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv, false },
+    { "ConvTranspose",      TRANSPOSED, td_import_conv_transpose, false },
+    { "InstanceNormalization", "epsilon ", td_import_group_norm, false },
+    { "GroupNormalization", "epsilon num_groups stash_type ", td_import_group_norm, false },
+    { "Pad",                "mode ", td_import_pad, false },
+    { "BatchNormalization", "epsilon momentum training_mode ", td_import_norm, false },
+    { "Relu",               "", td_import_act, true },
+    { "LeakyRelu",          "alpha ", td_import_act, true },
+    { "Elu",                "alpha ", td_import_act, true },
+    { "Sigmoid",            "", td_import_act, true },
+    { "HardSigmoid",        "alpha beta ", td_import_act, true },
+    { "HardSwish",          "", td_import_act, true },
+    { "Tanh",               "", td_import_act, true },
+    { "Log",                "", td_import_act, true },
+    { "Sqrt",               "", td_import_act, true },
+    { "Reciprocal",         "", td_import_act, true },
+    { "Abs",                "", td_import_act, true },
+    { "Erf",                "", td_import_act, true },
+    { "Gelu",               "approximate ", td_import_gelu, true },
+    { "Neg",                "", td_import_negative, true },
+    { "Pow",                "", td_import_pow, true },
+    { "Max",                "", td_import_extreme, true },
+    { "Min",                "", td_import_extreme, true },
+    { "PRelu",              "", td_import_prelu, false },
+    { "Identity",           "", td_import_identity, false },
+    { "Dropout",            "ratio seed ", td_import_dropout, true },
+    { "Clip",               "", td_import_clip, true },
+    { "MaxPool",            WINDOW "storage_order ", td_import_pool, false },
+    { "AveragePool",        WINDOW "count_include_pad ", td_import_pool, false },
+    { "GlobalAveragePool",  "", td_import_means, false },
+    { "Flatten",            "axis ", td_import_flatten, false },
+    { "Gemm",               "transB transA alpha beta ", td_import_gemm, false },
+    { "MatMul",             "", td_import_matmul, false },
+    { "LayerNormalization", "axis epsilon stash_type ", td_import_layer_norm, true },
+    { "Add",                "", td_import_binary, true },
+    { "Mul",                "", td_import_binary, true },
+    { "Concat",             "axis ", td_import_concat, false },
+    { "Slice",              "", td_import_slice, false },
+    { "Reshape",            "allowzero ", td_import_reshape, false },
+    { "Transpose",          "perm ", td_import_transpose, false },
+    { "Expand",             "", td_import_expand, false },
+    { "Cast",               "to ", td_import_cast, true },
+    { "Resize",             RESIZE, td_import_resize, false },
+    { "Gather",             "axis ", td_import_gather, false },
+    { "ReduceSum",          REDUCE, td_import_reduce, false },
+    { "ReduceMean",         REDUCE, td_import_reduce, false },
+    { "Softmax",            "axis ", td_import_softmax, true },
+    { "QuantizeLinear",     "axis ", td_import_quantize, false },
+    { "DequantizeLinear",   "axis ", td_import_dequantize, false },
 };
 
 /* not in detectors that are verified: there these are nodes before or after the network */
 static const row model_rows[] = {
-    { "Split",              "axis num_outputs split ", td_import_split },
-    { "GatherND",           "batch_dims ", td_import_gather_nd },
-    { "Squeeze",            "axes ", td_import_squeeze },
-    { "Unsqueeze",          "axes ", td_import_unsqueeze },
-    { "Sub",                "", td_import_binary },
-    { "Div",                "", td_import_binary },
-    { "Exp",                "", td_import_act },
-    { "Sum",                "", td_import_sum },
-    { "Mean",               "", td_import_sum },
-    { "Softplus",           "", td_import_act },
-    { "Mish",               "", td_import_act },
-    { "Selu",               "alpha gamma ", td_import_selu },
-    { "Celu",               "alpha ", td_import_celu },
-    { "Softsign",           "", td_import_softsign },
-    { "GlobalMaxPool",      "", td_import_global_max_pool },
-    { "Tile",               "", td_import_tile },
-    { "Einsum",             "equation ", td_import_einsum },
-    { "LogSoftmax",         "axis ", td_import_log_softmax },
-    { "ReduceMax",          REDUCE, td_import_reduce },
-    { "ReduceMin",          REDUCE, td_import_reduce },
-    { "ReduceL1",           REDUCE, td_import_reduce },
-    { "ReduceL2",           REDUCE, td_import_reduce },
-    { "ReduceSumSquare",    REDUCE, td_import_reduce },
-    { "ReduceLogSum",       REDUCE, td_import_reduce },
-    { "ReduceLogSumExp",    REDUCE, td_import_reduce },
+    { "Split",              "axis num_outputs split ", td_import_split, false },
+    { "GatherND",           "batch_dims ", td_import_gather_nd, false },
+    { "Squeeze",            "axes ", td_import_squeeze, false },
+    { "Unsqueeze",          "axes ", td_import_unsqueeze, false },
+    { "Sub",                "", td_import_binary, true },
+    { "Div",                "", td_import_binary, true },
+    { "Exp",                "", td_import_act, true },
+    { "Sum",                "", td_import_sum, true },
+    { "Mean",               "", td_import_sum, true },
+    { "Softplus",           "", td_import_act, true },
+    { "Mish",               "", td_import_act, true },
+    { "Selu",               "alpha gamma ", td_import_selu, true },
+    { "Celu",               "alpha ", td_import_celu, true },
+    { "Softsign",           "", td_import_softsign, true },
+    { "GlobalMaxPool",      "", td_import_global_max_pool, false },
+    { "Tile",               "", td_import_tile, false },
+    { "Einsum",             "equation ", td_import_einsum, false },
+    { "LogSoftmax",         "axis ", td_import_log_softmax, false },
+    { "ReduceMax",          REDUCE, td_import_reduce, false },
+    { "ReduceMin",          REDUCE, td_import_reduce, false },
+    { "ReduceL1",           REDUCE, td_import_reduce, false },
+    { "ReduceL2",           REDUCE, td_import_reduce, false },
+    { "ReduceSumSquare",    REDUCE, td_import_reduce, false },
+    { "ReduceLogSum",       REDUCE, td_import_reduce, false },
+    { "ReduceLogSumExp",    REDUCE, td_import_reduce, false },
 };
 /* clang-format on */
 
@@ -233,22 +234,6 @@ static td_value *prepared_value(const td_importer *im, const td_onnx_node *n)
     return x || n->n_in < 2 ? x : td_map_get(&im->values, n->in[1]);
 }
 
-/* an operator of single elements, or of rows of the last dimension, that reads more dimensions than
-   a graph has */
-static bool is_each_row(const td_importer *im, const row *r)
-{
-    static td_status (*const all[])(td_importer *, td_value **) = {
-        td_import_act,      td_import_gelu,    td_import_negative, td_import_pow,
-        td_import_clip,     td_import_cast,    td_import_dropout,  td_import_layer_norm,
-        td_import_selu,     td_import_celu,    td_import_sum,      td_import_extreme,
-        td_import_softsign, td_import_softmax, td_import_binary,
-    };
-    bool is_one = false;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        is_one = is_one || r->get == all[i];
-    return is_one && (td_import_wide_at(im) || td_import_wide_of(im, 1));
-}
-
 static td_status get_node(td_importer *im, const td_onnx_node *n)
 {
     const row *r = row_of(im, n);
@@ -268,7 +253,7 @@ static td_status get_node(td_importer *im, const td_onnx_node *n)
         return td_import_refuse(im, "more than one result is not supported");
     if (im->merged == n) /* the product has added its bias */
         return get_merged(im);
-    if (is_each_row(im, r))
+    if (r->is_by_row && (td_import_wide_at(im) || td_import_wide_of(im, 1)))
         return td_import_wide_each(im, r->get);
     TD_TRY(r->get(im, &y));
     if (!y && td_build_ok(im->b)) /* it has joined im->wide */
