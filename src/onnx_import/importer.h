@@ -43,6 +43,8 @@ td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out
 td_status td_import_value_at(td_importer *im, int i, td_value **out) TD_CHECKED;
 /** All operands, `least` to `most` of them. */
 td_status td_import_values_of(td_importer *im, int least, int most, td_value **out) TD_CHECKED;
+/** The five operands of a BatchNormalization; of a model, parameters that no other node reads. */
+td_status td_import_norm_operands(td_importer *im, td_value **out) TD_CHECKED;
 /** Operand i, a constant of this type. */
 td_status td_import_tensor_at(const td_importer *im, int i, td_dtype dtype, int rank,
                               const td_tensor **out) TD_CHECKED;

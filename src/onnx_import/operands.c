@@ -84,40 +84,6 @@ td_status td_import_leaf_of(td_importer *im, const td_tensor *t, int operand, td
     return td_map_set(&im->values, t->name, *out);
 }
 
-/*
- * Exporters write equal tensors once, so the batch norms of a network that is not yet trained read
- * the same ones and zeros as scale and variance, as bias and mean.  Training gives each other
- * values: each batch norm gets parameters of its own, which are named after its result.
- */
-static td_status own_leaf(td_importer *im, const td_tensor *t, int operand, td_value **out)
-{
-    static const char *const part[] = { "", "weight", "bias", "running_mean", "running_var" };
-    td_text name = { 0 };
-    td_text_add(&name, "%s.%s", im->node->out[0], part[operand]);
-    td_status st = td_text_status(&name);
-    if (st == TD_OK)
-        st = add_leaf(im, t, operand, td_text_get(&name), out);
-    td_text_release(&name);
-    return st;
-}
-
-/* by others than Identity, whose result is another parameter */
-static int count_reads(const td_onnx *m, const char *name)
-{
-    int n = 0;
-    for (const td_onnx_node *at = m->nodes; at < m->nodes + m->n_nodes; at++)
-        for (int i = 0; i < at->n_in; i++)
-            n += strcmp(at->in[i], name) == 0 && strcmp(at->op, "Identity") != 0;
-    return n;
-}
-
-static bool is_shared_by_norm(const td_importer *im, int operand)
-{
-    const td_onnx_node *n = im->node;
-    return im->o->is_model && strcmp(n->op, "BatchNormalization") == 0 && operand > 0 &&
-           operand < 5 && n->n_out > 0 && count_reads(im->m, n->in[operand]) > 1;
-}
-
 /* --- constants -------------------------------------------------------------------------------- */
 
 /* adds "V@N", the element at `i` of a tensor and how often it is there; returns the next i */
@@ -170,8 +136,6 @@ td_status td_import_value_at(td_importer *im, int i, td_value **out)
 {
     const char *name = i < im->node->n_in ? im->node->in[i] : "";
     const td_tensor *t = td_map_get(&im->tensors, name);
-    if (t && !td_onnx_is_computed(&im->folder, name) && is_shared_by_norm(im, i))
-        return own_leaf(im, t, i, out);
     *out = td_map_get(&im->values, name);
     if (*out)
         return TD_OK;
@@ -193,6 +157,53 @@ td_status td_import_values_of(td_importer *im, int least, int most, td_value **o
         return td_import_wrong(im, "an unsupported number of operands");
     for (int i = 0; i < n; i++)
         TD_TRY(td_import_value_at(im, i, &out[i]));
+    return TD_OK;
+}
+
+/*
+ * Exporters write equal tensors once, so the batch norms of a network that is not yet trained read
+ * the same ones and zeros as scale and variance, as bias and mean.  Training gives each other
+ * values: each batch norm gets parameters of its own, which are named after its result.
+ */
+static td_status own_leaf(td_importer *im, const td_tensor *t, int operand, td_value **out)
+{
+    static const char *const part[] = { "", "weight", "bias", "running_mean", "running_var" };
+    td_text name = { 0 };
+    td_text_add(&name, "%s.%s", im->node->out[0], part[operand]);
+    td_status st = td_text_status(&name);
+    if (st == TD_OK)
+        st = add_leaf(im, t, operand, td_text_get(&name), out);
+    td_text_release(&name);
+    return st;
+}
+
+/* by others than Identity, whose result is another parameter */
+static int count_reads(const td_onnx *m, const char *name)
+{
+    int n = 0;
+    for (const td_onnx_node *at = m->nodes; at < m->nodes + m->n_nodes; at++)
+        for (int i = 0; i < at->n_in; i++)
+            n += strcmp(at->in[i], name) == 0 && strcmp(at->op, "Identity") != 0;
+    return n;
+}
+
+/* operand i of a batch norm, 1 to 4 */
+static td_status norm_param(td_importer *im, int i, td_value **out)
+{
+    const char *name = im->node->in[i];
+    const td_tensor *t = td_map_get(&im->tensors, name);
+    const bool is_shared = im->o->is_model && im->node->n_out > 0 && t &&
+                           !td_onnx_is_computed(&im->folder, name) && count_reads(im->m, name) > 1;
+    return is_shared ? own_leaf(im, t, i, out) : td_import_value_at(im, i, out);
+}
+
+td_status td_import_norm_operands(td_importer *im, td_value **out)
+{
+    if (im->node->n_in != 5)
+        return td_import_wrong(im, "an unsupported number of operands");
+    TD_TRY(td_import_value_at(im, 0, &out[0]));
+    for (int i = 1; i < 5; i++)
+        TD_TRY(norm_param(im, i, &out[i]));
     return TD_OK;
 }
 

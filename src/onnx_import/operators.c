@@ -186,7 +186,7 @@ td_status td_import_norm(td_importer *im, td_value **y)
     td_value *in[5];
     const td_onnx_attr *eps = td_onnx_attr_find(im->node, "epsilon");
     td_norm_attr a;
-    TD_TRY(td_import_values_of(im, 5, 5, in));
+    TD_TRY(td_import_norm_operands(im, in));
     if (!im->o->is_model)
         TD_TRY(td_import_attr_must(im, "training_mode", 0));
     if (eps && eps->kind != TD_ONNX_FLOAT)
