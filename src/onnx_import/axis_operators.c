@@ -373,6 +373,7 @@ static td_status gather_wide(td_importer *im, const td_wide *w, td_value **y)
     TD_TRY(td_import_attr_int(im, "axis", 0, &axis));
     if (!has_indices(im, &t) || t->rank != 0)
         return td_import_refuse(im, "of more than five dimensions, not one constant index");
+    TD_TRY(check_axis(im, &axis, td_import_wide_rank(w)));
     memcpy(&at, t->data, sizeof at);
     return td_import_wide_pick(im, w, axis, at, y);
 }

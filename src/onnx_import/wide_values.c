@@ -199,18 +199,25 @@ td_status td_import_narrow(td_importer *im, const td_wide *w, td_value **y)
 
 /* --- operators of a few dimensions, which leave the others as they are ------------------------ */
 
-/* w with its elements in memory in the order of its dimensions, without those of 1 */
-static td_status in_order(td_importer *im, const td_wide *w, td_wide *out)
+/* w's dimensions in their order, for elements that are in this order in memory */
+static td_wide ordered(const td_wide *w)
 {
-    td_wide to = { .rank = w->rank };
-    bool is_ordered = true;
+    td_wide to = { .x = w->x, .rank = w->rank };
     for (int d = 0; d < w->rank; d++) {
-        is_ordered = is_ordered && w->perm[d] == d;
         to.dim[d] = w->dim[w->perm[d]];
         to.perm[d] = d;
         to.batch |= (w->batch >> w->perm[d] & 1) << d;
     }
-    to.x = w->x;
+    return to;
+}
+
+/* w with its elements in memory in the order of its dimensions; out may be w */
+static td_status in_order(td_importer *im, const td_wide *w, td_wide *out)
+{
+    td_wide to = ordered(w);
+    bool is_ordered = true;
+    for (int d = 0; d < w->rank; d++)
+        is_ordered = is_ordered && w->perm[d] == d;
     if (!is_ordered)
         TD_TRY(td_import_narrow(im, w, &to.x));
     *out = to;
@@ -268,14 +275,8 @@ td_status td_import_wide_rows(td_importer *im, const td_wide *w, td_value **y)
 
 td_status td_import_wide_of_rows(td_importer *im, const td_wide *w, td_value *rows, int64_t columns)
 {
-    td_wide to = *w;
     const int last = w->rank - 1;
-    if (w->perm[last] != last) /* the rows are in order then */
-        for (int d = 0; d < w->rank; d++) {
-            to.dim[d] = w->dim[w->perm[d]];
-            to.perm[d] = d;
-            to.batch = (to.batch & ~(1u << d)) | (w->batch >> w->perm[d] & 1) << d;
-        }
+    td_wide to = w->perm[last] != last ? ordered(w) : *w; /* as td_import_wide_rows left the rows */
     to.x = rows;
     to.dim[last] = columns;
     return set_result(im, &to);
@@ -378,7 +379,7 @@ static td_wide part_of(td_importer *im, const td_wide *w, int d, int64_t start, 
     return to;
 }
 
-/* w without the dimensions of 1 in `is_axis`: a value of the graph if few are left */
+/* w without the dimensions of 1 in `axes`, as bits: a value of the graph if few are left */
 static td_status without(td_importer *im, const td_wide *w, unsigned axes, td_value **y)
 {
     td_wide to = { .x = w->x };
@@ -424,9 +425,6 @@ td_status td_import_wide_squeeze(td_importer *im, const td_wide *w, int n, int64
 td_status td_import_wide_pick(td_importer *im, const td_wide *w, int64_t axis, int64_t at,
                               td_value **y)
 {
-    axis += axis < 0 ? w->rank : 0;
-    if (axis < 0 || axis >= w->rank)
-        return td_import_wrong(im, "an axis is out of range");
     const int64_t size = w->dim[w->perm[axis]];
     at += at < 0 ? size : 0;
     if (at < 0 || at >= size)
