@@ -476,46 +476,33 @@ def write_golden(folder):
     with torch.no_grad():
         save_file({"logits": model(x)}, folder / "windows_logits.safetensors")
     save_file(steps_of(model, x, labels, 3), folder / "windows_trained.safetensors")
-    model = prepare(Rare(), 1)
-    x = torch.randn(4, 3, 18, 18)
-    save_file({"images": x, "labels": labels}, folder / "rare_in.safetensors")
-    export(model, x[:2], str(folder / "rare.onnx"), "norms")
-    onnx.save(shorten(strip(onnx.load(folder / "rare.onnx"))), folder / "rare.onnx")
-    with torch.no_grad():
-        save_file({"logits": model(x)}, folder / "rare_logits.safetensors")
-    save_file(steps_of(model, x, labels, 3), folder / "rare_trained.safetensors")
-    write_grouped(folder, labels)
+    write_case(folder, "rare", prepare(Rare(), 1), torch.randn(4, 3, 18, 18), labels, "norms")
+    write_case(folder, "grouped", prepare(Grouped(), 1), torch.randn(4, 3, 8, 8), labels, "norms")
     write_fresh(folder, labels)
+
+
+def write_case(folder, name, model, x, labels, form):
+    """A file, its images and labels, its logits and its weights after three steps; the shortened model and the weights."""
+    save_file({"images": x, "labels": labels}, folder / f"{name}_in.safetensors")
+    export(model, x[:2], str(folder / f"{name}.onnx"), form)
+    file = shorten(strip(onnx.load(folder / f"{name}.onnx")))
+    onnx.save(file, folder / f"{name}.onnx")
+    with torch.no_grad():
+        save_file({"logits": model(x)}, folder / f"{name}_logits.safetensors")
+    trained = steps_of(model, x, labels, 3)
+    save_file(trained, folder / f"{name}_trained.safetensors")
+    return file, trained
 
 
 def write_fresh(folder, labels):
     torch.manual_seed(1)
-    model = Fresh().eval()
-    x = torch.randn(4, 3, 8, 8)
-    save_file({"images": x, "labels": labels}, folder / "fresh_in.safetensors")
-    export(model, x[:2], str(folder / "fresh.onnx"), "dynamo")
-    file = shorten(strip(onnx.load(folder / "fresh.onnx")))
-    onnx.save(file, folder / "fresh.onnx")
-    with torch.no_grad():
-        save_file({"logits": model(x)}, folder / "fresh_logits.safetensors")
+    file, trained = write_case(folder, "fresh", Fresh().eval(), torch.randn(4, 3, 8, 8), labels, "dynamo")
     norms = [node for node in file.graph.node if node.op_type == "BatchNormalization"]
     assert len({name for node in norms for name in node.input[1:]}) == 2, "the exporter wrote equal tensors more than once"
-    trained = steps_of(model, x, labels, 3)
     for i, node in enumerate(norms):
         for part in ("weight", "bias", "running_mean", "running_var"):
             trained[f"{node.output[0]}.{part}"] = trained.pop(f"norms.{i}.{part}")
     save_file(trained, folder / "fresh_trained.safetensors")
-
-
-def write_grouped(folder, labels):
-    model = prepare(Grouped(), 1)
-    x = torch.randn(4, 3, 8, 8)
-    save_file({"images": x, "labels": labels}, folder / "grouped_in.safetensors")
-    export(model, x[:2], str(folder / "grouped.onnx"), "norms")
-    onnx.save(shorten(strip(onnx.load(folder / "grouped.onnx"))), folder / "grouped.onnx")
-    with torch.no_grad():
-        save_file({"logits": model(x)}, folder / "grouped_logits.safetensors")
-    save_file(steps_of(model, x, labels, 3), folder / "grouped_trained.safetensors")
 
 
 def main():

@@ -135,11 +135,23 @@ static void no_path_comes_from_a_checkpoint(void **unused)
         check_rows(number);
 }
 
+/* every option of a training */
+static void check_options(void (*check)(const td_field *f))
+{
+    td_train_opts o;
+    td_field_group groups[7];
+    td_train_defaults(&o);
+    td_train_groups(&o, groups);
+    for (int g = 0; g < N_GROUPS; g++)
+        for (const td_field *f = groups[g].fields; f->kind != TD_KIND_END; f++)
+            check(f);
+}
+
 /*
  * The texts that a checkpoint may set.  A new row of kind TEXT is a path unless its `meta` is
  * one of those in td_field_is_path; if it is, it has to be added here as well.
  */
-static void texts_that_are_no_paths_are_known(void **unused)
+static void check_known(const td_field *f)
 {
     static const char *const known[] = {
         "arch",
@@ -169,38 +181,34 @@ static void texts_that_are_no_paths_are_known(void **unused)
         "std",
         "aa",
     };
-    td_train_opts o;
-    td_field_group groups[7];
+    bool is_known = f->kind != TD_KIND_TEXT || !td_option_is_stored(f);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        is_known = is_known || strcmp(known[i], f->name) == 0;
+    if (!is_known)
+        fail_msg("may a checkpoint set the text --%s?", f->name);
+}
+
+static void texts_that_are_no_paths_are_known(void **unused)
+{
     (void)unused;
-    td_train_defaults(&o);
-    td_train_groups(&o, groups);
-    for (int g = 0; g < N_GROUPS; g++)
-        for (const td_field *f = groups[g].fields; f->kind != TD_KIND_END; f++) {
-            bool is_known = f->kind != TD_KIND_TEXT || !td_option_is_stored(f);
-            for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-                is_known = is_known || strcmp(known[i], f->name) == 0;
-            if (!is_known)
-                fail_msg("may a checkpoint set the text --%s?", f->name);
-        }
+    check_options(check_known);
 }
 
 /* what help pages call a path; a text of another name belongs into the list above */
-static void paths_are_called_so(void **unused)
+static void check_path(const td_field *f)
 {
     static const char *const names[] = { "FILE", "FOLDER", "PATH" };
-    td_train_opts o;
-    td_field_group groups[7];
+    bool is_known = !td_field_is_path(f) || !f->meta;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is_known = is_known || strcmp(names[i], f->meta) == 0;
+    if (!is_known)
+        fail_msg("is the %s of --%s a path?", f->meta, f->name);
+}
+
+static void paths_are_called_so(void **unused)
+{
     (void)unused;
-    td_train_defaults(&o);
-    td_train_groups(&o, groups);
-    for (int g = 0; g < N_GROUPS; g++)
-        for (const td_field *f = groups[g].fields; f->kind != TD_KIND_END; f++) {
-            bool is_known = !td_field_is_path(f) || !f->meta;
-            for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-                is_known = is_known || strcmp(names[i], f->meta) == 0;
-            if (!is_known)
-                fail_msg("is the %s of --%s a path?", f->meta, f->name);
-        }
+    check_options(check_path);
 }
 
 static void what_no_checkpoint_has_is_an_error(void **unused)
