@@ -2,8 +2,8 @@
  * tandem/status.h -- status codes and error messages
  *
  * A function that can fail returns td_status: TD_OK (0) or a code of the list below. On failure it
- * sets the calling thread's error message, one sentence. The library
- * never exits and prints nothing but its log (tandem/log.h).
+ * sets the calling thread's error message, one sentence. The library never exits and prints nothing
+ * but its log (tandem/log.h).
  *
  *     td_status st = td_graph_parse(text, "net.td", &g);
  *     if (st != TD_OK)

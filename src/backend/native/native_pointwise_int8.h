@@ -16,7 +16,7 @@ typedef struct {
     int64_t C, K, H, W, P, Q, stride;
     bool is_signed; /* y is s8 */
     bool is_float;  /* y is float32, and so is the residual */
-    bool relu;      /* of a float32 result; a result of u8 is clipped at 0 */
+    bool relu;      /* of float32 results; those of u8 cannot be negative */
     td_int8_residual residual_kind;
     float residual_scale; /* in steps of y */
     bool is_bounded;      /* as in td_int8_scales */
