@@ -36,7 +36,8 @@ typedef struct {
 } row;
 
 #define REDUCE     "keepdims axes noop_with_empty_axes "
-#define TRANSPOSED "kernel_shape strides pads dilations group auto_pad output_padding "
+#define CONVOLVED  "kernel_shape strides pads dilations group auto_pad "
+#define TRANSPOSED CONVOLVED "output_padding "
 #define RESIZE                                                                                     \
     "mode nearest_mode coordinate_transformation_mode cubic_coeff_a exclude_outside "              \
     "extrapolation_value antialias axes keep_aspect_ratio_policy "
@@ -44,7 +45,7 @@ typedef struct {
 
 /* clang-format off */
 static const row rows[] = {
-    { "Conv",               "kernel_shape strides pads dilations group auto_pad ", td_import_conv, false },
+    { "Conv",               CONVOLVED, td_import_conv, false },
     { "ConvTranspose",      TRANSPOSED, td_import_conv_transpose, false },
     { "InstanceNormalization", "epsilon ", td_import_group_norm, false },
     { "GroupNormalization", "epsilon num_groups stash_type ", td_import_group_norm, false },
