@@ -329,6 +329,8 @@ td_status td_known_scatter(td_onnx_folder *f, const td_onnx_node *n, bool *done)
         part = td_mul_capped(part, x.dim[d]);
     if (from.count != td_mul_capped(index.count / columns, part))
         return td_error(TD_EFORMAT, "there are not as many updates as indices");
+    if (!td_onnx_folder_read(f, index.count) || !td_onnx_folder_read(f, from.count))
+        return TD_OK;
     TD_TRY(td_known_new(f, n, x.dtype, x.rank, x.dim, &t, &data));
     if (!data)
         return TD_OK;

@@ -38,6 +38,14 @@ td_status td_onnx_folder_fix(td_onnx_folder *f, const char *name)
     return td_map_set(&f->computed, name, td_map_get(f->tensors, name));
 }
 
+bool td_onnx_folder_read(td_onnx_folder *f, int64_t count)
+{
+    if (count > TD_ONNX_KNOWN_MAX - f->n_read)
+        return false;
+    f->n_read += count;
+    return true;
+}
+
 /* --- integers --------------------------------------------------------------------------------- */
 
 static bool compare(const char *op, int64_t a, int64_t b, int64_t *out)

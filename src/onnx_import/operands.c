@@ -115,6 +115,8 @@ td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out
     int64_t i = 0;
     if (t->rank > TD_RANK_MAX || (t->dtype != TD_DT_F32 && t->dtype != TD_DT_I64))
         return td_import_refuse(im, "a computed operand of another type, or too many dimensions");
+    if (!td_onnx_folder_read(&im->folder, count))
+        return td_import_refuse(im, "computed operands of too many elements in all");
     while (i < count && text.len <= VALUES_BYTES_MAX)
         i = add_run(t, i, count, &text);
     td_status st = td_text_status(&text);

@@ -22,6 +22,7 @@ typedef struct {
     td_map fixed;    /* name -> td_tensor: those that are not initialisers */
     td_map computed; /* name -> td_tensor: those of fixed that are no Constants */
     int64_t n_known; /* elements of tensors of td_onnx_fold_tensors */
+    int64_t n_read;  /* elements that td_onnx_folder_read has counted */
 } td_onnx_folder;
 
 /**
@@ -42,6 +43,12 @@ td_status td_onnx_folder_add(td_onnx_folder *f, const td_onnx_node *n,
 
 /** A Constant that is no parameter, whatever its size. */
 td_status td_onnx_folder_fix(td_onnx_folder *f, const char *name) TD_CHECKED;
+
+/**
+ * Count elements that are read without becoming as many new ones: many nodes may read one large
+ * tensor.  False: there would be more than TD_ONNX_KNOWN_MAX of a model.
+ */
+bool td_onnx_folder_read(td_onnx_folder *f, int64_t count);
 
 /** Is it the result of an operator other than Constant?  Then no training changes it. */
 bool td_onnx_is_computed(const td_onnx_folder *f, const char *name);

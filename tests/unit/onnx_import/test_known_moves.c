@@ -383,6 +383,38 @@ static void results_are_limited(void **state)
     end(&f);
 }
 
+/* a few elements that many nodes write as often as there are indices */
+static void work_has_limits(void **state)
+{
+    (void)state;
+    fixture f;
+    enum { N = 1 << 22, LEFT = TD_ONNX_KNOWN_MAX / N / 2 };
+    char x[8], y[8];
+    bool done;
+    begin(&f);
+    list(&f, "one", 1, D(1));
+    list(&f, "rows", 2, D(N, 1));
+    list(&f, "many", 1, D(N));
+    const int64_t one = 1;
+    list(&f, "zero", 1, D(0));
+    td_onnx_node *n = node(&f, "Expand", "zero rows", "at");
+    expect_ok(td_onnx_fold(&f.folder, n, NULL, &done));
+    expect_ok(td_onnx_fold(&f.folder, node(&f, "ConstantOfShape", "many", "by"), NULL, &done));
+    expect_floats(&f, node(&f, "ConstantOfShape", "one", "x0"), 1, &one, (const float[]){ 0 });
+    for (int i = 0; i <= LEFT; i++) {
+        char operands[40];
+        snprintf(x, sizeof x, "x%d", i);
+        snprintf(y, sizeof y, "x%d", i + 1);
+        snprintf(operands, sizeof operands, "%s at by", x);
+        n = node(&f, "ScatterND", operands, y);
+        if (i < LEFT)
+            expect_floats(&f, n, 1, &one, (const float[]){ 0 });
+        else
+            expect_left(&f, n);
+    }
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +427,7 @@ int main(void)
         cmocka_unit_test(parameters_are_left),
         cmocka_unit_test(hostile_operands),
         cmocka_unit_test(results_are_limited),
+        cmocka_unit_test(work_has_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
