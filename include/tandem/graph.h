@@ -160,7 +160,10 @@ TD_API const char *td_value_name(const td_value *v);
 
 /* --- finished graphs -------------------------------------------------------------------------- */
 
-/** Parse the text form.  `what` names the source in messages ("net.td:12: ..."). */
+/**
+ * Parse the text form.  `what` names the source in messages ("net.td:12: ...").  TD_EFORMAT: no
+ * graph, or a text without a statement.
+ */
 TD_API TD_CHECKED td_status td_graph_parse(const char *text, const char *what, td_graph **out);
 
 /** The text form, owned by the caller (td_text_free). */

@@ -34,6 +34,7 @@ typedef struct {
     td_map values;
     const char *what;
     int line, n_nodes;
+    bool has_statement;
     const char *s; /* the current position */
     td_arena scratch;
 } parser;
@@ -237,6 +238,7 @@ static td_status parse_line(parser *p)
     skip_space(p);
     if (*p->s == '\0' || *p->s == '\n' || *p->s == '#')
         return TD_OK;
+    p->has_statement = true;
     if (*p->s == '%')
         TD_TRY(parse_results(p, r, &n_results));
     TD_TRY(word(p, name, "an op"));
@@ -275,6 +277,9 @@ td_status td_graph_parse(const char *text, const char *what, td_graph **out)
     }
     if (st != TD_OK) {
         st = td_error_context(st, "%s:%d", what, p.line);
+    } else if (!p.has_statement) {
+        st = td_error(TD_EFORMAT, "%s: it is empty, wanted a graph: a line for each operation",
+                      what);
     } else {
         st = td_build_end(p.b, out);
         p.b = NULL;

@@ -53,6 +53,20 @@ says "^tandem: error: .*(fc|classes)"
 expect 0 inspect graph --model bare.td
 prints '^output logits = '
 
+# an empty file is called empty by every verb
+: >empty.td
+printf '# nothing\n\n' >comment.td
+for net in empty.td comment.td; do
+    expect 1 inspect graph --model $net
+    error_names $net empty
+    expect 1 train set --model $net --run-iters 1 --workspace empty
+    error_names $net empty
+    expect 1 evaluate set --model $net --weights weights.safetensors
+    error_names $net empty
+    expect 1 benchmark --model $net --iters 1
+    error_names $net empty
+done
+
 # parameters are float32; half is for mixed precision to make
 sed 's/^%fc.weight:f32\(.*\)/%half:bf16\1\n%fc.weight = cast %half {to=f32}/' "$TANDEM_SOURCE/examples/small_cnn.td" >half.td
 expect 1 inspect graph --model half.td

@@ -34,16 +34,14 @@ static void comments_blanks_and_line_ends_do_not_matter(void **state)
     td_graph_free(g);
 }
 
-static void an_empty_text_is_an_empty_graph(void **state)
+static void an_empty_text_is_no_graph(void **state)
 {
     (void)state;
-    td_graph *g = td_test_graph("");
-    assert_int_equal(g->n_nodes, 0);
-    char *text = td_test_print(g);
-    assert_string_equal(text, "");
-    td_text_free(text);
-    td_graph_free(g);
-    td_graph_free(td_test_graph("\n\n# nothing\n"));
+    static const char *const texts[] = { "", "\n", "\n\n# nothing\n", "  \t\n#" };
+    td_graph *g;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        expect_error(td_graph_parse(texts[i], "net.td", &g), TD_EFORMAT, "net.td: it is empty");
+    td_graph_free(td_test_graph("# something\n%x:f32[] = input"));
 }
 
 static void complaints_name_the_source_and_the_line(void **state)
@@ -148,14 +146,16 @@ static void long_names_are_refused(void **state)
 static void too_many_lines_are_refused(void **state)
 {
     (void)state;
-    size_t n = 1000001;
-    char *text = td_alloc(n + 1, 1);
+    static const char first[] = "%x:f32[] = input";
+    const size_t n_first = sizeof first - 1, n = 1000001;
+    char *text = td_alloc(n_first + n + 1, 1);
     assert_non_null(text);
-    memset(text, '\n', n);
-    text[n - 1] = '\0';
+    memcpy(text, first, n_first);
+    memset(text + n_first, '\n', n);
+    text[n_first + n - 1] = '\0';
     td_graph_free(td_test_graph(text));
-    memset(text, '\n', n);
-    text[n - 1] = '#';
+    text[n_first + n - 1] = '#';
+    text[n_first + n] = '\0';
     expect_refused(text, TD_ELIMIT, "more than 1000000 lines");
     td_free(text);
 }
@@ -281,7 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comments_blanks_and_line_ends_do_not_matter),
-        cmocka_unit_test(an_empty_text_is_an_empty_graph),
+        cmocka_unit_test(an_empty_text_is_no_graph),
         cmocka_unit_test(complaints_name_the_source_and_the_line),
         cmocka_unit_test(names_in_quotes_are_printed_so),
         cmocka_unit_test(long_names_are_refused),
