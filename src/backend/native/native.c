@@ -19,7 +19,8 @@ static bool preferred_layout(const td_node *n, td_node_layouts *out)
            td_native_pooled_preferred_layout(n, out) ||
            td_native_pointwise_int8_preferred_layout(n, out) ||
            td_native_taps_int8_preferred_layout(n, out) ||
-           td_native_linear_preferred_layout(n, out) || td_native_panels_preferred_layout(n, out);
+           td_native_linear_preferred_layout(n, out) || td_native_panels_preferred_layout(n, out) ||
+           td_native_panels_bf16_preferred_layout(n, out);
 }
 
 extern const td_backend td_backend_native;

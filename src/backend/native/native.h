@@ -300,9 +300,10 @@ bool td_native_inverted_preferred_layout(const td_node *n, td_node_layouts *out)
 bool td_native_inverted_bf16_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_gated_preferred_layout(const td_node *n, td_node_layouts *out);
 
-/** The same for linear_fused: of a few rows, and of more in float32. */
+/** The same for linear_fused: of a few rows, and of more in float32 and bf16. */
 bool td_native_linear_preferred_layout(const td_node *n, td_node_layouts *out);
 bool td_native_panels_preferred_layout(const td_node *n, td_node_layouts *out);
+bool td_native_panels_bf16_preferred_layout(const td_node *n, td_node_layouts *out);
 
 /** The same for the convolutions of native_grouped.c and native_depthwise*.c; false for other ops,
     and if this machine has no loops for them. */
@@ -328,7 +329,8 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(all_finite) K(grad_norm) K(limit_grad) K(winograd_filter) K(conv2d_winograd)                 \
     K(conv2d_winograd_scaled) K(inverted_residual) K(expand_depthwise) K(conv2d_gated)             \
     K(inverted_residual_bf16) K(expand_depthwise_bf16) K(stem_conv_fused)                          \
-    K(linear) K(linear_fused) K(linear_panels) K(linear_packed) K(linear_grad_x) K(linear_grad_w)  \
+    K(linear) K(linear_fused) K(linear_panels) K(linear_panels_bf16) K(linear_packed)              \
+    K(linear_grad_x) K(linear_grad_w)                                                              \
     K(pointwise_conv) K(conv2d_winograd_grad_w)                                                    \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(conv_grad_w)                                                                                 \
