@@ -216,7 +216,7 @@ typedef struct {
     int batch_size;      /* 0: that of training */
     int count;           /* validations of the training, spread evenly; 0: after every epoch */
     const char *epochs;  /* "21,31,37": after these epochs only; NULL: as `count` says */
-    int patience;        /* stop after so many epochs without a new best; -1: never */
+    int patience;        /* stop after so many validations without a new best; -1: never */
     int topk;            /* second accuracy: the label is among the k best */
     const char *require; /* "top1>=95": TD_EREQUIRED where the last validation is below */
 } td_validation_opts;

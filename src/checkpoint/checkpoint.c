@@ -172,6 +172,7 @@ td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
                 (long long)s->iteration, (long long)s->steps);
     td_text_add(&j, "\"batches_tracked\": %lld, \"seed\": %lld, \"best_epoch\": %lld",
                 (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
+    td_text_add(&j, ", \"without_best\": %lld", (long long)s->n_without_best);
     add_real(&j, names[0], s->best);
     add_real(&j, "loss_sum", s->loss_sum);
     add_real(&j, "train_loss", s->last_train_loss);
@@ -304,6 +305,9 @@ static td_status read_state(const td_json *j, td_run_state *s)
     TD_TRY(td_json_int(j, "batches_tracked", &s->batches_tracked));
     TD_TRY(td_json_int(j, "seed", &seed));
     TD_TRY(td_json_int(j, "best_epoch", &s->best_epoch));
+    s->n_without_best = -1;
+    if (td_json_get(j, "without_best"))
+        TD_TRY(td_json_int(j, "without_best", &s->n_without_best));
     s->detects = td_json_get(j, score_names[1][0]) != NULL;
     s->is_multi_label = td_json_get(j, score_names[2][0]) != NULL;
     const char *const *names = score_names_of(s);
@@ -319,7 +323,7 @@ static td_status read_state(const td_json *j, td_run_state *s)
         TD_TRY(td_json_int(j, "ranks", &s->ranks));
     if (s->ranks < 1 || s->ranks > 1000000)
         return td_error(TD_EFORMAT, "its number of ranks is %lld", (long long)s->ranks);
-    if (s->epoch < 0 || s->iteration < 0 || s->steps < 0)
+    if (s->epoch < 0 || s->iteration < 0 || s->steps < 0 || s->n_without_best < -1)
         return td_error(TD_EFORMAT, "a counter is negative");
     TD_TRY(read_step(j, &s->step));
     return read_scaler(j, s);

@@ -54,6 +54,7 @@ typedef struct {
     bool is_multi_label; /* ... or mAP and micro F1, percent */
     double best;         /* score of the best validation; -1: none yet */
     int64_t best_epoch;
+    int64_t n_without_best; /* validations since then; -1: an older file does not say */
     double loss_sum;       /* of this epoch's batches so far, without skipped ones */
     int64_t epoch_skipped; /* skipped ones of them */
     double last_train_loss, last_val_loss;

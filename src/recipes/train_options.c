@@ -55,7 +55,7 @@ static const td_field train_fields[] = {
                "stop this run after N optimizer steps; 0: train nothing, -1: no limit"),
     TD_INT_AS (td_train_opts, validation.patience, "early_stopping_patience", NULL, -1, -1,
                1000000, NULL,
-               "stop after N epochs without a new best result; -1: never"),
+               "stop after N validations without a new best result; -1: never"),
     TD_REAL_AS(td_train_opts, lr.peak, "lr", "learning-rate", 0.1, 0, 1e6, NULL,
                "peak learning rate"),
     TD_REAL_AS(td_train_opts, lr.end, "end_lr", "lr-min", 0, 0, 1e6, NULL,

@@ -399,7 +399,7 @@ static td_status validate(job *j, validation *v)
     if (v->has_averages)
         warn_nonfinite(j->s.epoch, " of the averages", &v->averages);
     v->is_best = !v->trained.counts.n_nonfinite && j->s.last > j->s.best;
-    j->eval.epochs_without_best = v->is_best ? 0 : j->eval.epochs_without_best + 1;
+    j->s.n_without_best = v->is_best ? 0 : j->s.n_without_best + 1;
     return TD_OK;
 }
 
@@ -478,8 +478,8 @@ static td_status end_epoch(job *j)
 static bool is_training_over(job *j)
 {
     const td_train_opts *o = &j->o;
-    if (o->validation.patience > 0 && j->eval.epochs_without_best >= o->validation.patience) {
-        td_log(TD_LOG_INFO, "train", "no new best for %d epochs: stopping early",
+    if (o->validation.patience > 0 && j->s.n_without_best >= o->validation.patience) {
+        td_log(TD_LOG_INFO, "train", "no new best in %d validations: stopping early",
                o->validation.patience);
         return true;
     }

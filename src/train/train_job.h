@@ -119,7 +119,6 @@ typedef struct {
     td_label_scores *labels; /* [classes], likewise; NULL: one label for each image */
     td_gather outcomes;      /* of a classifier's last validation, on rank 0 ... */
     int64_t outcomes_epoch;  /* ... and its epoch */
-    int64_t epochs_without_best;
 } td_train_evaluation;
 
 /* Log lines and records, see train_report.c. */

@@ -238,8 +238,8 @@ static td_status read_checkpoint(job *j, const char *path)
     j->start.has_seed = !td_checkpoint_is_torch(j->start.tensors);
     if (td_checkpoint_is_torch(j->start.tensors))
         td_torch_checkpoint_log(j->start.tensors, path, o);
-    if (j->s.best >= 0)
-        j->eval.epochs_without_best = j->s.epoch - 1 - j->s.best_epoch;
+    if (j->s.n_without_best < 0) /* as if every epoch had been validated */
+        j->s.n_without_best = j->s.best >= 0 ? j->s.epoch - 1 - j->s.best_epoch : 0;
     TD_TRY(check_epoch(j, path));
     if (j->s.epoch < o->length.epochs)
         warn_step_images(j, path, &saved);

@@ -169,6 +169,22 @@ expect 0 train set $patient --workspace patient --overwrite --run-epochs 2
 expect 0 train set $patient --workspace patient --resume patient/checkpoint.safetensors --final-weights part.safetensors
 [ "$(sed -n 's/^steps *//p' out)" = "$steps" ] || complain "stopped early after another number of steps than $steps"
 
+# validations count, not epochs: of 24 epochs every third one is validated; a run that begins anew in every epoch
+# stops where one run does
+patience="--model small.td $fixed --epochs 24 --eval-count 8 --early-stopping-patience 3 --lr 0"
+expect 0 train set $patience --workspace whole --overwrite --final-weights straight.safetensors
+log_names train: 'best' 3 'early'
+steps=$(sed -n 's/^steps *//p' out)
+[ "$steps" -gt 100 ] && [ "$steps" -lt 288 ] || complain "stopped early after $steps steps"
+rm -rf patient
+expect 0 train set $patience --workspace patient --run-epochs 1
+n=1
+until grep -q 'stopping early' err || [ $n -ge 24 ]; do
+    n=$((n + 1))
+    expect 0 train set $patience --workspace patient --resume patient/checkpoint.safetensors --run-epochs 1
+done
+[ "$(sed -n 's/^steps *//p' out)" = "$steps" ] || complain "stopped early after another number of steps than $steps"
+
 # --- a second signal ends at once ----------------------------------------------------------------
 # the step is long, so that the second signal comes before its end; it must not be merged with the first, so it waits
 # until no signal is pending

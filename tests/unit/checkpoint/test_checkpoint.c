@@ -27,6 +27,7 @@ static td_run_state some_state(void)
         .seed = UINT64_MAX - 5,
         .best = 71.25,
         .best_epoch = 2,
+        .n_without_best = 1,
         .loss_sum = 12.0625,
         .epoch_skipped = 4,
         .last_train_loss = 1.0 / 3,
@@ -49,6 +50,7 @@ static void expect_state(const td_run_state *is, const td_run_state *want)
     assert_true(is->batches_tracked == want->batches_tracked && is->seed == want->seed);
     assert_true(is->detects == want->detects);
     assert_true(is->best == want->best && is->best_epoch == want->best_epoch);
+    assert_int_equal(is->n_without_best, want->n_without_best);
     assert_true(is->loss_sum == want->loss_sum && is->epoch_skipped == want->epoch_skipped);
     assert_true(is->last_train_loss == want->last_train_loss);
     assert_true(is->last == want->last && is->last_second == want->last_second);
