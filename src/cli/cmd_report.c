@@ -45,7 +45,9 @@ const td_verb td_verb_report = {
         "group. For each result, best and final, the tables give n, mean, standard deviation,\n"
         "minimum, maximum and median. Groups that differ only in precision are compared: the\n"
         "difference of the means relative to the standard deviation. Unfinished runs are\n"
-        "listed and left out. All formats but csv contain these tables.",
+        "listed and left out. All formats but csv contain these tables.\n\n"
+        "--json is --format json: with -o FILE.json the tables are in the file, and standard\n"
+        "output has its name. A FILE that ends in .html, .md or .csv is refused.",
     .examples = "tandem report run -o report.html\n"
                 "tandem report run -o report.html --images flowers\n"
                 "tandem report runs/a runs/b runs/c -o comparison.html --title 'label smoothing'\n"

@@ -42,7 +42,8 @@ void td_run_report_defaults(td_run_report_opts *opts)
     td_fields_default(fields, opts);
 }
 
-static td_run_report_format format_of(const td_run_report_opts *o)
+/* What the ending of the output file says; AUTO: nothing. */
+static td_run_report_format format_of_ending(const char *output)
 {
     static const struct {
         const char *end;
@@ -52,12 +53,18 @@ static td_run_report_format format_of(const td_run_report_opts *o)
                  { ".md", TD_RUN_REPORT_MARKDOWN },
                  { ".csv", TD_RUN_REPORT_CSV },
                  { ".json", TD_RUN_REPORT_JSON } };
+    for (size_t i = 0; output && i < sizeof ends / sizeof *ends; i++)
+        if (td_text_ends(output, ends[i].end))
+            return ends[i].format;
+    return TD_RUN_REPORT_AUTO;
+}
+
+static td_run_report_format format_of(const td_run_report_opts *o)
+{
     if (o->format != TD_RUN_REPORT_AUTO || o->json)
         return o->json ? TD_RUN_REPORT_JSON : o->format;
-    for (size_t i = 0; o->output && i < sizeof ends / sizeof *ends; i++)
-        if (td_text_ends(o->output, ends[i].end))
-            return ends[i].format;
-    return TD_RUN_REPORT_TEXT;
+    const td_run_report_format ending = format_of_ending(o->output);
+    return ending == TD_RUN_REPORT_AUTO ? TD_RUN_REPORT_TEXT : ending;
 }
 
 /* Append the table of results and, except for TD_RUN_REPORT_CSV, those of seeds and precisions. */
@@ -111,6 +118,11 @@ static td_status check(const td_run_report_opts *o, int n)
     if (o->json && o->format != TD_RUN_REPORT_AUTO && o->format != TD_RUN_REPORT_JSON)
         return td_error(TD_EUSAGE, "--json and --format %s exclude each other",
                         o->format == TD_RUN_REPORT_MARKDOWN ? "markdown" : formats[o->format]);
+    const td_run_report_format ending = format_of_ending(o->output);
+    if (o->json && ending != TD_RUN_REPORT_AUTO && ending != TD_RUN_REPORT_JSON)
+        return td_error(TD_EUSAGE,
+                        "--json would write JSON into '%s': leave it out, or use -o FILE.json",
+                        o->output);
     if (o->images && format_of(o) != TD_RUN_REPORT_HTML)
         return td_error(TD_EUSAGE, "--images requires --format html or -o FILE.html");
     if (o->images && !td_path_is_folder(o->images))

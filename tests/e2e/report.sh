@@ -127,6 +127,18 @@ prints '^latency at 99 %, ms +[0-9.]+ +[0-9.]+$'
 expect 0 report run judged.json --format csv -o all.csv
 prints '^all.csv$'
 [ "$(wc -l <all.csv)" = 3 ] || complain "not a line for each run"
+# --json is for the whole result: into a file of JSON, not into one that is named as something else
+expect 0 report run --json
+prints '^\{"runs": '
+cp out wanted.json
+expect 0 report run --json -o tables.json
+prints '^\{"output": "tables.json"\}$'
+same wanted.json tables.json
+for file in x.html x.htm x.md x.csv; do
+    expect 2 report run --json -o $file
+    error_names --json "'$file'" "-o FILE.json"
+    [ ! -e $file ] || complain "$file was written"
+done
 expect 0 report run --format markdown
 prints '^\|---\|--:\|$'
 expect 0 report run compat judged.json -o page.html --title 'a <b> & c'
