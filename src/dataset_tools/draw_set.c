@@ -8,7 +8,8 @@
  *   <path>/annotations/instances_train.json    their boxes (docs/formats/annotations.md)
  *
  * Image i of a split shows kind i % classes and has its own random numbers, so the bytes do not
- * depend on the threads.  Files are written to <path>.part.<pid>, which is renamed when complete.
+ * depend on the threads.  Files are written to <path>.part.<pid>, which is renamed when complete;
+ * those that killed runs have left are removed first.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "data/parallel.h"
+#include "dataset_tools/leftovers.h"
 #include "tandem/dataset_tools.h"
 
 enum {
@@ -284,6 +286,7 @@ static td_status check_free(const char *path)
 td_status td_dataset_draw(const char *path, const td_draw_opts *opts)
 {
     drawing d = { 0 };
+    int fd = -1;
     if (!path || !*path)
         return td_error(TD_EARG, "no output folder was given");
     TD_TRY(take_opts(opts, &d.opts));
@@ -293,11 +296,18 @@ td_status td_dataset_draw(const char *path, const td_draw_opts *opts)
         len--;
     if (snprintf(d.folder, PATH_BYTES, "%.*s.part.%d", len, path, (int)getpid()) >= PATH_BYTES)
         return too_long(path);
+    d.folder[len] = '\0'; /* without the ending */
+    td_parts_remove(d.folder);
+    d.folder[len] = '.';
     td_signals_catch(); /* an incomplete folder is removed */
-    td_status st = draw_all(&d);
+    td_status st = td_part_open(d.folder, &fd);
+    if (st == TD_OK)
+        st = draw_all(&d);
     if (st == TD_OK && rename(d.folder, path) != 0)
         st = td_error_errno(TD_EIO, "cannot rename '%s' to '%s'", d.folder, path);
     if (st != TD_OK)
         remove_all(&d);
+    if (fd >= 0)
+        (void)close(fd);
     return st;
 }

@@ -90,6 +90,25 @@ wait $pid
 says '^tandem: stopped: '
 if ls -d many* >left 2>/dev/null; then complain "a folder is left: $(cat left)"; fi
 
+# SIGKILL leaves a folder, which the next run of that name removes; not one in use, and no other files
+for options in "--boxes --size 64" "--classes 3 --size 32"; do
+    "$TANDEM" dataset draw many $options --train 100000 >out 2>err &
+    pid=$!
+    n=0
+    until [ -n "$(find many.part.$pid -name 00003.jpg 2>/dev/null)" ] || ! kill -0 $pid || [ $n -gt 3000 ]; do
+        n=$((n + 1))
+        sleep 0.02
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    [ -d many.part.$pid ] || complain "nothing was left by SIGKILL"
+    mkdir -p many.part.$$ many.part.x many.part.$pid.old more.part.$pid
+    expect 0 dataset draw ./many/ --classes 3 --train 6 --val 3 --size 16
+    [ ! -e many.part.$pid ] || complain "the folder of a killed run is still there: $(ls -R many.part.$pid | head -5)"
+    rmdir many.part.$$ many.part.x many.part.$pid.old more.part.$pid || complain "a folder that is no leftover was removed"
+    rm -r many
+done
+
 # --- beginning with weights ---------------------------------------------------------------------------
 expect 0 train set --arch ssd320 --pretrained-weights fresh.safetensors $step
 log_names 296 "'fresh.safetensors'" 2 heads.class.weight heads.class.bias # its backbone, too
