@@ -31,8 +31,9 @@
 #include "tandem/model.h"
 #include "tandem/program.h"
 
-#define TD_EPSILON_META    "tandem.bn_epsilon"
-#define TD_CHECKPOINT_NAME "checkpoint.safetensors" /* the default of --checkpoint-filename */
+#define TD_EPSILON_META         "tandem.bn_epsilon"
+#define TD_LAST_ACTIVATION_META "tandem.last_activation" /* it is why there is tandem.multi_label */
+#define TD_CHECKPOINT_NAME      "checkpoint.safetensors" /* the default of --checkpoint-filename */
 
 /* The position inside an optimizer step of several batches. */
 typedef struct {
@@ -55,8 +56,8 @@ typedef struct {
     double best;         /* score of the best validation; -1: none yet */
     int64_t best_epoch;
     int64_t n_without_best; /* validations since then; -1: an older file does not say */
-    double loss_sum;       /* of this epoch's batches so far, without skipped ones */
-    int64_t epoch_skipped; /* skipped ones of them */
+    double loss_sum;        /* of this epoch's batches so far, without skipped ones */
+    int64_t epoch_skipped;  /* skipped ones of them */
     double last_train_loss, last_val_loss;
     double last, last_second; /* scores of the last validation; -1: none yet */
     td_step_state step;

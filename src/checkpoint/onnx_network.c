@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/class_list.h"
 #include "checkpoint/quantization.h"
 #include "image/norm_text.h"
@@ -73,7 +74,10 @@ static td_status leave_out_activation(td_tensors *to, const char *path, const td
         return TD_OK;
     td_log(TD_LOG_INFO, "onnx", "'%s': the logits are the operand of the last node, %s%s", path,
            g->last_activation->op, g->multi_label ? ": an image may have several labels" : "");
-    return g->multi_label ? td_tensors_set_meta(to, "tandem.multi_label", "1") : TD_OK;
+    if (!g->multi_label || td_tensors_meta(to, "tandem.multi_label"))
+        return TD_OK;
+    TD_TRY(td_tensors_set_meta(to, TD_LAST_ACTIVATION_META, g->last_activation->op));
+    return td_tensors_set_meta(to, "tandem.multi_label", "1");
 }
 
 /* Some files that td_onnx_export has written become weight files only by td_onnx_restore. */
@@ -110,6 +114,7 @@ td_status td_onnx_weights_read(const char *path, const td_model_opts *model, td_
     TD_OUT(g.preparation.has_norm ? set_norm(t, &g.preparation) : copy_norm(t, m));
     /* metadata that td_onnx_export writes */
     TD_OUT(copy_meta(t, m, "tandem.multi_label"));
+    TD_OUT(copy_meta(t, m, TD_LAST_ACTIVATION_META));
     TD_OUT(leave_out_activation(t, path, &g));
     TD_OUT(copy_classes(t, m, path, g.graph));
     *out = t;

@@ -64,6 +64,8 @@ static td_status open_weights(evaluation *e)
     if (e->o.confusion && !e->o.per_class)
         return td_error(TD_EUSAGE, "--confusion requires --per-class");
     TD_TRY(td_weight_file_open_for(e->o.weights, e->o.use_ema, &e->o.model, &e->weights));
+    e->may_have_one_label =
+        !e->o.model.multi_label && td_tensors_meta(e->weights, TD_LAST_ACTIVATION_META);
     td_weight_metadata_apply(e->weights, td_model_is_default(&e->o.model), &e->o.model);
     TD_TRY(td_weight_metadata_check(e->weights, e->o.weights, &e->o.model));
     TD_TRY(td_weight_norm_apply(e->weights, e->o.weights, true, &e->o.model));
@@ -89,6 +91,35 @@ static td_status match_labels(evaluation *e)
                                 e->ds);
 }
 
+/* Check the options that depend on the number of labels. */
+static td_status check_labels(const td_evaluate_opts *o)
+{
+    const char *const network = o->weights ? o->weights : o->model.arch;
+    const char *unfit = o->confusion             ? "--confusion"
+                        : o->label_smoothing > 0 ? "--label-smoothing"
+                                                 : NULL;
+    const td_field *threshold = td_field_find(td_evaluate_fields(), "threshold");
+    const bool has_threshold = o->threshold > 0 && !td_field_is_default(threshold, o);
+    TD_TRY(td_network_check_threshold(has_threshold, o->model.multi_label, network));
+    if (!o->model.multi_label || !unfit)
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "%s requires one label for each image: '%s' is a multi-label network", unfit,
+                    network);
+}
+
+/* A Sigmoid at the end of a network does not tell whether an image has several labels; the data
+   do. */
+static void settle_labels(evaluation *e)
+{
+    if (!e->o.model.multi_label || !e->may_have_one_label || td_dataset_is_multi_label(e->ds))
+        return;
+    td_log(TD_LOG_INFO, "evaluate",
+           "'%s' has one label for each image, so the largest of the network's outputs counts",
+           td_dataset_root(e->ds));
+    e->o.model.multi_label = false;
+}
+
 static td_status open_data(evaluation *e)
 {
     td_log_backend(&e->o.input);
@@ -96,6 +127,8 @@ static td_status open_data(evaluation *e)
         return td_error(TD_EUSAGE, "--val-split requires --seed, that of the training");
     TD_TRY(td_open_part(&e->o.input, td_evaluation_split(e), &e->o.model, 0,
                         e->o.seed < 0 ? 0 : (uint64_t)e->o.seed, &e->ds));
+    settle_labels(e);
+    TD_TRY(check_labels(&e->o));
     TD_TRY(td_resolve_image_size(e->ds, &e->o.model));
     td_loader_opts lo = td_loader_opts_of(&e->o.input, &e->o.model, e->o.batch_size);
     lo.rank = td_comm_rank(e->comm);
@@ -266,18 +299,6 @@ out:
     return st;
 }
 
-static td_status check_multi_label(const td_evaluate_opts *o, const char *network)
-{
-    const char *unfit = o->confusion             ? "--confusion"
-                        : o->label_smoothing > 0 ? "--label-smoothing"
-                                                 : NULL;
-    if (!o->model.multi_label || !unfit)
-        return TD_OK;
-    return td_error(TD_EUSAGE,
-                    "%s requires one label for each image: '%s' is a multi-label network", unfit,
-                    network);
-}
-
 /* Check that the options apply to the network. */
 static td_status check_options(const td_evaluate_opts *o)
 {
@@ -292,10 +313,6 @@ static td_status check_options(const td_evaluate_opts *o)
                                        { false, o->label_smoothing > 0, "--label-smoothing" } };
     TD_TRY(td_network_options_check(rows, sizeof rows / sizeof *rows, is_detector, network));
     if (!is_detector) {
-        const td_field *threshold = td_field_find(td_evaluate_fields(), "threshold");
-        const bool has_threshold = o->threshold > 0 && !td_field_is_default(threshold, o);
-        TD_TRY(td_network_check_threshold(has_threshold, o->model.multi_label, network));
-        TD_TRY(check_multi_label(o, network));
         TD_TRY(td_boxes_refuse(&o->model, &o->input, &o->boxes, network));
         return td_require_check(o->require, o->topk);
     }

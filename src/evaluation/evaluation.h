@@ -24,6 +24,7 @@
 typedef struct {
     td_evaluate_opts o; /* a copy, in which the file's metadata complete `model` */
     td_tensors *weights;
+    bool may_have_one_label;      /* a multi-label network only because it ends in a Sigmoid */
     td_quantization quantization; /* of the weights */
     td_dataset *ds;
     td_loader *ld;

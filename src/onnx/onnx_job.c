@@ -251,10 +251,10 @@ static void add_metadata(job *j)
 {
     char text[TD_NORM_TEXT];
     td_onnx *m = j->model;
-    static const char *const kept[] = { "tandem.classes",     "tandem.categories",
-                                        "tandem.num_classes", "tandem.se_form",
-                                        "tandem.graph",       "tandem.multi_label",
-                                        TD_QUANTIZATION_META };
+    static const char *const kept[] = { "tandem.classes",        "tandem.categories",
+                                        "tandem.num_classes",    "tandem.se_form",
+                                        "tandem.graph",          "tandem.multi_label",
+                                        TD_LAST_ACTIVATION_META, TD_QUANTIZATION_META };
     const td_norm *norm = td_onnx_norm(&j->o.model);
     const int channels = td_model_channels(&j->o.model);
     td_onnx_set_meta(m, "tandem.arch", j->r->arch);

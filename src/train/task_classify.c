@@ -18,6 +18,15 @@ typedef td_train_job job;
 
 /* --- data ------------------------------------------------------------------------------------- */
 
+static void note_one_label(const job *j, const char *root)
+{
+    if (j->start.tensors && td_tensors_meta(j->start.tensors, "tandem.multi_label"))
+        td_log(TD_LOG_INFO, "train",
+               "'%s' has one label for each image: the network, whose weights are those of a "
+               "multi-label one, becomes one for one label",
+               root);
+}
+
 /* Several labels for an image: a network that remembers it, and the loss that it requires. */
 static td_status choose_labels(job *j, int n_classes)
 {
@@ -29,8 +38,10 @@ static td_status choose_labels(job *j, int n_classes)
                         "'%s' has one label for each image, the network is a multi-label "
                         "one",
                         root);
-    if (!is_multi_label)
+    if (!is_multi_label) {
+        note_one_label(j, root);
         return TD_OK;
+    }
     if (o->loss.type != TD_LOSS_BCE)
         return td_error(TD_EUSAGE,
                         "'%s' has several labels for an image, which requires --loss bce", root);

@@ -38,6 +38,27 @@ for form in folded dynamo norms beside; do # beside.onnx: dynamo.onnx with its w
     done
 done
 
+# A Sigmoid at the end: several labels, or one if the data have one, in train and evaluate
+last="sigmoid.onnx"
+"$TANDEM" evaluate "$golden/in.safetensors" --weights "$golden/folded.onnx" $fixed -b 4 | grep '^top\|^loss' >wanted
+[ "$(grep -c '^top1\|^loss' wanted)" = 2 ] || complain "no scores: $(cat wanted)"
+expect 0 convert "$golden/sigmoid.onnx" own.safetensors --overwrite
+expect 0 convert own.safetensors again.onnx --overwrite
+for weights in "$golden/sigmoid.onnx" own.safetensors again.onnx; do
+    expect 0 evaluate "$golden/in.safetensors" --weights $weights $fixed -b 4
+    log_names evaluate: "'$golden/in.safetensors'" 'one label'
+    grep '^top\|^loss' out >is
+    same wanted is
+    expect 2 evaluate "$golden/in.safetensors" --weights $weights $fixed -b 4 --multi-label
+    error_names "'$golden/in.safetensors'" multi-label
+    expect 2 evaluate "$golden/in.safetensors" --weights $weights $fixed -b 4 --threshold 0.4
+    error_names --threshold
+done
+expect 0 train "$golden/in.safetensors" --model "$golden/sigmoid.onnx" $fixed -b 4 --run-iters 1 --epochs 1 --training-only \
+    --workspace one --final-weights one.safetensors
+log_names train: "'$golden/in.safetensors'" 'one label'
+expect 0 evaluate "$golden/in.safetensors" --weights one.safetensors $fixed -b 4
+
 # again NAME FORM SIZE BATCH: the logits of FORM.onnx, and of the file that is written of its weights
 again() {
     expect 0 evaluate "$golden/$1_in.safetensors" --model "$golden/$2.onnx" $fixed -b 4 --logits y.safetensors

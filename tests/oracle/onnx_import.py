@@ -452,6 +452,7 @@ def write_golden(folder):
     save_file({"images": x, "labels": labels}, folder / "in.safetensors")
     for form in ("folded", "dynamo", "norms"):
         export(model, x[:2], str(folder / f"{form}.onnx"), form)
+    export(torch.nn.Sequential(model, torch.nn.Sigmoid()), x[:2], str(folder / "sigmoid.onnx"), "folded")
     onnx.save(strip(onnx.load(folder / "dynamo.onnx")), folder / "dynamo.onnx")
     onnx.save_model(onnx.load(folder / "dynamo.onnx"), folder / "beside.onnx", save_as_external_data=True,
                     location="beside.onnx.data", size_threshold=64)
