@@ -153,6 +153,14 @@ static void add_step(td_text *j, const td_step_state *s)
     td_text_add(j, "}");
 }
 
+static void add_boxes(td_text *j, const double *boxes)
+{
+    td_text_add(j, ", \"best_boxes\": [");
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        td_text_add(j, i ? ", %.17g" : "%.17g", boxes[i]);
+    td_text_add(j, "]");
+}
+
 /* Names of the scores of a classifier and of a detector. */
 static const char *const score_names[3][3] = { { "best_top1", "top1", "topk" },
                                                { "best_ap", "ap", "ap50" },
@@ -174,6 +182,8 @@ td_status td_checkpoint_set_state(td_tensors *t, const td_run_state *s)
                 (long long)s->batches_tracked, (long long)s->seed, (long long)s->best_epoch);
     td_text_add(&j, ", \"without_best\": %lld", (long long)s->n_without_best);
     add_real(&j, names[0], s->best);
+    if (s->detects && s->best >= 0 && s->best_boxes[TD_BOX_AP] >= 0)
+        add_boxes(&j, s->best_boxes);
     add_real(&j, "loss_sum", s->loss_sum);
     add_real(&j, "train_loss", s->last_train_loss);
     add_real(&j, "val_loss", s->last_val_loss);
@@ -296,6 +306,25 @@ static td_status read_step(const td_json *state, td_step_state *s)
     return TD_OK;
 }
 
+/* Older files lack them. */
+static td_status read_boxes(const td_json *state, double *boxes)
+{
+    const td_json *j = td_json_get(state, "best_boxes");
+    for (int i = 0; i < TD_BOX_METRICS; i++)
+        boxes[i] = -1;
+    if (!j)
+        return TD_OK;
+    if (td_json_count(j) != TD_BOX_METRICS)
+        return td_error(TD_EFORMAT, "best_boxes has %zu numbers, wanted %d", td_json_count(j),
+                        TD_BOX_METRICS);
+    for (int i = 0; i < TD_BOX_METRICS; i++) {
+        TD_TRY(td_json_as_number(td_json_at(j, (size_t)i), &boxes[i]));
+        if (!(boxes[i] >= -1 && boxes[i] <= 1))
+            return td_error(TD_EFORMAT, "best_boxes has %g, wanted -1 to 1", boxes[i]);
+    }
+    return TD_OK;
+}
+
 static td_status read_state(const td_json *j, td_run_state *s)
 {
     int64_t seed;
@@ -312,6 +341,7 @@ static td_status read_state(const td_json *j, td_run_state *s)
     s->is_multi_label = td_json_get(j, score_names[2][0]) != NULL;
     const char *const *names = score_names_of(s);
     TD_TRY(td_json_number(j, names[0], &s->best));
+    TD_TRY(read_boxes(j, s->best_boxes));
     TD_TRY(td_json_number(j, "loss_sum", &s->loss_sum));
     TD_TRY(read_real(j, "train_loss", &s->last_train_loss));
     TD_TRY(read_real(j, "val_loss", &s->last_val_loss));

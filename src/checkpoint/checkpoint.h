@@ -28,6 +28,7 @@
 
 #include "io/safetensors.h"
 #include "optim/loss_scaler.h"
+#include "tandem/detection.h"
 #include "tandem/model.h"
 #include "tandem/program.h"
 
@@ -52,8 +53,9 @@ typedef struct {
     int64_t batches_tracked;
     uint64_t seed;
     bool detects; /* scores are AP and AP50, fractions; otherwise top-1 and top-k, percent, ... */
-    bool is_multi_label; /* ... or mAP and micro F1, percent */
-    double best;         /* score of the best validation; -1: none yet */
+    bool is_multi_label;               /* ... or mAP and micro F1, percent */
+    double best;                       /* score of the best validation; -1: none yet */
+    double best_boxes[TD_BOX_METRICS]; /* a detector's metrics then; [0] < 0: not known */
     int64_t best_epoch;
     int64_t n_without_best; /* validations since then; -1: an older file does not say */
     double loss_sum;        /* of this epoch's batches so far, without skipped ones */

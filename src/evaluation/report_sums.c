@@ -115,11 +115,15 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
     return TD_OK;
 }
 
-void td_val_sums_raise(td_val_sums *s, double best)
+void td_val_sums_raise(td_val_sums *s, double best, const double *boxes)
 {
-    if (s->all.n_batches == 0 || s->all.detects || best < 0)
+    if (s->all.n_batches == 0 || best < 0)
         return;
-    if (s->all.multi.map >= 0)
+    if (s->all.detects && boxes[TD_BOX_AP] > s->all.boxes[TD_BOX_AP])
+        memcpy(s->all.boxes, boxes, sizeof s->all.boxes);
+    else if (s->all.detects)
+        return;
+    else if (s->all.multi.map >= 0)
         s->all.multi.map = fmax(s->all.multi.map, best / 100);
     else if (!s->all.is_multi_label)
         s->top1 = fmax(s->top1, best);

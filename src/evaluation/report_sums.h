@@ -57,9 +57,10 @@ td_status td_val_sums_add(td_val_sums *s, const td_eval_result *v, bool is_compa
 
 /**
  * Raise what the best weights are chosen by to `best` percent, a validation's before the run was
- * resumed: top1, or mAP of several labels.  A detector's metrics stay those of one validation.
+ * resumed: top1, or mAP of several labels.  A detector's metrics, which are those of one
+ * validation, become `boxes` [TD_BOX_METRICS] if its AP is larger.
  */
-void td_val_sums_raise(td_val_sums *s, double best);
+void td_val_sums_raise(td_val_sums *s, double best, const double *boxes);
 
 td_status td_val_sums_report(const td_val_sums *s, const char *prefix, int topk,
                              td_report *r) TD_CHECKED;

@@ -419,6 +419,7 @@ static void count_epoch(job *j, bool is_best)
 {
     if (is_best) {
         j->s.best = j->s.last;
+        memcpy(j->s.best_boxes, j->eval.boxes, sizeof j->s.best_boxes);
         j->s.best_epoch = j->s.epoch;
     }
     j->s.epoch++;

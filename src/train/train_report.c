@@ -386,7 +386,7 @@ td_status td_train_report_run(td_train_job *j)
     const double so_far = s->n_epochs ? s->loss : td_step_sums_loss(&s->run);
     if (j->out->images_per_s <= 0 && s->run.n)
         j->out->images_per_s = td_step_sums_rate(&s->run, j->o.report.is_compat);
-    td_val_sums_raise(&s->val, j->s.best);
+    td_val_sums_raise(&s->val, j->s.best, j->s.best_boxes);
     if (j->out->was_stopped)
         td_report_log(j->log.report, "Received SIGTERM");
     TD_TRY(report_outcomes(j));

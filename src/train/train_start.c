@@ -275,7 +275,7 @@ static void set_defaults(job *j)
 {
     j->s.best = j->s.last = j->s.last_second = -1;
     for (int i = 0; i < TD_BOX_METRICS; i++)
-        j->eval.boxes[i] = -1;
+        j->eval.boxes[i] = j->s.best_boxes[i] = -1;
     j->s.step.ema_before = 1;
     j->tracked.frozen_norms = j->o.optimizer.freezes_bn ? j->o.optimizer.freeze : NULL;
 }

@@ -18,6 +18,16 @@ last=$(metric whole/whole.json '1, 2' train.loss)
 awk "BEGIN { exit !($last < $first) }" || complain "the loss does not fall: $first, $last"
 expect 0 train $run --epochs 2 --run-iters 3 --workspace part
 expect 0 train set --resume part/checkpoint.safetensors --workspace part --run-iters -1 --final-weights part.safetensors
+# the last record has the best validation's metrics, also if that was before the run was resumed
+expect 0 train $run --epochs 2 --run-epochs 1 --workspace ends --raport-file ends.json
+expect 0 train set --resume ends/checkpoint.safetensors --workspace ends --run-epochs -1 --lr 0.5 --raport-file ends.json
+for name in val.AP val.AP50 val.AP75 val.AR100; do
+    best=0
+    [ -n "$(metric ends/ends.json 1 val.AP)" ] || complain "the second epoch has no AP"
+    awk "BEGIN { exit !($(metric ends/ends.json 1 val.AP) > $(metric ends/ends.json 0 val.AP)) }" && best=1
+    [ "$(metric ends/ends.json '' $name | tail -n 1)" = "$(metric ends/ends.json $best $name)" ] ||
+        complain "the last record's $name is not that of epoch $best"
+done
 payload whole.safetensors >one
 payload part.safetensors >two
 same one two

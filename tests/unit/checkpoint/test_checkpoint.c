@@ -26,6 +26,7 @@ static td_run_state some_state(void)
         .batches_tracked = 99,
         .seed = UINT64_MAX - 5,
         .best = 71.25,
+        .best_boxes = { 0.5, 0.75, 0.25, -1, 0, 1, 0.125, 0.5, 0.5, -1, 0.5, 1.0 / 3 },
         .best_epoch = 2,
         .n_without_best = 1,
         .loss_sum = 12.0625,
@@ -91,6 +92,8 @@ static void states_come_back(void **state)
         expect_ok(td_checkpoint_set_state(t, &want));
         expect_ok(td_checkpoint_state(t, "x", &is));
         expect_state(&is, &want);
+        for (int i = 0; i < TD_BOX_METRICS; i++)
+            assert_true(is.best_boxes[i] == (detects ? want.best_boxes[i] : -1));
         td_tensors_free(t);
     }
 }

@@ -173,6 +173,8 @@ static td_eval_result eval_result(int n, int n_top1, double loss_sum, double *la
     return v;
 }
 
+static const double best_boxes[TD_BOX_METRICS] = { 0.5, 0.625 }; /* of an earlier run */
+
 /* the value of a metric at the end of a run of two validations, after one with the best score
    `before`, percent (-1: none) */
 static double value_of(const td_eval_result *a, const td_eval_result *b, double before,
@@ -181,6 +183,7 @@ static double value_of(const td_eval_result *a, const td_eval_result *b, double 
     const char *path = td_scratch_path("sums.json");
     const td_run_logger_opts o = { .path = path,
                                    .is_compat = is_compat,
+                                   .detects = a->detects,
                                    .is_multi_label = a->is_multi_label };
     td_val_sums s = { 0 };
     td_report *r;
@@ -188,7 +191,7 @@ static double value_of(const td_eval_result *a, const td_eval_result *b, double 
     expect_ok(td_report_open(&o, &r));
     expect_ok(td_val_sums_add(&s, a, is_compat));
     expect_ok(td_val_sums_add(&s, b, is_compat));
-    td_val_sums_raise(&s, before);
+    td_val_sums_raise(&s, before, best_boxes);
     td_report_begin(r, 0, NULL);
     expect_ok(td_val_sums_report(&s, "val", 5, r));
     expect_ok(td_report_end(r));
@@ -228,6 +231,17 @@ static void best_scores_survive_a_resume(void **state)
     assert_float_equal(value_of(&a, &b, 70, false, "val.micro_f1"), 0.75, 1e-6);
     assert_float_equal(value_of(&a, &b, 70, false, "val.macro_f1"), 0.5, 1e-6);
     assert_true(value_of(&a, &b, 70, false, "val.top1") < 0);
+    td_eval_result c = a, d = b;
+    c.is_multi_label = d.is_multi_label = false;
+    c.detects = d.detects = true;
+    c.boxes[TD_BOX_AP] = 0.25;
+    c.boxes[TD_BOX_AP50] = 0.75;
+    assert_float_equal(value_of(&c, &d, -1, false, "val.AP"), 0.25, 1e-6);
+    assert_float_equal(value_of(&c, &d, 0.5, false, "val.AP"), 0.5, 1e-6);
+    assert_float_equal(value_of(&c, &d, 0.5, false, "val.AP50"), 0.625, 1e-6);
+    d.boxes[TD_BOX_AP] = 0.75;
+    assert_float_equal(value_of(&c, &d, 0.5, false, "val.AP"), 0.75, 1e-6);
+    assert_float_equal(value_of(&c, &d, 0.5, false, "val.AP50"), 0, 1e-6);
     b.counts.n_nonfinite = 1; /* never the best */
     b.multi.map = 0.9;
     assert_float_equal(value_of(&a, &b, -1, false, "val.mAP"), 0.5, 1e-6);
