@@ -58,6 +58,7 @@ typedef struct {
     td_profile *profile;          /* NULL without --prof */
     td_trace *trace;              /* NULL without --trace */
     td_tensors *weights;          /* NULL: fresh weights */
+    td_tensors *fresh;            /* these, until the program has them; NULL: not yet made */
     td_quantization quantization; /* of --precision int8 */
     char *checkpoint;             /* path, with --checkpoint-dir */
     td_feed feed;
@@ -82,6 +83,7 @@ static void release(bench *b)
     td_device_close(b->dev);
     td_feed_release(&b->feed);
     td_tensors_free(b->weights);
+    td_tensors_free(b->fresh);
     td_quantization_release(&b->quantization);
     td_free(b->checkpoint);
     td_free(b->seconds);
@@ -135,12 +137,17 @@ static td_status open_weights(bench *b)
     return td_quantization_apply(b->weights, b->o.weights, &b->o.amp, &b->quantization);
 }
 
-static td_status load_weights(const bench *b)
+static td_status load_weights(bench *b)
 {
-    if (!b->weights)
+    const td_load_opts load = { .model = &b->o.model };
+    if (b->weights)
+        return td_weights_load(b->weights, b->o.weights, &load, b->program);
+    if (!b->fresh)
         return td_program_init(b->program, 1);
-    return td_weights_load(b->weights, b->o.weights, &(td_load_opts){ .model = &b->o.model },
-                           b->program);
+    TD_TRY(td_weights_load(b->fresh, "initial weights", &load, b->program));
+    td_tensors_free(b->fresh);
+    b->fresh = NULL;
+    return TD_OK;
 }
 
 /* Bind the factor that turns the sums over ranks into means. */
@@ -192,7 +199,8 @@ static td_status calibrate(bench *b)
         TD_LOG_INFO, "benchmark",
         "int8: the ranges of activations are those of random images, so speeds are valid, scores "
         "are not");
-    TD_TRY(td_calibrate_random(&b->o.model, b->dev, b->weights, b->o.weights, &b->quantization));
+    TD_TRY(td_calibrate_random(&b->o.model, b->dev, b->weights, b->o.weights, &b->fresh,
+                               &b->quantization));
     b->o.amp.ranges = &b->quantization.table;
     return td_amp_resolve(&b->o.amp, b->dev);
 }

@@ -329,20 +329,33 @@ static td_status run_random(td_calibration *c)
     return st;
 }
 
+/* The initial weights, in a set of their own. */
+static td_status init_weights(td_program *p, td_tensors **out)
+{
+    TD_TRY(td_program_init(p, 1));
+    TD_TRY(td_tensors_new(out));
+    return td_weights_save(p, 0, 0, NULL, *out);
+}
+
 td_status td_calibrate_random(const td_model_opts *model, td_device *dev, const td_tensors *weights,
-                              const char *path, td_quantization *out)
+                              const char *path, td_tensors **fresh, td_quantization *out)
 {
     const td_quantize_opts o = { .method = TD_RANGE_MAX };
     td_calibration *c = NULL;
     td_status st = TD_OK;
+    *fresh = NULL;
     *out = (td_quantization){ 0 };
     TD_OUT(td_calibration_new(model, dev, 1, &c));
     TD_OUT(weights ? td_weights_load(weights, path, &(td_load_opts){ .model = model },
                                      td_calibration_program(c))
-                   : td_program_init(td_calibration_program(c), 1));
+                   : init_weights(td_calibration_program(c), fresh));
     TD_OUT(run_random(c));
     st = td_calibration_finish(c, &o, out);
 out:
     td_calibration_free(c);
+    if (st != TD_OK) {
+        td_tensors_free(*fresh);
+        *fresh = NULL;
+    }
     return st;
 }

@@ -41,9 +41,11 @@ td_status td_calibration_finish(const td_calibration *c, const td_quantize_opts 
 
 /**
  * The ranges of a network on one batch of random images, for benchmarks; `weights`, which `path`
- * names, may be NULL: random weights.  Release `out` in any case.
+ * names, may be NULL: those of td_program_init with seed 1, which *fresh gets, because making them
+ * takes long (NULL otherwise; td_tensors_free).  Release `out` in any case.
  */
 td_status td_calibrate_random(const td_model_opts *model, td_device *dev, const td_tensors *weights,
-                              const char *path, td_quantization *out) TD_CHECKED;
+                              const char *path, td_tensors **fresh,
+                              td_quantization *out) TD_CHECKED;
 
 #endif

@@ -1,0 +1,60 @@
+/*
+ * test_calibration.c -- ranges of random images: the weights that were made for them are those of
+ * td_program_init, so that a benchmark need not make them again
+ */
+#include "quantize/calibration.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/weights.h"
+#include "runtime/program_view.h"
+#include "support/expect.h"
+#include "tandem/program.h"
+
+static const td_model_opts small = { .arch = "resnet18", .num_classes = 5, .image_size = 32 };
+
+static void initial_weights_are_kept(void **state)
+{
+    (void)state;
+    td_device *dev;
+    td_tensors *fresh, *again;
+    td_quantization q, of_file;
+    td_calibration *c;
+    expect_ok(td_device_open("cpu", &dev));
+    expect_ok(td_calibrate_random(&small, dev, NULL, NULL, &fresh, &q));
+    assert_non_null(fresh);
+    expect_ok(td_calibration_new(&small, dev, 1, &c));
+    td_program *p = td_calibration_program(c);
+    expect_ok(td_program_init(p, 1));
+    for (int i = 0; i < td_program_param_count(p); i++) {
+        const char *name = td_program_param_name(p, i);
+        const td_tensor *t = td_tensors_get(fresh, name);
+        assert_non_null(t);
+        char *wanted = malloc(t->n_bytes);
+        assert_non_null(wanted);
+        expect_ok(td_program_get(p, name, wanted));
+        assert_memory_equal(t->data, wanted, t->n_bytes);
+        free(wanted);
+    }
+    td_calibration_free(c);
+    /* and with them as a file, the ranges are the same */
+    expect_ok(td_calibrate_random(&small, dev, fresh, "fresh", &again, &of_file));
+    assert_null(again);
+    assert_true(q.n > 10 && q.n == of_file.n);
+    for (int i = 0; i < q.n; i++) {
+        assert_string_equal(q.ranges[i].weight, of_file.ranges[i].weight);
+        assert_true(q.ranges[i].input == of_file.ranges[i].input);
+        assert_true(q.ranges[i].output == of_file.ranges[i].output);
+    }
+    td_tensors_free(fresh);
+    td_quantization_release(&q);
+    td_quantization_release(&of_file);
+    td_device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(initial_weights_are_kept) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
