@@ -112,6 +112,8 @@ typedef struct {
     int quality;    /* JPEG quality of shrunk images; 0 means 90 */
     int threads;    /* for shrinking; 0 means one per CPU */
     bool overwrite; /* a file `out` is replaced; else it is TD_EARG */
+    bool allow_outside, labels_from_zero; /* as in td_dataset_opts, like the next */
+    char label_delimiter;
 } td_pack_opts;
 
 typedef struct {
@@ -123,16 +125,18 @@ typedef struct {
 } td_pack_result;
 
 /**
- * Put all images of the folder (or pack) `path` into the one file `out`, which is written
- * completely or not at all. If there are annotations (td_dataset_is_annotated) the boxes are
- * included. If images are unchanged, training on the pack gives the same bits as training on the
- * folder. Shrunk images are rotated by their EXIF orientation first. SIGINT, SIGTERM and SIGUSR1
- * are caught.
+ * Put all images of a data set of any kind (a folder, a pack, tar files, TFRecords, a list) into
+ * the one file `out`, which is written completely or not at all; those of lists, tar files and
+ * TFRecords class after class, with names as td_dataset_unpack would give. If there are
+ * annotations (td_dataset_is_annotated) the boxes are included. If images are unchanged, training
+ * on the pack gives the same bits as training on the folder. Shrunk images are rotated by their
+ * EXIF orientation first. SIGINT, SIGTERM and SIGUSR1 are caught.
  *
  *   as td_dataset_open, for `path`
  *   TD_EARG      an option out of range, or `out` is `path`, or a file and not to be overwritten
  *   TD_EIO       an image cannot be read, `out` cannot be written
  *   TD_ENOTFOUND, TD_ELIMIT  an image was deleted, or is larger than 256 MiB
+ *   TD_EUNSUPPORTED  several labels for an image; a class without images
  *   TD_ESTOPPED  stopped by a signal
  */
 TD_API TD_CHECKED td_status td_dataset_pack(const char *path, const char *out,

@@ -309,6 +309,9 @@ static td_status pack(const td_call *call)
     o->pack.annotations = o->annotations;
     o->pack.quality = o->quality;
     o->pack.threads = o->threads;
+    o->pack.allow_outside = o->list_outside;
+    o->pack.labels_from_zero = o->label_offset == 0;
+    o->pack.label_delimiter = o->list_delimiter ? *o->list_delimiter : '\0';
     TD_TRY(td_dataset_pack(call->args[1], call->args[2], &o->pack, &r));
     if (call->json)
         pack_json(call->args[2], &r, call->out);
@@ -412,7 +415,7 @@ static td_status run(const td_call *call)
         td_status (*run)(const td_call *);
     } tasks[] = {
         { "draw", "FOLDER", 2, draw },          { "check", "FOLDER", 2, check },
-        { "stats", "FOLDER", 2, stats },        { "pack", "FOLDER OUT.pack", 3, pack },
+        { "stats", "FOLDER", 2, stats },        { "pack", "DATA OUT.pack", 3, pack },
         { "unpack", "DATA FOLDER", 3, unpack },
     };
     char delimiter;
@@ -456,9 +459,10 @@ const td_verb td_verb_dataset = {
         "FOLDER itself) as the options --mean and --std take them. Every pixel of every image\n"
         "counts the same; with --image-size the pixels of the center crop that evaluation\n"
         "takes of that size.\n\n"
-        "pack puts the images of FOLDER/train and FOLDER/val, or of FOLDER itself, into one\n"
-        "file. Images are stored unchanged unless --short-side shrinks them. The pack can be\n"
-        "used in place of FOLDER, here and in train, evaluate and benchmark.\n\n"
+        "pack puts the images of DATA, which may be a folder with or without train and val,\n"
+        "TFRecords, tar files or a list, into one file. Images are stored unchanged unless\n"
+        "--short-side shrinks them. The pack can be used in place of DATA, here and in train,\n"
+        "evaluate and benchmark. Several labels for an image are refused: a pack has one.\n\n"
         "unpack writes the images of DATA, which may be TFRecords, tar files, a list or a\n"
         "pack, unchanged to FOLDER, one folder for each class; with boxes it writes the\n"
         "images and FOLDER/annotations, with several labels for an image the images and\n"

@@ -107,7 +107,8 @@ static const job_row jobs[] = {
       " channels image_size interpolation ignore_orientation split annotations strict list_outside "
       "list_delimiter label_offset max_bad threads " },
     { "dataset", "pack", "dataset pack",
-      COMMON " short_side overwrite split annotations quality threads " },
+      COMMON " short_side overwrite split annotations quality threads list_outside list_delimiter "
+             "label_offset " },
     { "dataset", "unpack", "dataset unpack",
       COMMON " split annotations list_outside list_delimiter label_offset " },
     { "convert", "weights", "convert to weights",

@@ -4,34 +4,25 @@
 #include "dataset_tools/split_sets.h"
 
 /* Open one split, or the data itself when `split` is NULL. */
-static td_status open_set(td_dataset_opts o, const char *split, bool takes_lists, td_split_sets *s)
+static td_status open_set(td_dataset_opts o, const char *split, td_split_sets *s)
 {
     td_dataset *set;
     o.split = split;
     o.has_boxes = s->has_boxes;
     TD_TRY(td_dataset_open(&o, &set));
-    if (set->is_list && !takes_lists) {
-        td_dataset_free(set);
-        return td_error(
-            TD_EUNSUPPORTED,
-            "'%s' is a list, tar files or TFRecords, wanted a folder of images for each "
-            "class",
-            o.path);
-    }
     s->sets[s->n] = set;
     s->names[s->n++] = split ? split : "";
     return TD_OK;
 }
 
 /* The same, unless the split does not exist. */
-static td_status open_if_there(const td_dataset_opts *o, const char *split, bool takes_lists,
-                               td_split_sets *s)
+static td_status open_if_there(const td_dataset_opts *o, const char *split, td_split_sets *s)
 {
-    const td_status st = open_set(*o, split, takes_lists, s);
+    const td_status st = open_set(*o, split, s);
     return st == TD_ENOTFOUND ? TD_OK : st;
 }
 
-td_status td_split_sets_open(const td_dataset_opts *opts, bool takes_lists, td_split_sets *out)
+td_status td_split_sets_open(const td_dataset_opts *opts, td_split_sets *out)
 {
     const char *path = opts->path, *split = opts->split;
     *out = (td_split_sets){ 0 };
@@ -39,10 +30,10 @@ td_status td_split_sets_open(const td_dataset_opts *opts, bool takes_lists, td_s
                      (!split && (td_dataset_is_annotated(path, "train") ||
                                  td_dataset_is_annotated(path, "val")));
     if (split || opts->annotations)
-        return open_set(*opts, split, takes_lists, out);
-    TD_TRY(open_if_there(opts, "train", takes_lists, out));
-    TD_TRY(open_if_there(opts, "val", takes_lists, out));
-    return out->n > 0 ? TD_OK : open_set(*opts, NULL, takes_lists, out);
+        return open_set(*opts, split, out);
+    TD_TRY(open_if_there(opts, "train", out));
+    TD_TRY(open_if_there(opts, "val", out));
+    return out->n > 0 ? TD_OK : open_set(*opts, NULL, out);
 }
 
 void td_split_sets_release(td_split_sets *s)

@@ -15,12 +15,10 @@ typedef struct {
 
 /**
  * Open the split opts->split; with NULL `train` and `val`, those that exist; if none does, the data
- * itself.  opts->has_boxes has no effect: annotations beside the images are found.  Unless
- * `takes_lists`, a list, tar files and TFRecords are TD_EUNSUPPORTED; and the errors of
+ * itself.  opts->has_boxes has no effect: annotations beside the images are found.  The errors of
  * td_dataset_open.  Release *out after a failure, too.
  */
-td_status td_split_sets_open(const td_dataset_opts *opts, bool takes_lists,
-                             td_split_sets *out) TD_CHECKED;
+td_status td_split_sets_open(const td_dataset_opts *opts, td_split_sets *out) TD_CHECKED;
 void td_split_sets_release(td_split_sets *s);
 
 #endif

@@ -6,7 +6,6 @@
  * Images are written unchanged.  A class folder has the class's name if the folders then have the
  * order of the classes; else, as for numbers, the number with as many digits as the largest.
  */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "data/list.h"
 #include "data/objects.h"
 #include "dataset_tools/coco_text.h"
+#include "dataset_tools/set_names.h"
 #include "dataset_tools/split_sets.h"
 #include "image/image.h"
 #include "io/delimited.h"
@@ -49,69 +49,10 @@ static td_status check_signal(const unpacking *u)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* A name as that of one file or folder, which is not hidden. */
-static char *make_name(td_arena *a, const char *name)
-{
-    char *copy = td_arena_text(a, name);
-    if (!copy)
-        return NULL;
-    if (strlen(copy) > NAME_BYTES_MAX)
-        copy[NAME_BYTES_MAX] = '\0';
-    for (char *c = copy; *c; c++)
-        if (*c == '/' || (unsigned char)*c < ' ' || *c == 127)
-            *c = '_';
-    if (*copy == '.')
-        *copy = '_';
-    return copy;
-}
-
 /* Is there a folder for each class? */
 static bool has_folders(const td_dataset *ds)
 {
     return !ds->objects && !ds->is_multi_label;
-}
-
-static bool has_order(const char *const *names, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!*names[i] || (i > 0 && strcmp(names[i - 1], names[i]) >= 0))
-            return false;
-    return true;
-}
-
-/* Numbers are the same in all splits, but a small one may lack the last classes. */
-static const td_dataset *named_set(const unpacking *u, const td_dataset *ds)
-{
-    const td_dataset *largest = ds;
-    for (int i = 0; i < u->splits.n && !ds->has_class_names; i++)
-        if (u->splits.sets[i]->n_classes > largest->n_classes)
-            largest = u->splits.sets[i];
-    return largest;
-}
-
-static td_status name_folders(unpacking *u)
-{
-    const td_dataset *named = named_set(u, u->ds);
-    const int n = named->n_classes;
-    u->folders = td_arena_alloc(&u->arena, (size_t)n + 1, sizeof *u->folders);
-    if (!u->folders)
-        return TD_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        u->folders[i] = make_name(&u->arena, named->class_names[i]);
-        if (!u->folders[i])
-            return TD_ENOMEM;
-    }
-    if (has_order(u->folders, n))
-        return TD_OK;
-    const int digits = snprintf(NULL, 0, "%d", n - 1);
-    for (int i = 0; i < n; i++) {
-        char number[16];
-        (void)snprintf(number, sizeof number, "%0*d", digits, i);
-        u->folders[i] = td_arena_text(&u->arena, number);
-        if (!u->folders[i])
-            return TD_ENOMEM;
-    }
-    return TD_OK;
 }
 
 static const char *ending_of(const void *bytes, size_t n)
@@ -130,47 +71,13 @@ static const char *ending_of(const void *bytes, size_t n)
     return "";
 }
 
-static bool has_image_ending(const char *name)
-{
-    static const char *const endings[] = {
-        "jpg", "jpeg", "png", "webp", "tif", "tiff", "gif", "bmp"
-    };
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
-        if (strlen(dot + 1) == strlen(endings[i])) {
-            size_t k = 0;
-            while (endings[i][k] && tolower((unsigned char)dot[1 + k]) == endings[i][k])
-                k++;
-            if (!endings[i][k])
-                return true;
-        }
-    return false;
-}
-
-/* A name of its own for a sample, below `folder`. */
 static td_status name_file(unpacking *u, const char *folder, int64_t i, const void *bytes, size_t n)
 {
-    const char *base = make_name(&u->arena, td_path_base(td_dataset_path(u->ds, i)));
-    td_text name = { 0 };
-    td_status st = base ? TD_OK : TD_ENOMEM;
-    for (int tries = 0; st == TD_OK; tries++) {
-        name.len = 0;
-        td_text_add(&name, "%s/", folder);
-        if (tries)
-            td_text_add(&name, "%" PRId64 "-%d-", i, tries);
-        td_text_add(&name, "%s%s", base, has_image_ending(base) ? "" : ending_of(bytes, n));
-        st = td_text_status(&name);
-        if (st == TD_OK && !td_map_has(&u->taken, td_text_get(&name)))
-            break;
-    }
-    if (st == TD_OK)
-        st = td_map_set(&u->taken, td_text_get(&name), u);
-    if (st == TD_OK) {
-        u->names[i] = td_arena_text(&u->arena, td_text_get(&name) + strlen(folder) + 1);
-        st = u->names[i] ? TD_OK : TD_ENOMEM;
-    }
-    td_text_release(&name);
-    return st;
+    const char *base = td_file_name(&u->arena, td_path_base(td_dataset_path(u->ds, i)));
+    if (!base)
+        return TD_ENOMEM;
+    const char *ending = td_has_image_ending(base) ? "" : ending_of(bytes, n);
+    return td_unique_name(&u->arena, &u->taken, folder, base, ending, i, &u->names[i]);
 }
 
 /* --- a list of several labels ----------------------------------------------------------------- */
@@ -284,7 +191,7 @@ out:
 /* The names of the classes, one a line, if the folders are numbers. */
 static td_status write_names(const unpacking *u)
 {
-    const td_dataset *named = named_set(u, u->ds);
+    const td_dataset *named = td_named_set(&u->splits, u->ds);
     td_text text = { 0 };
     td_status st = TD_OK;
     char *path = td_path_join(u->out, "classes.txt");
@@ -318,7 +225,7 @@ static td_status unpack_split(unpacking *u, const char *split)
         TD_OUT(begin_list(u));
     TD_OUT(td_make_folder(folder));
     if (has_folders(ds)) {
-        TD_OUT(name_folders(u));
+        TD_OUT(td_class_folders(&u->arena, &u->splits, ds, &u->folders));
         TD_OUT(write_names(u));
     }
     for (int64_t i = 0; i < ds->n; i++)
@@ -362,7 +269,7 @@ td_status td_dataset_unpack(const char *path, const char *out, const td_unpack_o
     *result = (td_unpack_result){ 0 };
     td_signals_catch();
     TD_OUT(check_free(out));
-    TD_OUT(td_split_sets_open(&o, true, &u.splits));
+    TD_OUT(td_split_sets_open(&o, &u.splits));
     for (int i = 0; i < u.splits.n; i++) {
         u.ds = u.splits.sets[i];
         TD_OUT(unpack_split(&u, u.splits.names[i]));

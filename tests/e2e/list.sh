@@ -68,8 +68,9 @@ same one two
 expect 0 dataset check both.csv
 prints '^  images      24, 24 readable, 0 not$'
 prints '^splits +train, val$'
-expect 1 dataset pack both.csv both.pack
-error_names "'both.csv'" folder
+expect 0 dataset pack both.csv both.pack
+expect 0 dataset check both.pack
+prints '^  images      24, 24 readable, 0 not$'
 expect 1 train train.tsv $net --workspace none
 error_names "'train.tsv'" --val-list --training-only
 

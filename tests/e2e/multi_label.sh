@@ -170,7 +170,8 @@ expect 0 dataset unpack quoted.csv quoted
 expect 0 dataset unpack quoted/labels.csv twice
 same quoted/labels.csv twice/labels.csv
 expect 1 dataset pack columns.csv x.pack
-error_names "'columns.csv'"
+error_names "'columns.csv'" 'several labels' unpack
+[ ! -e x.pack ] || complain "a refused pack is left"
 sed '2,$s/circle|/class|/; 2,$s/circle,/class,/' delimiter.csv >named.csv
 expect 1 dataset unpack named.csv named --list-delimiter '|'
 error_names "'named.csv'" "'class'"

@@ -140,7 +140,9 @@ prints '"shrunk": 0, '
 
 # --- what cannot be packed ---------------------------------------------------------------------------------
 expect 2 dataset pack set
-error_names FOLDER OUT.pack
+error_names DATA OUT.pack
+expect 1 dataset pack folder.safetensors x.pack
+error_names "'folder.safetensors'" tensors image
 expect 2 dataset pack set no.pack --short-side -3
 expect 2 dataset pack set no.pack --quality 101
 fails "'absent'" dataset pack absent no.pack

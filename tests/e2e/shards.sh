@@ -94,8 +94,9 @@ printf 'no image' >a/00003.jpg
 (cd a && shard ../bad.tar pax 1 24)
 expect 1 dataset check bad.tar
 prints '00003.jpg'
-expect 1 dataset pack tars tars.pack
-error_names "'tars'" folder
+expect 0 dataset pack tars tars.pack
+expect 0 train tars.pack $net --epochs 1 --no-checkpoints --workspace packed
+prints '^top1 '
 expect 1 train tars/train-000.tar $net --workspace w7
 error_names "'tars/train-000.tar'" --val-list --val-split
 expect 1 train tars/val-000.tar $net --training-only --workspace w7

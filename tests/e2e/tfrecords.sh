@@ -122,8 +122,6 @@ expect 1 train coco $detector --annotations things/annotations/instances_train.j
 error_names "'coco'"
 
 # --- what is not possible ----------------------------------------------------------------------------------
-expect 1 dataset pack tf tf.pack
-error_names "'tf'" folder
 expect 1 train tf/train-00000-of-00002 $net --workspace d4
 error_names "'tf/train-00000-of-00002'" --val-list --val-split
 expect 1 train tf/validation-00000-of-00001 $net --training-only --workspace d4

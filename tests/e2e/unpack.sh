@@ -36,6 +36,24 @@ expect 0 dataset unpack all.tar fromtar
 expect 0 dataset unpack list.csv fromlist
 equal fromtar fromlist
 [ "$(find fromtar/train -name '*.jpg' | wc -l)" = 9 ] || complain "not 9 images"
+# a pack of them holds the same; one of a set with other classes in val is refused
+for data in all.tar list.csv tf; do
+    rm -rf x.pack frompack
+    expect 0 dataset pack $data x.pack --json
+    prints '^\{"path": "x.pack", "pictures": (9|15), "shrunk": 0, '
+    expect 0 dataset unpack x.pack frompack
+    [ $data = tf ] && equal set frompack || equal fromtar frompack
+    expect 0 dataset check x.pack
+done
+expect 0 dataset pack list.csv small.pack --short-side 16 --threads 2
+expect 0 dataset check small.pack
+prints '^  images +9, 9 readable'
+[ "$(wc -c <small.pack)" -lt "$(wc -c <x.pack)" ] || complain "no image was shrunk"
+grep -v "$(sed -n '1s/.*,//p' list.csv)" list.csv | sed 's/$/,val/' >split.csv
+sed 's/$/,train/; s/^tars/.\/tars/' list.csv >>split.csv
+expect 1 dataset pack split.csv gap.pack
+error_names "'split.csv'" class
+[ ! -e gap.pack ] || complain "a refused pack is left"
 # classes that are numbers keep their order; names that do not sort are in classes.txt
 drawn many --classes 12 --train 12 --val 12
 records many train zero 12 many.tfrecord
@@ -43,6 +61,9 @@ expect 0 dataset unpack many.tfrecord numbers --label-offset 0
 ls numbers/train >names
 seq -w 0 11 >wanted
 same names wanted
+expect 0 dataset pack many.tfrecord numbers.pack --label-offset 0
+expect 0 dataset unpack numbers.pack again12
+equal numbers/train again12/train
 [ "$(wc -l <numbers/classes.txt)" = 12 ] || complain "not 12 names"
 expect 1 dataset unpack many.tfrecord other
 error_names --label-offset
@@ -55,6 +76,10 @@ printf 'a/x.jpg,one\nb/x.jpg,one\nb/../a/x.jpg,two\n' >same.csv
 expect 0 dataset unpack same.csv --list-outside twice
 [ "$(find twice/train/one -type f | wc -l)" = 2 ] || complain "two images of one name are not two files"
 
+expect 0 dataset pack same.csv same.pack --list-outside
+expect 0 dataset unpack same.pack twice2
+equal twice twice2
+
 # --- boxes -------------------------------------------------------------------------------------------------
 expect 0 dataset draw things --boxes --train 6 --val 4 --size 64
 mkdir coco
@@ -63,6 +88,9 @@ records things val texts 4 coco/coco_val.record-00000-of-00001
 expect 0 dataset unpack coco boxes
 equal things/train boxes/train
 equal things/val boxes/val
+expect 0 dataset pack coco coco.pack
+expect 0 dataset unpack coco.pack packed
+equal boxes packed
 expect 0 dataset pack things things.pack
 expect 0 dataset unpack things.pack again
 equal things/train again/train
