@@ -3,9 +3,8 @@
  * its conversions
  *
  * The general loops (native_act.inc) widen to a buffer, compute an exponential good to float32's
- * last places, and round.  These compute as many digits as bfloat16 needs, in registers:
- * 2^v is 2^floor(v) 2^f with 0 <= f < 1, by a polynomial within 8e-5 of 2^f, relatively (minimax),
- * and a reciprocal is the processor's estimate, good to 6e-5.
+ * last places, and round.  These compute as many digits as bfloat16 needs, in registers
+ * (native_bf16_math.h).
  */
 #include "backend/native/native_act_bf16.h"
 
@@ -17,38 +16,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
-#define INLINE static inline __attribute__((always_inline)) TARGET
-
-enum { LANES = 16 };
-
-INLINE __m512 load(const uint16_t *p, __mmask16 which)
-{
-    const __m256i x = _mm256_maskz_loadu_epi16(which, p);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-}
-
-INLINE void put(uint16_t *p, __m512 x, __mmask16 which)
-{
-    _mm256_mask_storeu_epi16(p, which, (__m256i)_mm512_cvtneps_pbh(x));
-}
-
-INLINE __m512 power_of_2(__m512 v)
-{
-    const __m512 f = _mm512_reduce_ps(v, _MM_FROUND_TO_NEG_INF);
-    __m512 p = _mm512_set1_ps(0x1.3f96a4p-4f);
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.cefc4cp-3f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.64444cp-1f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.fff632p-1f));
-    return _mm512_scalef_ps(p, v);
-}
-
-#define LOG2_E 0x1.715476p0f
-
-static __mmask16 lanes_of(int64_t n)
-{
-    return (__mmask16)(n < LANES ? (1 << n) - 1 : 0xffff);
-}
+#include "backend/native/native_bf16_math.h"
 
 /* --- silu ------------------------------------------------------------------------------------- */
 
@@ -82,37 +50,12 @@ static TARGET void silu_grad(int64_t n, const uint16_t *dy, const uint16_t *x, u
 
 /* --- gelu ------------------------------------------------------------------------------------- */
 
-/* The normal distribution below x, and e = exp(-x^2 / 2), which is its density times sqrt(2 pi). */
-typedef struct {
-    __m512 below, e;
-} normal;
-
-/*
- * Below -|x| it is e t P(t) with t = 1 / (1 + 0.35 |x| / sqrt 2), a form of Hastings (Abramowitz
- * and Stegun 7.1.26).  P is within 7e-5, relatively, for |x| up to 13.5, where e is below any
- * float32.
- */
-INLINE normal normal_of(__m512 x)
-{
-    const __m512 one = _mm512_set1_ps(1), size = _mm512_abs_ps(x);
-    const __m512 t = _mm512_rcp14_ps(_mm512_fmadd_ps(size, _mm512_set1_ps(0.24748737f), one));
-    const __m512 e = power_of_2(_mm512_mul_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(-0.5f * LOG2_E)));
-    __m512 p = _mm512_set1_ps(0.2605314046f);
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-0.1328389242f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.1963204592f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.0752018513f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.1007500383f));
-    const __m512 tail = _mm512_mul_ps(e, _mm512_mul_ps(p, t));
-    const __mmask16 is_negative = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return (normal){ _mm512_mask_sub_ps(tail, (__mmask16)~is_negative, one, tail), e };
-}
-
 static TARGET void gelu(int64_t n, const uint16_t *x, uint16_t *y)
 {
     for (int64_t i = 0; i < n; i += LANES) {
         const __mmask16 which = lanes_of(n - i);
         const __m512 v = load(x + i, which);
-        put(y + i, _mm512_mul_ps(v, normal_of(v).below), which);
+        put(y + i, gelu_of(v), which);
     }
 }
 

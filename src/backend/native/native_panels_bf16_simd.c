@@ -3,20 +3,12 @@
  */
 #include "backend/native/native_panels_bf16.h"
 
-#include <string.h>
-
-#include "backend/native/native_panels.h"
 #include "base/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "backend/native/native_gelu.h"
-
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
-#define INLINE static inline __attribute__((always_inline)) TARGET
-
-enum { LANES = 16, PAIRS = 2 * LANES, VECTORS = TD_PANEL / LANES, AHEAD = 16 * 2 * TD_PANEL };
+#include "backend/native/native_half_tile.h"
 
 typedef struct {
     const uint16_t *x, *w;
@@ -36,17 +28,9 @@ INLINE void fetch_results(int T, int vectors, const td_half_panels *v, const hal
         }
 }
 
-INLINE __m512 wide(const uint16_t *x)
+INLINE void finish(__m512 y, const uint16_t *rest, uint16_t *to)
 {
-    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-}
-
-INLINE void put(__m512 y, const uint16_t *rest, uint16_t *to)
-{
-    if (rest)
-        y = _mm512_add_ps(y, wide(rest));
-    _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(y));
+    put(to, rest ? _mm512_add_ps(y, load(rest, 0xffff)) : y, 0xffff);
 }
 
 /* out of registers, because gelu needs them */
@@ -56,7 +40,7 @@ static TARGET void put_gelu(int T, int vectors, const td_half_panels *v, const h
     for (int p = 0; p < T; p++)
         for (int i = 0; i < vectors; i++, sum += LANES) {
             const int64_t at = p * v->y_row + i * LANES;
-            put(td_gelu_16(_mm512_load_ps(sum)), t->rest ? t->rest + at : NULL, t->y + at);
+            finish(gelu_of(_mm512_load_ps(sum)), t->rest ? t->rest + at : NULL, t->y + at);
         }
 }
 
@@ -64,7 +48,7 @@ INLINE void end_sums(int T, int vectors, const td_half_panels *v, const half_til
                      const __m512 *sum)
 {
     if (v->gelu) {
-        _Alignas(64) float wait[TD_HALF_ROWS * 2 * VECTORS * LANES];
+        _Alignas(64) float wait[TD_HALF_SUMS * LANES];
 #pragma GCC unroll 24
         for (int i = 0; i < T * vectors; i++)
             _mm512_store_ps(wait + i * LANES, sum[i]);
@@ -74,45 +58,20 @@ INLINE void end_sums(int T, int vectors, const td_half_panels *v, const half_til
 #pragma GCC unroll 24
     for (int i = 0; i < T * vectors; i++) {
         const int64_t at = i / vectors * v->y_row + i % vectors * LANES;
-        put(sum[i], t->rest ? t->rest + at : NULL, t->y + at);
+        finish(sum[i], t->rest ? t->rest + at : NULL, t->y + at);
     }
-}
-
-INLINE __m512i pair(const uint16_t *x)
-{
-    int bits;
-    memcpy(&bits, x, sizeof bits);
-    return _mm512_set1_epi32(bits);
 }
 
 /* T rows of `panels` panels */
 INLINE void multiply(int T, int panels, const td_half_panels *v, const half_tile *t)
 {
-    const int vectors = panels * VECTORS;
-    const int64_t panel = v->depth * TD_PANEL;
-    const uint16_t *w = t->w;
-    __m512 sum[TD_HALF_ROWS * 2 * VECTORS];
+    const int vectors = panels * TD_HALF_VECTORS;
+    __m512 sum[TD_HALF_SUMS];
     fetch_results(T, vectors, v, t);
 #pragma GCC unroll 24
     for (int i = 0; i < T * vectors; i++)
         sum[i] = t->bias ? _mm512_loadu_ps(t->bias + i % vectors * LANES) : _mm512_setzero_ps();
-    for (const uint16_t *x = t->x, *end = x + v->depth; x < end; x += 2, w += VECTORS * PAIRS) {
-        __m512i b[2 * VECTORS];
-#pragma GCC unroll 4
-        for (int i = 0; i < vectors; i++) {
-            const uint16_t *at = w + i / VECTORS * panel + i % VECTORS * PAIRS;
-            _mm_prefetch(at + AHEAD, _MM_HINT_T0);
-            b[i] = _mm512_loadu_si512(at);
-        }
-#pragma GCC unroll 6
-        for (int p = 0; p < T; p++) {
-            const __m512i a = pair(x + p * v->x_row);
-#pragma GCC unroll 4
-            for (int i = 0; i < vectors; i++)
-                sum[p * vectors + i] =
-                    _mm512_dpbf16_ps(sum[p * vectors + i], (__m512bh)a, (__m512bh)b[i]);
-        }
-    }
+    add_products(T, vectors, v->depth, t->x, v->x_row, t->w, sum);
     end_sums(T, vectors, v, t, sum);
 }
 
@@ -146,11 +105,11 @@ static TARGET void run_panels(const td_half_panels *v, int64_t k, int panels)
     const int64_t tiles = (v->rows + TD_HALF_ROWS - 1) / TD_HALF_ROWS;
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = v->rows * i / tiles, to = v->rows * (i + 1) / tiles;
-        const int64_t at = from * v->y_row + k * TD_PANEL;
+        const int64_t at = from * v->y_row + k * TD_HALF_PANEL;
         const half_tile t = { .x = v->x + from * v->x_row,
-                              .w = v->w + k * TD_PANEL * v->depth,
+                              .w = v->w + k * TD_HALF_PANEL * v->depth,
                               .y = v->y + at,
-                              .bias = v->bias ? v->bias + k * TD_PANEL : NULL,
+                              .bias = v->bias ? v->bias + k * TD_HALF_PANEL : NULL,
                               .rest = v->rest ? v->rest + at : NULL };
         loops_of[to - from][panels - 1](v, &t);
     }

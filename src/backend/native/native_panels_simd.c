@@ -10,11 +10,37 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "backend/native/native_gelu.h"
+#include "backend/native/native_erf.h"
+#include "backend/native/native_transpose_16.h"
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 #define LANES  16
+
+INLINE __m512 polynomial(int n, const float *c, __m512 z)
+{
+    __m512 p = _mm512_set1_ps(c[n - 1]);
+#pragma GCC unroll 6
+    for (int i = n - 2; i >= 0; i--)
+        p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(c[i]));
+    return p;
+}
+
+/* x (1 + erf(x / sqrt 2)) / 2; erf is 1 from 4 on, also where the quotient is not a number */
+INLINE __m512 gelu(__m512 x)
+{
+    static const float above[] = { ERF_P0, ERF_P1, ERF_P2, ERF_P3, ERF_P4, ERF_P5 };
+    static const float below[] = { 1, ERF_Q1, ERF_Q2, ERF_Q3, ERF_Q4, ERF_Q5 };
+    const __m512 one = _mm512_set1_ps(1), half = _mm512_mul_ps(_mm512_set1_ps(0.5f), x);
+    const __m512 size = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0x1.6a09e6p-1f));
+    const __m512 z = _mm512_mul_ps(size, size);
+    const __m512 p = _mm512_mul_ps(size, polynomial(6, above, z));
+    const __m512 ratio = _mm512_min_ps(one, _mm512_div_ps(p, polynomial(6, below, z)));
+    const __mmask16 is_large = _mm512_cmp_ps_mask(size, _mm512_set1_ps(4), _CMP_GE_OQ);
+    const __m512 erf = _mm512_mask_mov_ps(ratio, is_large, one);
+    const __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0f));
+    return _mm512_fmadd_ps(half, _mm512_or_ps(erf, sign), half);
+}
 
 typedef struct {
     const float *x, *w;
@@ -139,7 +165,7 @@ static TARGET void finish(const td_panels *v, int64_t rows, int64_t at)
 {
     for (int64_t p = 0; p < rows; p++, at += v->y_row)
         for (int i = 0; i < TD_PANEL; i += LANES)
-            _mm512_storeu_ps(v->y + at + i, td_gelu_16(_mm512_loadu_ps(v->y + at + i)));
+            _mm512_storeu_ps(v->y + at + i, gelu(_mm512_loadu_ps(v->y + at + i)));
 }
 
 /* tile i of `tiles`, panel k */
@@ -226,34 +252,6 @@ static TARGET void pack_panels(int64_t panels, int64_t channels, int64_t depth, 
     }
 }
 
-/* the 4 x 4 blocks of 16 rows of 16 are transposed, then exchanged */
-INLINE void transpose_16(const __m512 *row, __m512 *column)
-{
-    __m512 t[16];
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-        const __m512 a = _mm512_unpacklo_ps(row[i], row[i + 1]);
-        const __m512 b = _mm512_unpackhi_ps(row[i], row[i + 1]);
-        const __m512 c = _mm512_unpacklo_ps(row[i + 2], row[i + 3]);
-        const __m512 d = _mm512_unpackhi_ps(row[i + 2], row[i + 3]);
-        t[i] = _mm512_shuffle_ps(a, c, 0x44);
-        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
-        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
-        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) { /* columns i, i + 4, i + 8, i + 12 */
-        const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
-        const __m512 b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
-        const __m512 c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
-        const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
-        column[i] = _mm512_shuffle_f32x4(a, c, 0x88);
-        column[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
-        column[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
-        column[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
-    }
-}
-
 /* 16 channels of 16 outputs; those after the next four blocks are fetched */
 INLINE void pack_block(const float *from, int64_t from_row, float *to)
 {
@@ -263,7 +261,7 @@ INLINE void pack_block(const float *from, int64_t from_row, float *to)
         _mm_prefetch(from + i * from_row + 4 * LANES, _MM_HINT_T0);
         row[i] = _mm512_loadu_ps(from + i * from_row);
     }
-    transpose_16(row, column);
+    td_transpose_16(row, column);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
         _mm512_storeu_ps(to + i * TD_PANEL, column[i]);
