@@ -244,6 +244,17 @@ static void put_scale(td_onnx_writer *e, const td_node *n, const char *op)
                                    td_writer_scalar(e, n, "/by", td_in_type(n, 0)->dtype, by)));
 }
 
+/* 1, 1/2 or 0 of the sign of x - y */
+static void put_larger(td_onnx_writer *e, const td_node *n, const char *op)
+{
+    const td_onnx_value y = td_writer_shape(e, n->out[0]);
+    const char *half = td_writer_scalar(e, n, "/half", td_in_type(n, 0)->dtype, 0.5);
+    const char *x = TD_WRITER_ADD(e, "Sub", n, &y, td_writer_operand(e, n, 0),
+                                  td_writer_operand(e, n, 1));
+    x = TD_WRITER_ADD(e, "Mul", n, &y, TD_WRITER_ADD(e, op, n, &y, x), half);
+    td_writer_result(e, n, TD_WRITER_ADD(e, "Add", n, &y, x, half));
+}
+
 static void put_concat(td_onnx_writer *e, const td_node *n, const char *op)
 {
     td_writer_same(e, n, op);
@@ -421,6 +432,7 @@ static const struct {
     { &td_op_div,                       "Div",                td_writer_same },
     { &td_op_max,                       "Max",                td_writer_same },
     { &td_op_min,                       "Min",                td_writer_same },
+    { &td_op_larger,                    "Sign",               put_larger },
     { &td_op_dropout,                   "none",               put_nothing },
     { &td_op_scale,                     "Mul",                put_scale },
     { &td_op_bias_add,                  "Add",                put_bias },

@@ -45,6 +45,8 @@ typedef struct {
     td_dtype dtype;
     int rank;
     td_onnx_dim dim[TD_ONNX_RANK_MAX];
+    const char *kind; /* PARAMETER, BUFFER or another word by which PyTorch's exporter says what a
+                         tensor was; NULL: the file does not say */
 } td_onnx_value;
 
 typedef enum {
@@ -52,6 +54,7 @@ typedef enum {
     TD_ONNX_INT = 2,
     TD_ONNX_TEXT = 3,
     TD_ONNX_TENSOR = 4, /* read only */
+    TD_ONNX_FLOATS = 6, /* read only */
     TD_ONNX_INTS = 7
 } td_onnx_kind;
 
@@ -61,8 +64,9 @@ typedef struct {
     float f;
     int64_t i;
     const char *text;
-    int n;
+    int n; /* of ints, or of floats */
     int64_t *ints;
+    float *floats;
     td_tensor *tensor;
 } td_onnx_attr;
 

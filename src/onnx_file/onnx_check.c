@@ -77,18 +77,6 @@ static td_status add_unique(const checker *c, td_map *seen, const char *name, co
     return td_map_set(seen, name, seen);
 }
 
-/* node names are optional and have their own namespace */
-static td_status check_node_names(const checker *c)
-{
-    td_map seen = { 0 };
-    td_status st = TD_OK;
-    for (size_t i = 0; i < c->m->n_nodes && st == TD_OK; i++)
-        if (*c->m->nodes[i].name)
-            st = add_unique(c, &seen, c->m->nodes[i].name, "nodes");
-    td_map_release(&seen);
-    return st;
-}
-
 static td_status check_list(const checker *c, const td_onnx_values *list, const char *what)
 {
     td_map seen = { 0 };
@@ -136,7 +124,6 @@ static td_status check(checker *c)
     }
     for (size_t i = 0; i < m->n_nodes; i++)
         TD_TRY(check_node(c, &m->nodes[i]));
-    TD_TRY(check_node_names(c));
     TD_TRY(check_list(c, &m->outputs, "outputs"));
     TD_TRY(check_list(c, &m->values, "shapes"));
     return check_values(c);

@@ -57,8 +57,52 @@ static td_status count_ints(td_pb pb, int field, size_t *n)
     return TD_OK;
 }
 
+/* appends the numbers of one field, or counts them if there is no room */
+static td_status read_floats(td_onnx_reader *r, const td_pb_field *f, size_t room, size_t *n,
+                             float *out)
+{
+    const bool is_one = f->wire == 5;
+    const size_t found = is_one ? 1 : f->n_bytes / sizeof *out;
+    if (!is_one && (f->wire != 2 || f->n_bytes % sizeof *out))
+        return td_error(TD_EFORMAT, "'%s': a list of numbers is malformed", r->what);
+    if (found <= room && *n <= room - found && found)
+        memcpy(out + *n, is_one ? (const void *)&f->value : f->bytes, found * sizeof *out);
+    *n += found;
+    return TD_OK;
+}
+
+static td_status count_floats(td_onnx_reader *r, td_pb pb, size_t *n)
+{
+    td_pb_field f;
+    *n = 0;
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 7)
+            TD_TRY(read_floats(r, &f, 0, n, NULL));
+    }
+    return TD_OK;
+}
+
+/* memory for the numbers of both kinds that an attribute has */
+typedef struct {
+    size_t ints, floats, n_ints, n_floats;
+} lists;
+
+static td_status make_lists(td_onnx_reader *r, td_pb pb, lists *l, td_onnx_attr *a)
+{
+    const size_t most = TD_ONNX_ITEMS_MAX;
+    *l = (lists){ 0 };
+    TD_TRY(count_ints(pb, 8, &l->ints));
+    TD_TRY(count_floats(r, pb, &l->floats));
+    TD_TRY(td_onnx_count_items(r, l->ints > most ? TD_ONNX_ITEMS_MAX + 1 : (int64_t)l->ints));
+    TD_TRY(td_onnx_count_items(r, l->floats > most ? TD_ONNX_ITEMS_MAX + 1 : (int64_t)l->floats));
+    a->ints = new_array(r, (int)l->ints, sizeof *a->ints);
+    a->floats = new_array(r, (int)l->floats, sizeof *a->floats);
+    return a->ints && a->floats ? TD_OK : TD_ENOMEM;
+}
+
 static td_status read_attr_field(td_onnx_reader *r, const td_pb *pb, const td_pb_field *f,
-                                 size_t room, size_t *n, td_onnx_attr *a)
+                                 lists *l, td_onnx_attr *a)
 {
     int64_t kind;
     td_pb inner;
@@ -71,14 +115,16 @@ static td_status read_attr_field(td_onnx_reader *r, const td_pb *pb, const td_pb
         return td_pb_int(pb, f, &a->i);
     case 4:
         return td_onnx_get_text(r, pb, f, &a->text);
+    case 7:
+        return read_floats(r, f, l->floats, &l->n_floats, a->floats);
     case 8:
-        return td_pb_ints(pb, f, a->ints, room, n);
+        return td_pb_ints(pb, f, a->ints, l->ints, &l->n_ints);
     case 20:
         TD_TRY(td_pb_int(pb, f, &kind));
         if (kind != TD_ONNX_FLOAT && kind != TD_ONNX_INT && kind != TD_ONNX_TEXT &&
-            kind != TD_ONNX_TENSOR && kind != TD_ONNX_INTS)
+            kind != TD_ONNX_TENSOR && kind != TD_ONNX_FLOATS && kind != TD_ONNX_INTS)
             return td_onnx_refuse(
-                r, "an attribute that is not a number, text, tensor or list of integers");
+                r, "an attribute that is not a number, text, tensor or list of numbers");
         a->kind = (td_onnx_kind)kind;
         return TD_OK;
     case 5:
@@ -101,23 +147,24 @@ static td_status read_attr_field(td_onnx_reader *r, const td_pb *pb, const td_pb
 static td_status read_attr(td_onnx_reader *r, td_pb pb, td_onnx_attr *a)
 {
     td_pb_field f;
-    size_t room, n = 0;
+    lists l;
     *a = (td_onnx_attr){ .name = "", .text = "" };
-    TD_TRY(count_ints(pb, 8, &room));
-    TD_TRY(
-        td_onnx_count_items(r, room > TD_ONNX_ITEMS_MAX ? TD_ONNX_ITEMS_MAX + 1 : (int64_t)room));
-    a->ints = new_array(r, (int)room, sizeof *a->ints);
-    if (!a->ints)
-        return TD_ENOMEM;
+    TD_TRY(make_lists(r, pb, &l, a));
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
-        TD_TRY(read_attr_field(r, &pb, &f, room, &n, a));
+        TD_TRY(read_attr_field(r, &pb, &f, &l, a));
     }
-    a->n = (int)n;
+    a->n = (int)(a->kind == TD_ONNX_FLOATS ? l.n_floats : l.n_ints);
     if (!a->kind || (a->kind == TD_ONNX_TENSOR) != (a->tensor != NULL))
         return td_error(TD_EFORMAT, "'%s': attribute '%s' has no type, or no value of its type",
                         r->what, a->name);
     return TD_OK;
+}
+
+/* both are names of the domain of ONNX's own operators */
+static bool is_onnx(const char *domain)
+{
+    return !*domain || strcmp(domain, "ai.onnx") == 0;
 }
 
 static td_status read_node_field(td_onnx_reader *r, const td_pb *pb, const td_pb_field *f,
@@ -139,7 +186,7 @@ static td_status read_node_field(td_onnx_reader *r, const td_pb *pb, const td_pb
         return read_attr(r, inner, &n->attr[n->n_attr++]);
     case 7:
         TD_TRY(td_onnx_get_text(r, pb, f, &domain));
-        return *domain ? td_onnx_refuse(r, "a node of another domain") : TD_OK;
+        return is_onnx(domain) ? TD_OK : td_onnx_refuse(r, "an operator of another domain");
     case 8:
         return td_onnx_refuse(r, "a node with an overload");
     default:
@@ -160,16 +207,34 @@ static td_status read_node(td_onnx_reader *r, td_pb pb)
     node.attr = new_array(r, n[5], sizeof *node.attr);
     if (!node.in || !node.out || !node.attr)
         return TD_ENOMEM;
+    r->node = &node;
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         TD_TRY(read_node_field(r, &pb, &f, &node));
     }
+    r->node = NULL;
     TD_TRY(td_reserve(&m->nodes, &m->cap_nodes, m->n_nodes + 1, sizeof *m->nodes));
     m->nodes[m->n_nodes++] = node;
     return TD_OK;
 }
 
 /* --- types ------------------------------------------------------------------------------------ */
+
+/* a name and a text */
+static td_status read_pair(td_onnx_reader *r, td_pb pb, td_onnx_meta *out)
+{
+    td_pb_field f;
+    *out = (td_onnx_meta){ "", "" };
+    TD_TRY(td_onnx_count_items(r, 1));
+    while (td_pb_more(&pb)) {
+        TD_TRY(td_pb_next(&pb, &f));
+        if (f.number == 1)
+            TD_TRY(td_onnx_get_text(r, &pb, &f, &out->key));
+        else if (f.number == 2)
+            TD_TRY(td_onnx_get_text(r, &pb, &f, &out->value));
+    }
+    return TD_OK;
+}
 
 static td_status read_dim(td_onnx_reader *r, td_pb pb, td_onnx_dim *d)
 {
@@ -238,6 +303,16 @@ static td_status read_type(td_onnx_reader *r, td_pb pb, td_onnx_value *v)
     return TD_OK;
 }
 
+/* an entry of metadata, of which one says what PyTorch's exporter wrote */
+static td_status read_kind(td_onnx_reader *r, td_pb pb, td_onnx_value *v)
+{
+    td_onnx_meta pair;
+    TD_TRY(read_pair(r, pb, &pair));
+    if (strcmp(pair.key, "pkg.torch.export.graph_signature.InputSpec.kind") == 0)
+        v->kind = pair.value;
+    return TD_OK;
+}
+
 static td_status read_value(td_onnx_reader *r, td_pb pb, td_onnx_values *list)
 {
     td_pb_field f;
@@ -251,6 +326,9 @@ static td_status read_value(td_onnx_reader *r, td_pb pb, td_onnx_values *list)
         } else if (f.number == 2) {
             TD_TRY(td_pb_enter(&pb, &f, &inner));
             TD_TRY(read_type(r, inner, &v));
+        } else if (f.number == 4) {
+            TD_TRY(td_pb_enter(&pb, &f, &inner));
+            TD_TRY(read_kind(r, inner, &v));
         }
     }
     TD_TRY(td_reserve(&list->at, &list->cap, list->n + 1, sizeof *list->at));
@@ -289,6 +367,23 @@ static td_status read_graph_field(td_onnx_reader *r, const td_pb *pb, const td_p
     }
 }
 
+/* before IR version 4 all tensors were inputs, too: values from outside could replace them */
+static td_status drop_tensors(td_onnx_values *inputs, const td_onnx *m)
+{
+    td_map names = { 0 };
+    td_status st = TD_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_tensors && st == TD_OK; i++)
+        if (*m->tensors[i].name)
+            st = td_map_set(&names, m->tensors[i].name, inputs);
+    for (size_t i = 0; i < inputs->n; i++)
+        if (!td_map_has(&names, inputs->at[i].name))
+            inputs->at[n++] = inputs->at[i];
+    inputs->n = n;
+    td_map_release(&names);
+    return st;
+}
+
 static td_status read_graph(td_onnx_reader *r, td_pb pb)
 {
     td_pb_field f;
@@ -299,26 +394,27 @@ static td_status read_graph(td_onnx_reader *r, td_pb pb)
         TD_TRY(td_pb_next(&pb, &f));
         TD_TRY(read_graph_field(r, &pb, &f));
     }
-    return TD_OK;
+    return drop_tensors(&r->m->inputs, r->m);
 }
 
 static td_status read_opset(td_onnx_reader *r, td_pb pb)
 {
     td_pb_field f;
     const char *domain = "";
-    if (r->has_opset)
-        return td_onnx_refuse(r, "operators of two domains");
-    r->has_opset = true;
-    r->m->opset = 0;
+    int64_t version = 0;
     while (td_pb_more(&pb)) {
         TD_TRY(td_pb_next(&pb, &f));
         if (f.number == 1)
             TD_TRY(td_onnx_get_text(r, &pb, &f, &domain));
         else if (f.number == 2)
-            TD_TRY(td_pb_int(&pb, &f, &r->m->opset));
+            TD_TRY(td_pb_int(&pb, &f, &version));
     }
-    if (*domain)
-        return td_onnx_refuse(r, "operators of another domain");
+    if (!is_onnx(domain)) /* many files name domains of which they have no operator */
+        return TD_OK;
+    if (r->has_opset)
+        return td_error(TD_EFORMAT, "'%s' has two opsets", r->what);
+    r->has_opset = true;
+    r->m->opset = version;
     if (r->m->opset < TD_ONNX_OPSET_READ_MIN || r->m->opset > TD_ONNX_OPSET_MAX)
         return td_error(TD_EUNSUPPORTED, "'%s' uses opset %lld, wanted %d to %d", r->what,
                         (long long)r->m->opset, TD_ONNX_OPSET_READ_MIN, TD_ONNX_OPSET_MAX);
@@ -327,17 +423,9 @@ static td_status read_opset(td_onnx_reader *r, td_pb pb)
 
 static td_status read_meta(td_onnx_reader *r, td_pb pb)
 {
-    td_pb_field f;
     td_onnx *m = r->m;
-    td_onnx_meta pair = { "", "" };
-    TD_TRY(td_onnx_count_items(r, 1));
-    while (td_pb_more(&pb)) {
-        TD_TRY(td_pb_next(&pb, &f));
-        if (f.number == 1)
-            TD_TRY(td_onnx_get_text(r, &pb, &f, &pair.key));
-        else if (f.number == 2)
-            TD_TRY(td_onnx_get_text(r, &pb, &f, &pair.value));
-    }
+    td_onnx_meta pair;
+    TD_TRY(read_pair(r, pb, &pair));
     TD_TRY(td_reserve(&m->meta, &m->cap_meta, m->n_meta + 1, sizeof *m->meta));
     m->meta[m->n_meta++] = pair;
     return TD_OK;

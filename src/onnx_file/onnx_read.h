@@ -15,13 +15,14 @@ typedef struct {
     const char *what;
     int64_t n_left; /* what remains of TD_ONNX_ITEMS_MAX */
     bool has_graph, has_opset;
+    const td_onnx_node *node; /* the node that is being read, or NULL */
     td_external_files *files; /* NULL: all data must be in the file */
 } td_onnx_reader;
 
 /** TD_ELIMIT: more than TD_ONNX_ITEMS_MAX. */
 td_status td_onnx_count_items(td_onnx_reader *r, int64_t n) TD_CHECKED;
 
-/** TD_EUNSUPPORTED: "'net.onnx' has WHAT, which is not supported". */
+/** TD_EUNSUPPORTED: "'net.onnx' has WHAT, which is not supported", with the node's name. */
 td_status td_onnx_refuse(const td_onnx_reader *r, const char *what) TD_CHECKED;
 
 /** A text into the model's arena.  TD_EFORMAT, TD_ENOMEM. */

@@ -17,6 +17,10 @@ td_status td_onnx_count_items(td_onnx_reader *r, int64_t n)
 
 td_status td_onnx_refuse(const td_onnx_reader *r, const char *what)
 {
+    const td_onnx_node *n = r->node;
+    if (n)
+        return td_error(TD_EUNSUPPORTED, "'%s': node '%s' (%s) has %s, which is not supported",
+                        r->what, *n->name || !n->n_out ? n->name : n->out[0], n->op, what);
     return td_error(TD_EUNSUPPORTED, "'%s' has %s, which is not supported", r->what, what);
 }
 

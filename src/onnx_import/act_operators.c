@@ -134,6 +134,16 @@ td_status td_import_clip(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+/* x^p by a tensor, of positive x: exp(p log(x)) */
+static td_status power(td_importer *im, td_value *x, td_value **y)
+{
+    td_value *p;
+    TD_TRY(td_import_value_at(im, 1, &p));
+    x = td_emit(im->b, &td_op_log, NULL, x);
+    *y = td_emit(im->b, &td_op_exp, NULL, td_mul(im->b, p, x));
+    return TD_OK;
+}
+
 /* the exponent is one number */
 td_status td_import_pow(td_importer *im, td_value **y)
 {
@@ -142,6 +152,9 @@ td_status td_import_pow(td_importer *im, td_value **y)
     if (im->node->n_in != 2)
         return td_import_wrong(im, "an unsupported number of operands");
     TD_TRY(td_import_value_at(im, 0, &x));
+    const bool is_number = td_map_has(&im->tensors, im->node->in[1]);
+    if (im->o->is_model && (!is_number || td_import_is_gate(im, 1)))
+        return power(im, x, y);
     if (!td_import_is_number(im, 1, &a.a))
         TD_TRY(td_import_scalar_at(im, 1, td_value_type(x).dtype, &a.a));
     if (!(fabs(a.a) <= 1e6))
@@ -268,12 +281,18 @@ static td_status with_number(td_importer *im, td_value *x, bool is_second, doubl
     return TD_OK;
 }
 
+/* is operand i one number that no training changes? */
+static bool is_constant(const td_importer *im, int i, double *out)
+{
+    return td_import_is_number(im, i, out) && !td_import_is_gate(im, i);
+}
+
 td_status td_import_binary(td_importer *im, td_value **y)
 {
     td_value *in[2] = { NULL, NULL };
     double c;
     const char *op = im->node->op;
-    const int known = td_import_is_number(im, 1, &c) ? 1 : td_import_is_number(im, 0, &c) ? 0 : -1;
+    const int known = is_constant(im, 1, &c) ? 1 : is_constant(im, 0, &c) ? 0 : -1;
     if (im->node->n_in != 2)
         return td_import_wrong(im, "an unsupported number of operands");
     for (int i = 0; i < 2; i++)

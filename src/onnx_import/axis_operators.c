@@ -393,18 +393,61 @@ td_status td_import_gather(td_importer *im, td_value **y)
     return gather_as(im, x, axis, t, t->rank, y);
 }
 
-/* rows of x by indices of one column */
+/* indices [.., columns] of x's first dimensions as indices [..] of their product */
+static td_status flat_indices(td_importer *im, const td_type *x, const td_tensor *t, td_tensor *out)
+{
+    const int64_t columns = t->dim[t->rank - 1], n = (int64_t)(t->n_bytes / 8) / columns;
+    if (!td_onnx_folder_read(&im->folder, n * columns))
+        return td_import_refuse(im, "computed operands of too many elements in all");
+    int64_t *at = td_arena_alloc(&im->folder.arena, (size_t)n + 1, sizeof *at);
+    if (!at)
+        return TD_ENOMEM;
+    *out = *t;
+    out->rank--;
+    out->data = at;
+    out->n_bytes = (size_t)n * sizeof *at;
+    for (int64_t i = 0; i < n; i++) {
+        at[i] = 0;
+        for (int64_t k = 0; k < columns; k++) {
+            int64_t index;
+            memcpy(&index, (const char *)t->data + 8 * (i * columns + k), sizeof index);
+            index += index < 0 ? x->dim[k] : 0;
+            if (index < 0 || index >= x->dim[k])
+                return td_import_wrong(im, "an index is out of range");
+            at[i] = at[i] * x->dim[k] + index;
+        }
+    }
+    return TD_OK;
+}
+
+/* elements or parts of x by indices of its first dimensions */
 td_status td_import_gather_nd(td_importer *im, td_value **y)
 {
     td_value *x;
     const td_tensor *t;
+    td_tensor flat;
+    int64_t dim[TD_RANK_MAX];
+    int rank = 1;
     TD_TRY(td_import_value_at(im, 0, &x));
     TD_TRY(td_import_attr_must(im, "batch_dims", 0));
     if (!has_indices(im, &t))
         return td_import_refuse(im, "indices that are not constants");
-    if (t->rank < 1 || t->dim[t->rank - 1] != 1 || td_value_type(x).rank < 1)
-        return td_import_refuse(im, "indices of more than one dimension of the tensor");
-    return gather_as(im, x, 0, t, t->rank - 1, y);
+    const td_type type = td_value_type(x);
+    const int64_t columns = t->rank < 1 ? 0 : t->dim[t->rank - 1];
+    if (columns < 1 || columns > type.rank)
+        return td_import_wrong(im, "indices of other dimensions than the tensor has");
+    TD_TRY(flat_indices(im, &type, t, &flat));
+    dim[0] = 1;
+    for (int d = 0; d < type.rank; d++)
+        if (d < columns)
+            dim[0] *= type.dim[d];
+        else
+            dim[rank++] = type.dim[d];
+    if (columns > 1 && type.dim[0] % TD_IMPORT_PROBE == 0 && im->is_probe)
+        return td_import_refuse(im, "indices of images");
+    if (columns > 1)
+        x = td_import_reshaped(im, x, rank, dim);
+    return td_build_ok(im->b) ? gather_as(im, x, 0, &flat, flat.rank, y) : TD_OK;
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */

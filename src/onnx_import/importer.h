@@ -25,6 +25,7 @@ typedef struct {
     const td_onnx_node *merged; /* an Add that became the bias of a product, or NULL */
     bool is_probe;              /* the import for TD_IMPORT_PROBE images, which fills batch_dims */
     bool is_classifier;         /* all its nodes are a part of the network */
+    bool has_kinds;             /* the file says which of its tensors are parameters */
     bool *is_needed;            /* [m->n_nodes] for the output of a model that has several; NULL:
                                    all are */
 } td_importer;
@@ -149,6 +150,8 @@ td_status td_import_wide_shape(td_importer *im, const td_wide *w) TD_CHECKED;
 
 /* --- the operators: the value of a node's last result ----------------------------- */
 
+/** Is operand i of a model a parameter that is one number, like the gate of a residual branch? */
+bool td_import_is_gate(const td_importer *im, int i);
 /** Is operand i of a model one finite number? */
 bool td_import_is_number(const td_importer *im, int i, double *out);
 td_status td_import_scalar_at(const td_importer *im, int i, td_dtype d, double *out) TD_CHECKED;
@@ -199,5 +202,18 @@ td_status td_import_split(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_squeeze(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_unsqueeze(td_importer *im, td_value **y) TD_CHECKED;
 td_status td_import_expand(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_compare(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_sign(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_logic(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_is_nan(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_cast_like(td_importer *im, td_value **y) TD_CHECKED;
+/** x, a tensor of the graph, as 1 where it is not 0, and otherwise 0. */
+td_status td_import_cast_to_bool(td_importer *im, td_value *x, td_value **y) TD_CHECKED;
+td_status td_import_where(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_triangle(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_sequence(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_sequence_at(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_depth_to_space(td_importer *im, td_value **y) TD_CHECKED;
+td_status td_import_space_to_depth(td_importer *im, td_value **y) TD_CHECKED;
 
 #endif

@@ -404,6 +404,34 @@ static td_status reshape(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     return with_dims(f, n, &x, rank, dim, done);
 }
 
+/* ReduceProd of a list of integers: how many elements dimensions have */
+static td_status product_of_all(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x;
+    td_tensor t;
+    void *data;
+    int64_t product = 1;
+    unsigned axes;
+    int count = 0;
+    const td_onnx_attr *keep = td_onnx_attr_find(n, "keepdims");
+    if (!td_known_get(f, n, 0, &x) || x.dtype != TD_DT_I64 || x.rank != 1 || x.count > RANK_MAX)
+        return TD_OK;
+    if ((n->n_in > 1 && *n->in[1]) || td_onnx_attr_find(n, "axes")) {
+        if (!get_axes(f, n, x.rank, &axes, &count) || axes != 1)
+            return TD_OK;
+    }
+    for (int64_t i = 0; i < x.count; i++)
+        if (!td_onnx_compute("Mul", product, td_known_int(&x, i), &product))
+            return td_error(TD_EFORMAT, "integers overflow");
+    const bool is_number = keep && keep->kind == TD_ONNX_INT && keep->i == 0;
+    TD_TRY(td_known_new(f, n, TD_DT_I64, !is_number, (int64_t[]){ 1 }, &t, &data));
+    if (!data)
+        return TD_OK;
+    *(int64_t *)data = product;
+    *done = true;
+    return td_onnx_folder_add(f, n, &t);
+}
+
 /* --- entry point ------------------------------------------------------------------------------ */
 
 td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *done)
@@ -452,6 +480,8 @@ td_status td_onnx_fold_tensors(td_onnx_folder *f, const td_onnx_node *n, bool *d
         { "Where", td_known_where },
         { "ScatterND", td_known_scatter },
         { "ConstantOfShape", td_known_fill },
+        { "Trilu", td_known_triangle },
+        { "ReduceProd", product_of_all },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(n->op, rows[i].op) == 0)

@@ -12,7 +12,7 @@
 /* elements of the same type as `x`, which a result can have */
 static bool can_move(const td_known *x)
 {
-    return x->dtype == TD_DT_I64 || x->dtype == TD_DT_F32;
+    return x->dtype == TD_DT_I64 || x->dtype == TD_DT_F32 || x->dtype == TD_DT_U8;
 }
 
 static td_status add(td_onnx_folder *f, const td_onnx_node *n, const td_tensor *t, bool *done)
@@ -136,7 +136,8 @@ td_status td_known_expand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     void *data;
     int64_t dim[RANK_MAX];
     int rank;
-    if (!td_known_get(f, n, 0, &x) || !can_move(&x) ||
+    if (!td_known_beside(f, n, 0, &x) || !can_move(&x) || /* one number, but no gate [1, ..] */
+        (x.rank > 0 && !td_known_get(f, n, 0, &x)) ||
         !td_known_list(f, n, 1, &all.rank, all.dim) || !td_known_common(&x, &all, &rank, dim))
         return TD_OK;
     TD_TRY(td_known_new(f, n, x.dtype, rank, dim, &t, &data));
@@ -362,7 +363,7 @@ td_status td_known_fill(td_onnx_folder *f, const td_onnx_node *n, bool *done)
                         .each = td_dtype_bytes(a->tensor->dtype),
                         .bytes = a->tensor->data };
     const bool is_byte = x.dtype == TD_DT_U8;
-    if ((!can_move(&x) && !is_byte) || !td_known_list(f, n, 0, &rank, dim))
+    if (!can_move(&x) || !td_known_list(f, n, 0, &rank, dim))
         return TD_OK;
     TD_TRY(td_known_new(f, n, is_byte ? TD_DT_I64 : x.dtype, rank, dim, &t, &data));
     if (!data)
@@ -373,4 +374,35 @@ td_status td_known_fill(td_onnx_folder *f, const td_onnx_node *n, bool *done)
         else
             copy(data, i, &x, 0);
     return add(f, n, &t, done);
+}
+
+/* Trilu: zeros below the k-th diagonal of matrices, or above it */
+td_status td_known_triangle(td_onnx_folder *f, const td_onnx_node *n, bool *done)
+{
+    td_known x, diagonal;
+    td_tensor t;
+    void *data;
+    int64_t k = 0;
+    const bool is_upper = attr_int(n, "upper", 1) != 0;
+    if (!td_known_get(f, n, 0, &x) || x.rank < 2)
+        return TD_OK;
+    if (n->n_in > 1 && *n->in[1]) {
+        if (!td_known_get(f, n, 1, &diagonal) || diagonal.dtype != TD_DT_I64 || diagonal.count != 1)
+            return TD_OK;
+        k = td_known_int(&diagonal, 0);
+    }
+    if (k < -TD_ONNX_KNOWN_MAX || k > TD_ONNX_KNOWN_MAX)
+        return TD_OK;
+    const bool is_float = x.dtype == TD_DT_F32;
+    TD_TRY(td_known_new(f, n, is_float ? TD_DT_F32 : TD_DT_I64, x.rank, x.dim, &t, &data));
+    for (int64_t i = 0; data && i < x.count; i++) {
+        const int64_t right = i % x.dim[x.rank - 1];
+        const int64_t down = i / x.dim[x.rank - 1] % x.dim[x.rank - 2];
+        const bool is_kept = is_upper ? right - down >= k : right - down <= k;
+        if (is_float)
+            ((float *)data)[i] = is_kept ? td_known_float(&x, i) : 0;
+        else
+            ((int64_t *)data)[i] = is_kept ? td_known_int(&x, i) : 0;
+    }
+    return data ? add(f, n, &t, done) : TD_OK;
 }

@@ -56,6 +56,6 @@ typedef td_status td_known_fold(td_onnx_folder *f, const td_onnx_node *n, bool *
 /* --- known_moves.c: operators that move elements --------------------------------------------- */
 
 td_known_fold td_known_expand, td_known_transpose, td_known_slice, td_known_gather, td_known_concat,
-    td_known_where, td_known_scatter, td_known_fill, td_known_tile;
+    td_known_where, td_known_scatter, td_known_fill, td_known_tile, td_known_triangle;
 
 #endif

@@ -123,6 +123,24 @@ static const row model_rows[] = {
     { "ReduceSumSquare",    REDUCE, td_import_reduce, false },
     { "ReduceLogSum",       REDUCE, td_import_reduce, false },
     { "ReduceLogSumExp",    REDUCE, td_import_reduce, false },
+    { "Equal",              "", td_import_compare, false },
+    { "Greater",            "", td_import_compare, false },
+    { "GreaterOrEqual",     "", td_import_compare, false },
+    { "Less",               "", td_import_compare, false },
+    { "LessOrEqual",        "", td_import_compare, false },
+    { "And",                "", td_import_logic, false },
+    { "Or",                 "", td_import_logic, false },
+    { "Xor",                "", td_import_logic, false },
+    { "Not",                "", td_import_logic, false },
+    { "Sign",               "", td_import_sign, true },
+    { "IsNaN",              "", td_import_is_nan, false },
+    { "Where",              "", td_import_where, false },
+    { "Trilu",              "upper ", td_import_triangle, false },
+    { "CastLike",           "", td_import_cast_like, false },
+    { "SplitToSequence",    "axis keepdims ", td_import_sequence, false },
+    { "SequenceAt",         "", td_import_sequence_at, false },
+    { "DepthToSpace",       "blocksize mode ", td_import_depth_to_space, false },
+    { "SpaceToDepth",       "blocksize ", td_import_space_to_depth, false },
 };
 /* clang-format on */
 
@@ -381,8 +399,10 @@ static td_status index_names(td_importer *im)
         im->is_classifier |= strcmp(m->outputs.at[i].name, "logits") == 0;
     for (size_t i = 0; i < m->n_tensors; i++)
         TD_TRY(td_map_set(&im->tensors, m->tensors[i].name, &m->tensors[i]));
-    for (size_t i = 0; i < m->values.n; i++)
+    for (size_t i = 0; i < m->values.n; i++) {
         TD_TRY(td_map_set(&im->declared, m->values.at[i].name, &m->values.at[i]));
+        im->has_kinds |= m->values.at[i].kind != NULL;
+    }
     for (size_t i = 0; i < m->outputs.n; i++)
         TD_TRY(td_map_set(&im->declared, m->outputs.at[i].name, &m->outputs.at[i]));
     return TD_OK;

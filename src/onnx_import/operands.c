@@ -27,6 +27,13 @@ td_status td_import_wrong(const td_importer *im, const char *what)
                     im->node->op, what);
 }
 
+static float float_of(const td_tensor *t, int64_t i)
+{
+    float x;
+    memcpy(&x, (const char *)t->data + (size_t)i * sizeof x, sizeof x);
+    return x;
+}
+
 /* how `tandem init` and a head of another size fill a trained parameter: as PyTorch does */
 static td_param_attr trained(const td_importer *im, const td_type *t, int operand)
 {
@@ -44,6 +51,68 @@ static td_param_attr trained(const td_importer *im, const td_type *t, int operan
         return (td_param_attr){ .init = TD_INIT_UNIFORM, .scale = 1 / sqrt(fan_in) };
     return (td_param_attr){ .init = is_norm && operand == 1 ? TD_INIT_ONES : TD_INIT_ZEROS,
                             .scale = 1 };
+}
+
+/* how PyTorch's exporter calls a tensor; NULL: the file does not say */
+static const char *kind_of(const td_importer *im, const char *name)
+{
+    const td_onnx_value *v = td_map_get(&im->declared, name);
+    return v ? v->kind : NULL;
+}
+
+/* a tensor of a module that is no parameter, such as a filter that blurs */
+static bool is_buffer(const td_importer *im, const char *name)
+{
+    const char *kind = kind_of(im, name);
+    return kind && strcmp(kind, "PARAMETER") != 0;
+}
+
+/* "layer.gain", "gain", but not "val_3", "scalar_tensor_default", "onnx::Mul_12", "/Constant" */
+static bool is_name_of_module(const char *name)
+{
+    const size_t n = strlen(name);
+    const char *digits = strrchr(name, '_');
+    if (n == 0 || strpbrk(name, ":/") || (*name >= '0' && *name <= '9'))
+        return false;
+    return strchr(name, '.') ||
+           !(strstr(name, "default") || (digits && strspn(digits + 1, "0123456789") > 0));
+}
+
+/* by the names and notes of PyTorch's exporters */
+static bool is_parameter(const td_importer *im, const char *name)
+{
+    const char *kind = kind_of(im, name);
+    return im->has_kinds ? kind && strcmp(kind, "PARAMETER") == 0
+                         : strcmp(im->m->producer, "pytorch") == 0 && is_name_of_module(name);
+}
+
+static bool is_plain_norm(const td_importer *im, const td_tensor *t, int operand)
+{
+    const bool is_scale = operand == 1;
+    if (!strstr(im->node->op, "Normalization") || operand < 1 || operand > 2 ||
+        t->dtype != TD_DT_F32 || is_parameter(im, t->name))
+        return false;
+    for (int64_t i = 0; i < (int64_t)(t->n_bytes / sizeof(float)); i++) {
+        const float x = float_of(t, i);
+        if (x < is_scale || x > is_scale)
+            return false;
+    }
+    return true;
+}
+
+/* In PyTorch's files no Constant is a parameter, and neither are the ones or zeros of a norm that
+   has no scale and bias. */
+static bool is_plain(const td_importer *im, const td_tensor *t, int operand)
+{
+    if (strcmp(im->m->producer, "pytorch") != 0)
+        return false;
+    return td_map_has(&im->folder.fixed, t->name) || is_plain_norm(im, t, operand);
+}
+
+bool td_import_is_gate(const td_importer *im, int i)
+{
+    const td_tensor *t = i < im->node->n_in ? td_map_get(&im->tensors, im->node->in[i]) : NULL;
+    return t && !td_map_has(&im->folder.fixed, t->name) && is_parameter(im, t->name);
 }
 
 static td_status add_param(td_onnx_graph *g, const td_tensor *t)
@@ -71,7 +140,8 @@ static td_status add_leaf(td_importer *im, const td_tensor *t, int operand, cons
     }
     if (type.dtype != TD_DT_F32)
         return td_import_refuse(im, "an operand that is neither f32 nor a half type");
-    attr = trained(im, &type, operand);
+    if (!is_buffer(im, name) && !is_plain(im, t, operand))
+        attr = trained(im, &type, operand);
     *out = td_emit_leaf(im->b, &td_op_param, &attr, name, &type);
     td_tensor of_param = *t;
     of_param.name = (*out)->name ? (*out)->name : t->name; /* NULL: the builder has failed */
@@ -107,6 +177,42 @@ static int64_t add_run(const td_tensor *t, int64_t i, int64_t count, td_text *ou
     return i + n;
 }
 
+/* is a row of -inf only?  The softmax of a sum with it is not a number */
+static bool masks_a_row(const td_tensor *t)
+{
+    const int64_t columns = t->dtype == TD_DT_F32 && t->rank > 0 ? t->dim[t->rank - 1] : 0;
+    int64_t found = 0;
+    for (int64_t i = 0; columns > 1 && i < (int64_t)(t->n_bytes / sizeof(float)); i++) {
+        const float x = float_of(t, i);
+        found = i % columns ? found : 0;
+        found += isinf(x) && x < 0;
+        if (found == columns)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The mask of an attention is no parameter: it has infinities, or 0 and one other number of at
+ * most -100.
+ */
+static bool is_mask(const td_tensor *t)
+{
+    bool has_infinity = false, has_zero = false, is_pair = true;
+    float least = 0;
+    for (int64_t i = 0; t->dtype == TD_DT_F32 && i < (int64_t)(t->n_bytes / sizeof least); i++) {
+        const float x = float_of(t, i);
+        if (isnan(x))
+            return false;
+        has_infinity = has_infinity || isinf(x);
+        if (x < 0 && least >= 0)
+            least = x;
+        has_zero = has_zero || !(x < 0 || x > 0);
+        is_pair = is_pair && !(x > 0) && (!(x < 0) || !(x < least || x > least));
+    }
+    return has_infinity || (is_pair && has_zero && least <= -100);
+}
+
 td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out)
 {
     const td_type type = td_type_of(t->dtype, t->rank, t->dim);
@@ -117,6 +223,8 @@ td_status td_import_constant(td_importer *im, const td_tensor *t, td_value **out
         return td_import_refuse(im, "a computed operand of another type, or too many dimensions");
     if (!td_onnx_folder_read(&im->folder, count))
         return td_import_refuse(im, "computed operands of too many elements in all");
+    if (masks_a_row(t))
+        return td_import_refuse(im, "a row of -inf only, whose softmax is not a number");
     while (i < count && text.len <= VALUES_BYTES_MAX)
         i = add_run(t, i, count, &text);
     td_status st = td_text_status(&text);
@@ -145,7 +253,8 @@ td_status td_import_value_at(td_importer *im, int i, td_value **out)
         return td_import_refuse(im, "an operand of more than five dimensions");
     if (!t)
         return td_import_wrong(im, "an operand is missing");
-    if (t->dtype == TD_DT_F32 && td_onnx_is_computed(&im->folder, name)) {
+    if (t->dtype == TD_DT_F32 &&
+        (td_onnx_is_computed(&im->folder, name) || (im->o->is_model && is_mask(t)))) {
         TD_TRY(td_import_constant(im, t, out));
         return td_map_set(&im->values, name, *out);
     }

@@ -301,22 +301,31 @@ static td_status pool_padded(td_importer *im, bool is_max, td_value *x, const td
     return TD_OK;
 }
 
-td_status td_import_pool(td_importer *im, td_value **y)
+static td_status means_of(td_importer *im, td_value *x, td_value **y)
 {
-    td_value *x;
+    *y = td_global_avg_pool(im->b, x);
+    if (td_build_ok(im->b)) {
+        const td_type t = td_value_type(*y);
+        *y = td_reshape(im->b, *y, 4, (int64_t[]){ t.dim[0], t.dim[1], 1, 1 });
+    }
+    return TD_OK;
+}
+
+/* of images, or of signals as images of one row */
+static td_status pool_images(td_importer *im, td_value *x, bool is_signal, td_value **y)
+{
     int64_t include, ceil_mode;
     const bool is_max = strcmp(im->node->op, "MaxPool") == 0;
     td_onnx_window v;
     td_onnx_square s;
-    TD_TRY(td_import_values_of(im, 1, 1, &x));
     const td_type t = td_value_type(x);
-    TD_TRY(td_import_window(im, &t, false, NULL, &v));
+    TD_TRY(td_import_window(im, &t, is_signal, NULL, &v));
     TD_TRY(td_import_attr_int(im, "count_include_pad", 0, &include));
     TD_TRY(td_import_attr_int(im, "ceil_mode", 0, &ceil_mode));
     if (v.dilation[0] != 1 || v.dilation[1] != 1)
         return td_import_refuse(im, "dilated windows");
     if (im->o->is_model && is_whole(&t, &v))
-        return is_max ? td_import_global_max(im, x, y) : td_import_means(im, y);
+        return is_max ? td_import_global_max(im, x, y) : means_of(im, x, y);
     const td_onnx_window given = v;
     if (ceil_mode)
         round_up(&t, &v);
@@ -345,15 +354,25 @@ td_status td_import_pool(td_importer *im, td_value **y)
     return TD_OK;
 }
 
+td_status td_import_pool(td_importer *im, td_value **y)
+{
+    td_value *x;
+    TD_TRY(td_import_values_of(im, 1, 1, &x));
+    const bool is_signal = im->o->is_model && td_value_type(x).rank == 3;
+    TD_TRY(pool_images(im, is_signal ? image_of(im, x) : x, is_signal, y));
+    if (is_signal && td_build_ok(im->b))
+        *y = signal_of(im, *y);
+    return TD_OK;
+}
+
 td_status td_import_means(td_importer *im, td_value **y)
 {
     td_value *x;
     TD_TRY(td_import_values_of(im, 1, 1, &x));
-    *y = td_global_avg_pool(im->b, x);
-    if (td_build_ok(im->b)) {
-        const td_type t = td_value_type(*y);
-        *y = td_reshape(im->b, *y, 4, (int64_t[]){ t.dim[0], t.dim[1], 1, 1 });
-    }
+    const bool is_signal = im->o->is_model && td_value_type(x).rank == 3;
+    TD_TRY(means_of(im, is_signal ? image_of(im, x) : x, y));
+    if (is_signal && td_build_ok(im->b))
+        *y = signal_of(im, *y);
     return TD_OK;
 }
 

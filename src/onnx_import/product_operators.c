@@ -173,18 +173,39 @@ static bool equation_of(const char *text, equation *out)
     return part == 2;
 }
 
-/* the only letter that operand i and `with` have and `without` has not; 0: none, or several */
-static char only_letter(const char *of, const char *with, const char *without)
+/* appends the letters of `of` that are in `with`, or not, and in `also`, or not; their number */
+static int add_letters(const char *of, const char *with, bool is_with, const char *also,
+                       bool is_also, char *to)
 {
-    char found = 0;
-    for (; *of; of++) {
-        if (!strchr(with, *of) || strchr(without, *of))
-            continue;
-        if (found)
-            return 0;
-        found = *of;
-    }
-    return found;
+    size_t n = strlen(to);
+    const size_t first = n;
+    for (; *of; of++)
+        if ((strchr(with, *of) != NULL) == is_with && (strchr(also, *of) != NULL) == is_also)
+            to[n++] = *of;
+    to[n] = 0;
+    return (int)(n - first);
+}
+
+/* x, with dimensions `names`, the last groups of which become one dimension each */
+static td_value *joined(td_importer *im, td_value *x, int n_batch, int n_rows)
+{
+    const td_type t = td_value_type(x);
+    int64_t dim[TD_RANK_MAX + 2], rows = 1, inner = 1;
+    int rank = 0;
+    for (int d = 0; d < t.rank; d++)
+        if (d < n_batch)
+            dim[rank++] = t.dim[d];
+        else if (d < n_batch + n_rows)
+            rows *= t.dim[d];
+        else
+            inner *= t.dim[d];
+    dim[rank++] = rows;
+    dim[rank++] = inner;
+    if (rank == t.rank && n_rows == 1)
+        return x;
+    for (int d = 0; d < rank && n_batch == 0; d++) /* only the rows can contain the images */
+        dim[d] = d == 0 ? -1 : dim[d];
+    return n_batch == 0 ? td_reshape(im->b, x, rank, dim) : td_import_reshaped(im, x, rank, dim);
 }
 
 /* x, with dimensions `from`, with dimensions `to` */
@@ -197,40 +218,64 @@ static td_value *ordered(td_importer *im, td_value *x, const char *from, const c
     return strcmp(from, to) == 0 ? x : td_transpose(im->b, x, perm);
 }
 
-/* products of matrices: b i k, b j k -> b i j, in any order and with any number of b */
+/* the dimensions of operands and result in the order of a product of matrices */
+typedef struct {
+    char first[TD_RANK_MAX + 1], second[TD_RANK_MAX + 1], both[2 * TD_RANK_MAX + 1];
+    int n_batch, n_rows, n_columns;
+} product;
+
+/* false: a letter of one operand only is summed over, or the result has one that no operand has */
+static bool product_of(const equation *e, product *p)
+{
+    const char *x = e->part[0], *w = e->part[1], *out = e->part[2];
+    *p = (product){ .n_batch = 0 };
+    p->n_batch = add_letters(x, w, true, out, true, p->first);
+    memcpy(p->second, p->first, sizeof p->second);
+    memcpy(p->both, p->first, sizeof p->first);
+    p->n_rows = add_letters(x, w, false, out, true, p->first);
+    p->n_columns = add_letters(w, x, false, out, true, p->second);
+    add_letters(x, w, false, out, true, p->both);
+    add_letters(w, x, false, out, true, p->both);
+    const int inner = add_letters(x, w, true, out, false, p->first);
+    add_letters(x, w, true, out, false, p->second);
+    return inner > 0 && strlen(p->first) == strlen(x) && strlen(p->second) == strlen(w) &&
+           strlen(p->both) == strlen(out) && p->n_batch + 2 <= TD_RANK_MAX;
+}
+
+/* products of matrices: b i k, b j k -> b i j, in any order and with any number of each */
 td_status td_import_einsum(td_importer *im, td_value **y)
 {
     td_value *in[2];
     equation e;
-    char first[TD_RANK_MAX + 1] = "", second[TD_RANK_MAX + 1] = "", both[TD_RANK_MAX + 1] = "";
+    product p;
+    int64_t dim[TD_RANK_MAX];
+    int rank = 0;
     const td_onnx_attr *a = td_onnx_attr_find(im->node, "equation");
     TD_TRY(td_import_values_of(im, 2, 2, in));
     if (!a || a->kind != TD_ONNX_TEXT)
         return td_import_wrong(im, "there is no equation");
     if (!equation_of(a->text, &e))
         return td_import_refuse(im, "an equation that is not two operands and a result");
-    const char *x = e.part[0], *w = e.part[1], *out = e.part[2];
-    const char row = only_letter(x, out, w), column = only_letter(w, out, x),
-               inner = only_letter(x, w, out);
-    const size_t n = strlen(out) - 2;
-    if (!row || !column || !inner || strlen(out) < 2 || strlen(x) != n + 2 || strlen(w) != n + 2)
+    if (!product_of(&e, &p))
         return td_import_refuse(im, "an equation that is not a product of matrices");
-    if (td_value_type(in[0]).rank != (int)n + 2 || td_value_type(in[1]).rank != (int)n + 2)
+    if (td_value_type(in[0]).rank != (int)strlen(e.part[0]) ||
+        td_value_type(in[1]).rank != (int)strlen(e.part[1]))
         return td_import_wrong(im, "operands have not as many dimensions as the equation");
-    for (size_t k = 0, to = 0; k < n + 2; k++) {
-        if (out[k] == row || out[k] == column)
-            continue;
-        if (!strchr(x, out[k]) || !strchr(w, out[k]))
-            return td_import_refuse(im, "an equation that is not a product of matrices");
-        first[to] = second[to] = both[to] = out[k];
-        to++;
-    }
-    first[n] = both[n] = row;
-    second[n] = both[n + 1] = column;
-    first[n + 1] = second[n + 1] = inner;
-    td_value *product = td_matmul(im->b, ordered(im, in[0], x, first), false,
-                                  ordered(im, in[1], w, second), true, NULL);
-    *y = ordered(im, product, both, out);
+    in[0] = ordered(im, in[0], e.part[0], p.first);
+    in[1] = ordered(im, in[1], e.part[1], p.second);
+    if (!td_build_ok(im->b))
+        return TD_OK;
+    const td_type x = td_value_type(in[0]), w = td_value_type(in[1]);
+    for (int d = 0; d < p.n_batch + p.n_rows; d++)
+        dim[rank++] = x.dim[d];
+    for (int d = 0; d < p.n_columns; d++)
+        dim[rank++] = w.dim[p.n_batch + d];
+    in[0] = joined(im, in[0], p.n_batch, p.n_rows);
+    in[1] = joined(im, in[1], p.n_batch, p.n_columns);
+    td_value *z = td_matmul(im->b, in[0], false, in[1], true, NULL);
+    if (p.n_rows != 1 || p.n_columns != 1)
+        z = td_import_reshaped(im, z, rank, dim);
+    *y = ordered(im, z, p.both, e.part[2]);
     return TD_OK;
 }
 

@@ -7,6 +7,8 @@
 
 #include "onnx_import/importer.h"
 
+#define BOOL 9 /* TensorProto.DataType */
+
 /* more operands than an op may have are joined in parts */
 td_status td_import_concat(td_importer *im, td_value **y)
 {
@@ -64,6 +66,8 @@ td_status td_import_cast(td_importer *im, td_value **y)
     int64_t to;
     TD_TRY(td_import_values_of(im, 1, 1, &x));
     TD_TRY(td_import_attr_int(im, "to", 0, &to));
+    if (im->o->is_model && to == BOOL)
+        return td_import_cast_to_bool(im, x, y);
     const td_dtype d = td_onnx_dtype_of(to);
     if (!d || d == TD_DT_S8) /* the op quantize makes s8, not cast */
         return td_import_refuse(im, "an unsupported element type");

@@ -121,6 +121,15 @@ static td_status constant(td_onnx_folder *f, const td_onnx_node *n, bool *done)
         };
         *done = true;
         return td_onnx_folder_add(f, n, &t);
+    } else if (a->kind == TD_ONNX_FLOATS && strcmp(a->name, "value_floats") == 0) {
+        const td_tensor t = { .name = n->out[0],
+                              .dtype = TD_DT_F32,
+                              .rank = 1,
+                              .dim = { a->n },
+                              .data = a->floats,
+                              .n_bytes = (size_t)a->n * sizeof *a->floats };
+        *done = true;
+        return td_onnx_folder_add(f, n, &t);
     } else {
         return TD_OK;
     }

@@ -181,6 +181,34 @@ class Grouped(torch.nn.Module):
         return self.fc(torch.relu(x + y).mean(1))
 
 
+class Chosen(torch.nn.Module):
+    """Masks of attention, comparisons, products by Einsum of several dimensions, blocks of pixels, gates of one number, a trained
+    exponent, pooling of signals, a filter that is no parameter, a norm without scale and bias."""
+
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.stem, self.qkv, self.heads = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(16, 48), nn.Parameter(torch.randn(16, 2, 4))
+        self.gate, self.share, self.power = nn.Parameter(torch.tensor([0.3])), nn.Parameter(torch.tensor(0.6)), nn.Parameter(torch.ones(1) * 3)
+        self.norm, self.groups, self.fc = nn.BatchNorm2d(4, affine=False), nn.GroupNorm(2, 4), nn.Linear(24, 10)
+        self.register_buffer("near", torch.ones(16, 16).tril() == 0)
+        self.register_buffer("far", torch.triu(torch.full((16, 16), float("-inf")), 3))
+        self.blur = torch.tensor([[[1.0, 2.0, 1.0]]]).repeat(4, 1, 1)[:, :, None] / 4
+
+    def forward(self, x):
+        F = torch.nn.functional
+        x = F.conv2d(self.groups(self.norm(self.stem(x))), self.blur, padding=(0, 1), groups=4)
+        x = F.pixel_shuffle(torch.where(x > 0.1, x, 0.2 * x) * torch.sign(x), 2).squeeze(1)
+        q, k, v = self.qkv(x).chunk(3, -1)
+        a = (q @ k.transpose(1, 2) / 4).masked_fill(self.near, float("-inf")).softmax(-1)
+        b = ((q @ k.transpose(1, 2)) / 4 + self.far).masked_fill(self.near.T, -1e9).softmax(-1)
+        x = x + self.gate * (a @ v) + self.share * (b @ v)
+        y = torch.einsum("nhts,nshd->nthd", a[:, None].expand(-1, 2, -1, -1), torch.einsum("ntc,chd->nthd", x, self.heads))
+        z = F.max_pool1d(x.transpose(1, 2), 2).mean(2)
+        z = z + x.clamp(min=1e-3).pow(self.power).mean(1).pow(1.0 / self.power)
+        return self.fc(torch.cat([z, y.mean(1).flatten(1)], 1))
+
+
 class Fresh(torch.nn.Module):
     """Batch norms that no convolution takes in and that are not yet trained: the newer exporter writes equal tensors once."""
 
@@ -420,16 +448,18 @@ def write_table(path, rows):
             f.write(f"| {name} | " + " | ".join(row.get(c, "") for c in order) + " |\n")
 
 
-def strip(model):
-    """Without the exporter's notes: names of functions and files."""
+def strip(model, keeps_kinds=False):
+    """Without the exporter's notes: names of functions and files; all but what kind of tensors there are."""
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
+        kept = [p for p in part.metadata_props if keeps_kinds and p.key.endswith("InputSpec.kind")]
         part.ClearField("metadata_props")
+        part.metadata_props.extend(kept)
         part.ClearField("doc_string")
     return model
 
 
-def shorten(model):
-    """Short names of nodes and of their results; no declared types."""
+def shorten(model, keeps_kinds=False):
+    """Short names of nodes and of their results; no declared types, but those of tensors."""
     graph, names = model.graph, {"": ""}
     kept = {v.name for v in (*graph.output, *graph.initializer)}
     kept |= {name for node in graph.node if node.op_type == "Identity" for name in node.output}  # a parameter's name
@@ -440,7 +470,10 @@ def shorten(model):
             if name not in kept:
                 names[name] = f"v{i}_{k}" if k else f"v{i}"
         node.output[:] = [names.get(name, name) for name in node.output]
+    tensors = {t.name for t in graph.initializer}
+    declared = [v for v in graph.value_info if keeps_kinds and v.name in tensors]
     graph.ClearField("value_info")
+    graph.value_info.extend(declared)
     return model
 
 
@@ -479,7 +512,16 @@ def write_golden(folder):
     save_file(steps_of(model, x, labels, 3), folder / "windows_trained.safetensors")
     write_case(folder, "rare", prepare(Rare(), 1), torch.randn(4, 3, 18, 18), labels, "norms")
     write_case(folder, "grouped", prepare(Grouped(), 1), torch.randn(4, 3, 8, 8), labels, "norms")
+    write_chosen(folder, labels)
     write_fresh(folder, labels)
+
+
+def write_chosen(folder, labels):
+    torch.manual_seed(0)
+    model, x = prepare(Chosen(), 1), torch.randn(4, 3, 8, 8)
+    export(model, x[:2], str(folder / "chosen_raw.onnx"), "raw")
+    onnx.save(shorten(strip(onnx.load(folder / "chosen_raw.onnx"), True), True), folder / "chosen_raw.onnx")
+    write_case(folder, "chosen", model, x, labels, "norms")
 
 
 def write_case(folder, name, model, x, labels, form):
