@@ -249,8 +249,8 @@ static void put_larger(td_onnx_writer *e, const td_node *n, const char *op)
 {
     const td_onnx_value y = td_writer_shape(e, n->out[0]);
     const char *half = td_writer_scalar(e, n, "/half", td_in_type(n, 0)->dtype, 0.5);
-    const char *x = TD_WRITER_ADD(e, "Sub", n, &y, td_writer_operand(e, n, 0),
-                                  td_writer_operand(e, n, 1));
+    const char *x =
+        TD_WRITER_ADD(e, "Sub", n, &y, td_writer_operand(e, n, 0), td_writer_operand(e, n, 1));
     x = TD_WRITER_ADD(e, "Mul", n, &y, TD_WRITER_ADD(e, op, n, &y, x), half);
     td_writer_result(e, n, TD_WRITER_ADD(e, "Add", n, &y, x, half));
 }

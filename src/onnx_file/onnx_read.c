@@ -101,8 +101,8 @@ static td_status make_lists(td_onnx_reader *r, td_pb pb, lists *l, td_onnx_attr 
     return a->ints && a->floats ? TD_OK : TD_ENOMEM;
 }
 
-static td_status read_attr_field(td_onnx_reader *r, const td_pb *pb, const td_pb_field *f,
-                                 lists *l, td_onnx_attr *a)
+static td_status read_attr_field(td_onnx_reader *r, const td_pb *pb, const td_pb_field *f, lists *l,
+                                 td_onnx_attr *a)
 {
     int64_t kind;
     td_pb inner;

@@ -137,8 +137,8 @@ td_status td_known_expand(td_onnx_folder *f, const td_onnx_node *n, bool *done)
     int64_t dim[RANK_MAX];
     int rank;
     if (!td_known_beside(f, n, 0, &x) || !can_move(&x) || /* one number, but no gate [1, ..] */
-        (x.rank > 0 && !td_known_get(f, n, 0, &x)) ||
-        !td_known_list(f, n, 1, &all.rank, all.dim) || !td_known_common(&x, &all, &rank, dim))
+        (x.rank > 0 && !td_known_get(f, n, 0, &x)) || !td_known_list(f, n, 1, &all.rank, all.dim) ||
+        !td_known_common(&x, &all, &rank, dim))
         return TD_OK;
     TD_TRY(td_known_new(f, n, x.dtype, rank, dim, &t, &data));
     if (!data)

@@ -104,6 +104,16 @@ trained rare_in rare rare_trained t4 filter gain qkv.weight qkv.bias signal.weig
 again grouped grouped 8 3
 trained grouped_in grouped grouped_trained t5 stem.weight stem.bias qkv.weight qkv.bias places.weight places.bias gate \
     fc.weight fc.bias
+# masks, comparisons and choices, gates of one number, Einsum of several dimensions, blocks of pixels, pooling of signals; what is
+# no parameter by the notes of the exporter, or is a Constant of its file, is not trained
+again chosen chosen 8 3
+again chosen chosen_raw 8 3
+for form in chosen chosen_raw; do
+    trained chosen_in $form chosen_trained t7 stem.weight norm.running_mean groups.weight groups.bias qkv.weight qkv.bias heads \
+        gate share power fc.weight fc.bias
+done
+expect 0 convert "$golden/chosen_raw.onnx" untrained.safetensors
+near t7.safetensors untrained.safetensors blur 1e-9
 # batch norms that read the same ones and zeros have parameters of their own, named after their results
 again fresh fresh 8 4
 trained fresh_in fresh fresh_trained t6 a.weight v2.weight v2.bias v2.running_mean v2.running_var b.weight v5.weight v5.bias \
