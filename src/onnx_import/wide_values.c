@@ -99,7 +99,7 @@ static int group_dims(const td_wide *w, group *g)
             is_next = w->dim[i] == 1 && !(w->batch >> i & 1);
         if (!is_next || k < last)
             g[n++] = (group){ .size = 1, .first = k };
-        g[n - 1].size *= w->dim[k];
+        g[n - 1].size = td_mul_capped(g[n - 1].size, w->dim[k]);
         g[n - 1].has_batch = g[n - 1].has_batch || has_batch;
         last = k;
     }
@@ -180,7 +180,7 @@ static void bring_together(td_importer *im, td_wide *w)
     unsigned batch = 0;
     for (int d = 0; d < w->rank; d++) {
         const int part = (d >= best.first) + (d >= best.middle) + (d >= best.end);
-        dim[part] *= w->dim[d];
+        dim[part] = td_mul_capped(dim[part], w->dim[d]);
         batch |= (w->batch >> d & 1) << part;
     }
     to.x = reordered(im, w->x, 4, dim, batch, (int[]){ 0, 2, 1, 3 });

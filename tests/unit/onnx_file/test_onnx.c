@@ -230,7 +230,7 @@ static void test_no_graph(void **state)
     expect_refused(swap_nodes, TD_EFORMAT, "node 'relu' reads 'h'");
     expect_refused(make_circle, TD_EFORMAT, "it is missing, or the graph has a cycle");
     expect_refused(give_twice, TD_EFORMAT, "name 'h' is");
-    expect_refused(take_input_name, TD_EFORMAT, "reads 'w'"); /* a tensor that is an input */
+    expect_refused(take_input_name, TD_EFORMAT, "reads 'w'"); /* 'x' is a tensor, no input */
     expect_refused(no_name, TD_EFORMAT, "a result has no name");
     expect_refused(no_output, TD_EFORMAT, "has no output");
     expect_refused(other_output, TD_EFORMAT, "output 'z'");
