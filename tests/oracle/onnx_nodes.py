@@ -26,16 +26,17 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from safetensors.numpy import load_file, save_file
 
-OPERATORS = """Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Einsum Elu Erf Exp Expand Flatten Gather Gelu Gemm
+OPERATORS = """Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose DepthToSpace Div Einsum Elu Erf Exp Expand Flatten Gather GatherND Gelu Gemm
 GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Log
 LogSoftmax MatMul Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax
-ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize Selu Sigmoid Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum
+ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize Selu Sigmoid Sign Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum
 Tanh Tile Transpose Unsqueeze""".split()
 OPSET = 21
 OUT_OF_SCOPE = {  # tests by name; docs/formats/onnx.md lists the reasons
     r"(averagepool|maxpool|convtranspose)_[13]d": "images of one or three dimensions",
     r"einsum_(batch_diagonal|inner_prod|sum|transpose)": "equations that are no products of matrices",
     r"pool_2d_dilations": "dilated pooling",
+    r"spacetodepth_(crd|dcr)_mode": "an attribute of a later opset",
     r"convtranspose_(autopad_same|kernel_shape|output_shape|pads?)$": "transposed convolutions by their output's shape, or uneven ones",
     r"^test_pow(_bcast_array|_example|_types_float32_int64)?$": "exponents that are tensors",
     r"reduce_.*_empty_set$": "tensors without elements",
