@@ -31,24 +31,33 @@ static td_graph *fused(const td_graph *g, const td_device *dev, const char *skip
 }
 
 /*
- * The cache that holds the activations of a layer, in bytes of the graph's float32.  Products of
- * 8-bit integers take so little time that reading activations from the last level is much of it,
- * and they are a quarter of the size.
+ * The caches that may hold the activations of a layer, smallest first, in bytes of the graph's
+ * float32; their number.  Products of 8-bit integers take so little time that reading activations
+ * from the last level is much of it, and they are a quarter of the size.  Where the L2 caches hold
+ * too few images, the last level shall hold the weights and residuals, too.
  */
-static int64_t cache_for(const td_compile_opts *opts)
+static int caches_for(const td_compile_opts *opts, int64_t bytes[2])
 {
-    const bool is_int8 = opts->amp && opts->amp->precision == TD_PRECISION_INT8;
-    return is_int8 ? (int64_t)sizeof(float) * td_core_cache_bytes() : td_cache_bytes();
+    if (!opts->amp || opts->amp->precision != TD_PRECISION_INT8) {
+        bytes[0] = td_cache_bytes();
+        return 1;
+    }
+    const int64_t each = (int64_t)sizeof(float), half = td_cache_bytes() / 2;
+    bytes[0] = each * td_core_cache_bytes();
+    bytes[1] = each * half > bytes[0] ? each * half : bytes[0];
+    return 2;
 }
 
-/* td_micro_batch of what will be run; the whole batch on failure */
+/* td_micro_batch_of what will be run; the whole batch on failure */
 static int rows_for(const td_inference_opts *o, const td_device *dev, const td_graph *g,
                     const td_compile_opts *opts)
 {
     td_graph *f = fused(g, dev, opts->skip);
     if (!f)
         td_error_clear();
-    const int n = f ? td_micro_batch(f, o->batch, cache_for(opts), td_threads()) : o->batch;
+    int64_t caches[2];
+    const int n_caches = caches_for(opts, caches);
+    const int n = f ? td_micro_batch_of(f, o->batch, caches, n_caches, td_threads()) : o->batch;
     td_graph_free(f);
     return n;
 }

@@ -70,6 +70,15 @@ int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int thread
     return fits && n >= threads && t.weights / n <= saved / 2 ? n : batch;
 }
 
+int td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes, int n_caches,
+                      int threads)
+{
+    int n = batch;
+    for (int i = 0; i < n_caches && n == batch; i++)
+        n = td_micro_batch(g, batch, cache_bytes[i], threads);
+    return n;
+}
+
 /* --- runs ------------------------------------------------------------------------------------- */
 
 /* those of one micro-batch */

@@ -24,4 +24,8 @@
  */
 int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads);
 
+/** The same for the first of several caches, smallest first, for which it is less than `batch`. */
+int td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes, int n_caches,
+                      int threads);
+
 #endif

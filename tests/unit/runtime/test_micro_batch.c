@@ -178,6 +178,20 @@ static void the_largest_part_that_fits_is_chosen(void **state)
     td_graph_free(mixed);
 }
 
+static void the_smallest_cache_that_divides_is_used(void **state)
+{
+    const int64_t image = (int64_t)2 * 64 * 16 * 16 * 4;
+    const int64_t small[] = { image, 8 * image }, large[] = { 4 * image, 8 * image };
+    const int64_t whole[] = { 32 * image, 32 * image };
+    td_graph *g = large_graph(1);
+    (void)state;
+    assert_int_equal(td_micro_batch_of(g, 32, small, 2, 2), 8); /* not one for each thread */
+    assert_int_equal(td_micro_batch_of(g, 32, small, 1, 2), 32);
+    assert_int_equal(td_micro_batch_of(g, 32, large, 2, 2), 4);
+    assert_int_equal(td_micro_batch_of(g, 32, whole, 2, 2), 32);
+    td_graph_free(g);
+}
+
 static void large_weights_are_read_once(void **state)
 {
     td_graph *g = td_test_graph("%x:f32[32,1024] = input\n"
@@ -216,6 +230,7 @@ int main(void)
         cmocka_unit_test(an_input_must_be_bound),
         cmocka_unit_test(what_has_no_rows_is_refused),
         cmocka_unit_test(the_largest_part_that_fits_is_chosen),
+        cmocka_unit_test(the_smallest_cache_that_divides_is_used),
         cmocka_unit_test(large_weights_are_read_once),
         cmocka_unit_test(residuals_count_as_activations),
     };
