@@ -2,7 +2,8 @@
  * ref_arith.c -- sums and products with numpy's broadcasting
  *
  * Operands of one shape are processed element by element in any layout; others walk the full shape,
- * in order, with a step of 0 along every dimension that an operand repeats.
+ * in order, with a step of 0 along every dimension that an operand repeats.  Dimensions that all
+ * operands walk as if they were one are joined, so that rows are long.
  */
 #include <string.h>
 
@@ -44,6 +45,40 @@ static void walk_add(walk *w, int i, const td_type *t)
     }
 }
 
+/* dimension d continues dimension `to` of every tensor */
+static bool continues(const walk *w, int d, int to)
+{
+    for (int i = 0; i < 3; i++)
+        if (w->step[i][d] != w->step[i][to] * w->dim[to])
+            return false;
+    return true;
+}
+
+static void walk_move(walk *w, int d, int to)
+{
+    w->dim[to] = w->dim[d];
+    for (int i = 0; i < 3; i++)
+        w->step[i][to] = w->step[i][d];
+}
+
+/* leaves out dimensions of 1 and joins those that continue one another; the order is the same */
+static void walk_join(walk *w)
+{
+    int to = D - 1;
+    for (int d = D - 2; d >= 0; d--) {
+        if (w->dim[d] == 1)
+            continue;
+        if (w->dim[to] == 1)
+            walk_move(w, d, to);
+        else if (continues(w, d, to))
+            w->dim[to] *= w->dim[d];
+        else
+            walk_move(w, d, --to);
+    }
+    while (--to >= 0)
+        w->dim[to] = 1;
+}
+
 /* offset of tensor i at the start of row `row` of the walk (all dimensions but the last) */
 static int64_t row_start(const walk *w, int i, int64_t row)
 {
@@ -65,6 +100,7 @@ static walk walk_of_binary(const td_node *n)
     walk w = walk_over(&n->out[0]->type);
     walk_add(&w, 0, td_in_type(n, 0));
     walk_add(&w, 1, td_in_type(n, 1));
+    walk_join(&w);
     return w;
 }
 
@@ -129,6 +165,7 @@ static void mul_reduce(const td_node *n, void *const *a)
     walk w = walk_over(&full);
     for (int i = 0; i < 3; i++)
         walk_add(&w, i, td_in_type(n, i));
+    walk_join(&w);
     memset(a[3], 0, (size_t)td_type_count(&n->out[0]->type) * sizeof(double));
     for (int64_t row = 0; row < row_count(&w); row++) {
         const double *x = (double *)a[0] + row_start(&w, 0, row);
@@ -143,6 +180,7 @@ static void sum_to(const td_node *n, void *const *a)
 {
     walk w = walk_over(td_in_type(n, 0));
     walk_add(&w, 0, td_in_type(n, 1));
+    walk_join(&w);
     memset(a[2], 0, (size_t)td_type_count(&n->out[0]->type) * sizeof(double));
     for (int64_t row = 0; row < row_count(&w); row++) {
         const double *x = (double *)a[0] + row * w.dim[D - 1];
@@ -156,6 +194,7 @@ static void repeat(const td_node *n, double by, const double *from, double *to)
 {
     walk w = walk_over(&n->out[0]->type);
     walk_add(&w, 0, td_in_type(n, 0));
+    walk_join(&w);
 #pragma omp parallel for
     for (int64_t row = 0; row < row_count(&w); row++) {
         const double *x = from + row_start(&w, 0, row);
