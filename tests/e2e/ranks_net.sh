@@ -1,5 +1,4 @@
 # ctest: timeout 600
-# ctest: processors 2
 # ranks_net.sh -- ranks on two machines, here network namespaces with host names of their own and a link between them:
 # the bytes of one rank, through `launch --hosts`; when the link is cut, all ranks and mpirun end, and one names a rank of
 # the other machine; with --restarts, the run continues without a machine that is lost; skipped where namespaces or MPI cannot be had

@@ -1,5 +1,4 @@
 # ctest: timeout 300
-# ctest: processors 2
 # ranks_restart.sh -- `launch --restarts`: a run whose ranks are killed ends with the bytes of one that was not disturbed,
 # also on fewer ranks and under mpirun; errors of the run, and signals to the launcher, end it at once
 set -u
