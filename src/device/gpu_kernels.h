@@ -145,14 +145,14 @@ typedef struct {
 /**
  * Choose an engine for a convolution or its gradient.  x [n,h,w,c], y [n,p,q,k] and
  * w [k,r,s,c/groups] have one dtype; a bias [k] and a residual like y are added and relu follows,
- * forward only.  has_scale_relu: relu(scale x + shift) takes the place of x, forward and in the
+ * clipped at six with relu6, forward only.  has_scale_relu: relu(scale x + shift) takes the place of x, forward and in the
  * filter's gradient; wide_vectors: scale [c] and shift [c] are float32.  has_statistics: float32
  * sums [k] of y and of its square, forward only.
  */
 typedef struct {
     td_gpu_direction direction;
     td_dtype dtype;
-    bool has_bias, has_residual, relu;
+    bool has_bias, has_residual, relu, relu6;
     bool has_scale_relu, wide_vectors, has_statistics;
     bool allow_tf32; /* float32 only: products of TF32 */
     int choice;      /* engines to pass over, of those that the library's heuristics prefer */

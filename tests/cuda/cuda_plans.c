@@ -2,6 +2,7 @@
  * cuda_plans.c -- prints what cuDNN plans for networks on a device that need not be here
  *
  *   cuda_plans DEVICE.json PRECISION ARCH...    fp16, bf16, tf32 or fp32
+ *   cuda_plans DEVICE.json inference PRECISION ARCH...    its inference graphs, all of one type
  *   cuda_plans DEVICE.json fusions              what might be fused, in f16 and bf16
  *   cuda_plans DEVICE.json norms PRECISION ARCH...    what pass norms asks, and what it then fuses
  *
@@ -51,6 +52,7 @@ static const struct {
     { "scale_relu", TD_CUDNN_FORWARD, TD_CUDNN_SCALE_RELU },
     { "bias+relu", TD_CUDNN_FORWARD, TD_CUDNN_BIAS | TD_CUDNN_RELU },
     { "bias+add+relu", TD_CUDNN_FORWARD, TD_CUDNN_BIAS | TD_CUDNN_ADD | TD_CUDNN_RELU },
+    { "bias+relu6", TD_CUDNN_FORWARD, TD_CUDNN_BIAS | TD_CUDNN_RELU | TD_CUDNN_CLIP_6 },
     { "scale_relu", TD_CUDNN_FILTER_GRADIENT, TD_CUDNN_SCALE_RELU },
     { "relu_backward", TD_CUDNN_DATA_GRADIENT, TD_CUDNN_RELU_BACKWARD },
     { "scale+relu_backward", TD_CUDNN_DATA_GRADIENT, TD_CUDNN_RELU_BACKWARD | TD_CUDNN_SCALE_RELU },
@@ -73,6 +75,7 @@ static void print_fused(const td_cudnn_conv *v)
                   { TD_CUDNN_BIAS, "bias" },
                   { TD_CUDNN_ADD, "add" },
                   { TD_CUDNN_RELU, "relu" },
+                  { TD_CUDNN_CLIP_6, "clip_6" },
                   { TD_CUDNN_STATISTICS, "statistics" },
                   { TD_CUDNN_RELU_BACKWARD, "relu_backward" } };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -118,7 +121,7 @@ static bool print_plan(const td_cudnn_conv *v)
     char error[TD_CUDNN_TEXT];
     const td_cudnn_target target = {
         .json = json,
-        .without_fallback = without_fallback,
+        .without_fallback = without_fallback || v->fused & TD_CUDNN_CLIP_6,
         .without_compiled = without_fallback && v->fused & TD_CUDNN_STATISTICS,
     };
     const int status = td_cudnn_plan_init(&plan, v, &target, error);
@@ -195,6 +198,7 @@ static void read_attributes(const td_node *n, td_cudnn_conv *v, bool may_be_wide
     }
     v->fused |= is_forward && n->n_in > 3 ? TD_CUDNN_ADD : 0;
     v->fused |= is_forward && a->relu ? TD_CUDNN_RELU : 0;
+    v->fused |= is_forward && a->relu && a->relu6 ? TD_CUDNN_CLIP_6 : 0;
 }
 
 static void read_norms(const td_node *n, td_cudnn_conv *v)
@@ -243,12 +247,11 @@ static bool read_node(const td_node *n, bool allow_tf32, bool is_first, td_cudnn
     return true;
 }
 
-/* no kernel is asked for: the graph does not depend on them but for layouts */
-static bool never_supports(void *ctx, const td_node *n)
+/* otherwise no kernel is asked for: the graph depends on them for layouts and relu6 only */
+static bool supports_relu6(void *ctx, const td_node *n)
 {
     (void)ctx;
-    (void)n;
-    return false;
+    return n->op == &td_op_conv2d_fused && !((const td_conv_attr *)n->attr)->act;
 }
 
 static bool never_prefers(void *ctx, const td_node *n, td_node_layouts *out)
@@ -270,7 +273,7 @@ static bool supports_norms(void *ctx, const td_node *n)
 static td_status make_graph(const char *arch, td_precision precision, bool is_training,
                             bool fuses_norms, td_graph **out)
 {
-    const td_target target = { .supports = fuses_norms ? supports_norms : never_supports,
+    const td_target target = { .supports = fuses_norms ? supports_norms : supports_relu6,
                                .preferred_layout = never_prefers,
                                .fuses_norms = fuses_norms };
     td_graph *g = NULL;
@@ -375,6 +378,15 @@ static bool print_networks(const char *name, int n_archs, char **archs)
     return is_planned;
 }
 
+static bool print_inference(const char *name, int n_archs, char **archs)
+{
+    const int precision = find_precision(name);
+    bool is_planned = precision >= 0;
+    for (int i = 0; is_planned && i < n_archs; i++)
+        is_planned &= print_network(archs[i], precision, false, false);
+    return is_planned;
+}
+
 /* --- fusions ---------------------------------------------------------------------------------- */
 
 static td_cudnn_conv layer(int64_t c, int64_t side, int64_t k, int64_t r, int64_t stride)
@@ -442,7 +454,7 @@ int main(int argc, char **argv)
     bool is_planned = true;
     FILE *file = argc > 2 ? fopen(argv[1], "r") : NULL;
     if (!file) {
-        fprintf(stderr, "usage: cuda_plans DEVICE.json PRECISION|fusions|norms ARCH...\n");
+        fprintf(stderr, "usage: cuda_plans DEVICE.json PRECISION|inference|fusions|norms ARCH...\n");
         return 2;
     }
     json[fread(json, 1, sizeof json - 1, file)] = '\0';
@@ -457,6 +469,8 @@ int main(int argc, char **argv)
         print_fusions();
     } else if (strcmp(argv[2], "norms") == 0 && argc > 3) {
         is_planned = print_all_norms(argv[3], argc - 4, argv + 4);
+    } else if (strcmp(argv[2], "inference") == 0 && argc > 3) {
+        is_planned = print_inference(argv[3], argc - 4, argv + 4);
     } else {
         is_planned = print_networks(argv[2], argc - 3, argv + 3);
     }

@@ -16,6 +16,12 @@ prints ' conv2d_fused +cudnn_conv2d_fused cudnn engine [0-9]+.*, [0-9]+ bytes of
 prints ' linear +cublaslt_linear$' # its algorithm is chosen on the GPU
 n=$(grep -c ' cudnn_conv2d_fused cudnn engine ' out)
 [ "$n" = 20 ] || complain "$n of 20 convolutions have an engine"
+# relu6: with depthwise convolutions; the 18 others would get an engine of cuDNN's fallback list in float32
+expect 0 inspect kernels --arch mobilenet_v2 -b 32 --device cuda --describe "$TANDEM_GOLDEN/gpu-h200.json"
+n=$(grep -c ' cudnn_conv2d_fused cudnn engine ' out)
+[ "$n" = 52 ] || complain "$n of 52 convolutions have an engine"
+n=$(grep -Ec ' relu6 +cuda_relu6$' out)
+[ "$n" = 18 ] || complain "$n of 35 relu6 are not fused, wanted 18"
 expect 0 inspect kernels --arch resnet18 -b 32 --training --device cuda --describe "$TANDEM_GOLDEN/gpu-h200.json" --json
 grep -q '"op": "conv2d_grad_w", "kernel": "cudnn_conv2d_grad_w", "implementation": "cudnn engine [0-9]*' out ||
     complain "no engine of a filter gradient"

@@ -27,6 +27,9 @@ plan fusions
 # shellcheck disable=SC2086
 plan norms fp16 $networks
 plan norms bf16 resnet18
+for precision in fp16 bf16 tf32; do
+    plan inference "$precision" mobilenet_v2 # with relu6
+done
 if [ -n "${TANDEM_GOLDEN_WRITE:-}" ]; then
     cp "$WORK/plans.txt" "$golden"
 elif [ "$(head -n 1 "$WORK/plans.txt")" = "$(head -n 1 "$golden")" ]; then

@@ -140,7 +140,8 @@ static void impossible_fusions_are_refused(void **state)
         { TD_CUDNN_DATA_GRADIENT, TD_CUDNN_SCALE_RELU },
         { TD_CUDNN_DATA_GRADIENT, TD_CUDNN_BIAS },
         { TD_CUDNN_FILTER_GRADIENT, TD_CUDNN_STATISTICS },
-        { TD_CUDNN_FORWARD, 64 },
+        { TD_CUDNN_FORWARD, TD_CUDNN_BIAS | TD_CUDNN_CLIP_6 },
+        { TD_CUDNN_FORWARD, 128 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         td_cudnn_conv conv = layer(TD_CUDNN_F16);

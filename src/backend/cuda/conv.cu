@@ -3,7 +3,7 @@
  *
  * An engine that cuDNN compiles takes it a second, so nodes with the same problem share a plan, and
  * a question (made is NULL) is answered once: the plan is kept for the node that follows.
- * Convolutions with statistics, or of relu(scale x + shift), run on engines of heuristic mode A
+ * Convolutions with statistics or relu6, or of relu(scale x + shift), run on engines of heuristic mode A
  * only: those of the fallback list are slower than a pass over memory.  Engines that need a
  * workspace above workspace_limit() are for problems that have no other.
  *
@@ -109,6 +109,7 @@ void read_problem(const td_gpu_conv_plan &a, td_cudnn_conv &v)
     v.is_deterministic = true;
     v.wide_vectors = a.wide_vectors;
     v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU |
+              a.relu6 * TD_CUDNN_CLIP_6 |
               a.has_scale_relu * TD_CUDNN_SCALE_RELU | a.has_statistics * TD_CUDNN_STATISTICS;
     v.n = a.n;
     v.c = a.c;
@@ -143,7 +144,8 @@ const char *add_plan(const td_cudnn_conv &problem, int choice, planned **out)
     target.workspace_limit_bytes = workspace_limit();
     /* the compiled kernels that also sum take 3 to 10 times as long as a convolution and a pass for
        the sums: of 3 channels, in groups and in bf16 */
-    target.without_fallback = problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS);
+    target.without_fallback =
+        problem.fused & (TD_CUDNN_SCALE_RELU | TD_CUDNN_STATISTICS | TD_CUDNN_CLIP_6);
     target.without_compiled = problem.fused & TD_CUDNN_STATISTICS;
     try {
         plans.emplace_back();

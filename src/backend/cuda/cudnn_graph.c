@@ -17,7 +17,7 @@
  *   TENSOR                    required: dimensions, strides, alignment, an id of its own.  NHWC,
  *                             fully packed, which GenStats requires.  The type has a default
  *   POINTWISE                 required: mode.  Math is float32, all that relu allows.  Clips have
- *                             defaults, 0 and infinite.  NaN propagation is required by the text
+ *                             defaults, 0 and infinite; relu6 sets the upper one, a double.  NaN propagation is required by the text
  *                             where values are compared, in relu and its gradient; its default is
  *                             not to propagate, which is not supported; plans are the same
  *   OPERATION_POINTWISE       required: pointwise descriptor, X, Y, B of two operands; of
@@ -106,7 +106,7 @@ static unsigned fusable(td_cudnn_direction direction)
     switch (direction) {
     case TD_CUDNN_FORWARD:
         return TD_CUDNN_SCALE_RELU | TD_CUDNN_BIAS | TD_CUDNN_ADD | TD_CUDNN_RELU |
-               TD_CUDNN_STATISTICS;
+               TD_CUDNN_CLIP_6 | TD_CUDNN_STATISTICS;
     case TD_CUDNN_DATA_GRADIENT:
         return TD_CUDNN_RELU_BACKWARD | TD_CUDNN_SCALE_RELU;
     case TD_CUDNN_FILTER_GRADIENT:
@@ -122,6 +122,8 @@ static bool has_valid_fusion(const td_cudnn_conv *v)
         return false;
     if (v->direction == TD_CUDNN_DATA_GRADIENT)
         return v->fused != TD_CUDNN_SCALE_RELU;
+    if (v->fused & TD_CUDNN_CLIP_6 && !(v->fused & TD_CUDNN_RELU))
+        return false;
     return !(v->fused & TD_CUDNN_STATISTICS) || !(v->fused & epilogue);
 }
 
@@ -235,7 +237,8 @@ static void append(graph *g, td_descriptor operation, const char *what)
         g->operations[g->n_operations++] = operation;
 }
 
-static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode)
+/* cap: of relu; 0: none */
+static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode, double cap)
 {
     const cudnnNanPropagation_t keep_nan = CUDNN_PROPAGATE_NAN;
     td_cudnn_builder *b = g->b;
@@ -245,6 +248,8 @@ static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode)
     if (mode == CUDNN_POINTWISE_RELU_FWD || mode == CUDNN_POINTWISE_RELU_BWD)
         td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
                      &keep_nan);
+    if (cap > 0)
+        td_cudnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &cap);
     td_cudnn_finalize(b, kind, "a pointwise descriptor");
     td_descriptor operation = td_cudnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     td_cudnn_set_descriptor(b, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
@@ -255,16 +260,16 @@ static td_descriptor pointwise(graph *g, cudnnPointwiseMode_t mode)
 static void binary(graph *g, cudnnPointwiseMode_t mode, td_descriptor x, td_descriptor b,
                    td_descriptor y)
 {
-    td_descriptor operation = pointwise(g, mode);
+    td_descriptor operation = pointwise(g, mode, 0);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     append(g, operation, "a sum or product");
 }
 
-static void unary(graph *g, cudnnPointwiseMode_t mode, td_descriptor x, td_descriptor y)
+static void unary(graph *g, cudnnPointwiseMode_t mode, double cap, td_descriptor x, td_descriptor y)
 {
-    td_descriptor operation = pointwise(g, mode);
+    td_descriptor operation = pointwise(g, mode, cap);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     append(g, operation, "a relu or copy");
@@ -272,7 +277,7 @@ static void unary(graph *g, cudnnPointwiseMode_t mode, td_descriptor x, td_descr
 
 static void relu_backward(graph *g, td_descriptor dy, td_descriptor x, td_descriptor dx)
 {
-    td_descriptor operation = pointwise(g, CUDNN_POINTWISE_RELU_BWD);
+    td_descriptor operation = pointwise(g, CUDNN_POINTWISE_RELU_BWD, 0);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     td_cudnn_set_descriptor(g->b, operation, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
@@ -295,7 +300,7 @@ static td_descriptor input(graph *g)
     if (!(g->conv->fused & TD_CUDNN_SCALE_RELU))
         return x;
     td_descriptor sum = scaled(g, x), y = virtual(g, g->storage, g->x);
-    unary(g, CUDNN_POINTWISE_RELU_FWD, sum, y);
+    unary(g, CUDNN_POINTWISE_RELU_FWD, 0, sum, y);
     return y;
 }
 
@@ -379,6 +384,23 @@ static td_descriptor output(graph *g, unsigned later)
     return g->conv->fused & later ? virtual(g, f32, g->y) : real(g, TD_CUDNN_Y);
 }
 
+/*
+ * Without groups, a clipped relu that ends the graph is matched by engine 0 of the fallback list
+ * only, which has no tensor cores.  With a copy after it, mode A offers engines that are compiled
+ * for the graph and use them.  Depthwise, engine 0 is what mode A ranks first, with and without it.
+ */
+static void last_relu(graph *g, td_descriptor x)
+{
+    const double cap = g->conv->fused & TD_CUDNN_CLIP_6 ? 6 : 0;
+    if (cap > 0 && g->conv->groups == 1) {
+        td_descriptor y = virtual(g, f32, g->y);
+        unary(g, CUDNN_POINTWISE_RELU_FWD, cap, x, y);
+        unary(g, CUDNN_POINTWISE_IDENTITY, 0, y, real(g, TD_CUDNN_Y));
+    } else {
+        unary(g, CUDNN_POINTWISE_RELU_FWD, cap, x, real(g, TD_CUDNN_Y));
+    }
+}
+
 /* z, bias, relu in this order: precompiled engines have this pattern, others are compiled */
 static void build_forward(graph *g)
 {
@@ -396,7 +418,7 @@ static void build_forward(graph *g)
         binary(g, CUDNN_POINTWISE_ADD, last, real(g, TD_CUDNN_BIAS_OF), y);
     }
     if (fused & TD_CUDNN_RELU)
-        unary(g, CUDNN_POINTWISE_RELU_FWD, y, real(g, TD_CUDNN_Y));
+        last_relu(g, y);
     if (fused & TD_CUDNN_STATISTICS)
         statistics(g, y);
 }
@@ -421,7 +443,7 @@ static void build_filter_gradient(graph *g)
     if (g->conv->wide_filter) {
         td_descriptor sums = virtual(g, f32, g->w);
         convolve(g, x, sums, y);
-        unary(g, CUDNN_POINTWISE_IDENTITY, sums, w);
+        unary(g, CUDNN_POINTWISE_IDENTITY, 0, sums, w);
     } else {
         convolve(g, x, w, y);
     }

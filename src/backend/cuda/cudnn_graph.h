@@ -29,7 +29,7 @@ enum {
     TD_CUDNN_TEXT = 512,       /* bytes of an error text */
     TD_CUDNN_KNOBS = 160,      /* bytes of the text of an engine's knobs */
     TD_CUDNN_REFUSALS = 24,    /* refused engines that a plan remembers */
-    TD_CUDNN_DESCRIPTORS = 64, /* the largest graph needs 31, reading an engine's knobs 25 more */
+    TD_CUDNN_DESCRIPTORS = 64, /* the largest graph needs 34, reading an engine's knobs 25 more */
     TD_CUDNN_ALIGNMENT = 16,   /* bytes, of each tensor; the widest vector load */
 };
 
@@ -59,7 +59,8 @@ typedef enum {
  *   y += z                          TD_CUDNN_ADD
  *   y += bias                       TD_CUDNN_BIAS
  *   y  = relu(y)                    TD_CUDNN_RELU
- *   sum, squares of y               TD_CUDNN_STATISTICS, without the three above
+ *   y  = min(y, 6)                  TD_CUDNN_CLIP_6, with TD_CUDNN_RELU only
+ *   sum, squares of y               TD_CUDNN_STATISTICS, without the four above
  *
  * Data gradient:
  *
@@ -74,6 +75,7 @@ enum {
     TD_CUDNN_RELU = 8,
     TD_CUDNN_STATISTICS = 16,
     TD_CUDNN_RELU_BACKWARD = 32,
+    TD_CUDNN_CLIP_6 = 64,
 };
 
 /* the tensors of a problem; all are channels last, in the storage type unless noted */

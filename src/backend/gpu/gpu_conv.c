@@ -12,7 +12,8 @@
  * 8, but then x itself has nearly as much more.
  *
  * What cuDNN fuses depends on the GPU, so accepts asks the plug-in about convolutions with
- * statistics and those of relu(scale x + shift).
+ * statistics, those of relu(scale x + shift), and those with relu6.  In float32 without tensor
+ * cores relu6 is fused with depthwise convolutions only: otherwise slower engines would run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,7 @@ static td_gpu_conv_plan problem_of(const td_node *n, const roles *r)
         .has_bias = r->bias,
         .has_residual = r->residual,
         .relu = a->relu,
+        .relu6 = a->relu && a->relu6,
         .has_scale_relu = r->scale,
         .wide_vectors = r->scale && td_gpu_type(n, r->scale)->dtype != x->dtype,
         .has_statistics = r->sum,
@@ -114,30 +116,36 @@ static td_status check_layout(const td_node *n, int i)
     return TD_OK;
 }
 
-/* does cuDNN fuse the statistics, or relu(scale x + shift)? */
+/* does cuDNN fuse the statistics, relu(scale x + shift), or relu6? */
 static td_status check_fusion(const td_node *n, const roles *r)
 {
     const td_dtype d = td_in_type(n, 0)->dtype;
     const td_gpu_conv_plan asked = problem_of(n, r);
-    if (!td_dtype_is_half(d))
+    const bool is_fast = asked.relu6 && (asked.allow_tf32 || asked.groups == asked.c);
+    if (!td_dtype_is_half(d) && !is_fast)
         return td_error(TD_ENOKERNEL, "dtype is %s, which is not fused", td_dtype_name(d));
     const char *why = td_gpu()->conv_plan(&asked);
     return why ? td_error(TD_ENOKERNEL, "%s", why) : TD_OK;
+}
+
+static bool has_relu6(const td_node *n)
+{
+    const td_conv_attr *a = n->attr;
+    return n->op == &td_op_conv2d_fused && a->relu && a->relu6;
 }
 
 static td_status accepts(const td_node *n)
 {
     const roles r = roles_of(n);
     TD_TRY(check_dtypes(n, &r));
-    const td_conv_attr *fused = n->op == &td_op_conv2d_fused ? n->attr : NULL;
-    if (fused && (fused->relu6 || fused->act))
-        return td_error(TD_ENOKERNEL, "only relu is fused");
+    if (n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->act)
+        return td_error(TD_ENOKERNEL, "only relu and relu6 are fused");
     TD_TRY(check_layout(n, r.x));
     TD_TRY(check_layout(n, r.w));
     TD_TRY(check_layout(n, r.y));
     if (r.residual)
         TD_TRY(check_layout(n, r.residual));
-    return r.scale || r.sum ? check_fusion(n, &r) : TD_OK;
+    return r.scale || r.sum || has_relu6(n) ? check_fusion(n, &r) : TD_OK;
 }
 
 bool td_gpu_preferred_layout(const td_node *n, td_node_layouts *out)

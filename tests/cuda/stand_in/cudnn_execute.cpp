@@ -6,6 +6,7 @@
 #include "cudnn_descriptor.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "elements.h"
 #include "stand_in.h"
@@ -195,8 +196,9 @@ size_t broadcast(const array &b, const array &like, size_t i)
 
 void run_map(execution &e, const descriptor &d)
 {
-    const int mode =
-        get<int>(*part(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_ATTR_POINTWISE_MODE);
+    const descriptor &kind = *part(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const int mode = get<int>(kind, CUDNN_ATTR_POINTWISE_MODE);
+    const double cap = get<double>(kind, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, INFINITY);
     const bool is_backward = mode == CUDNN_POINTWISE_RELU_BWD;
     array x = load(e, part(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
     const auto *second = part(d, is_backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
@@ -208,7 +210,7 @@ void run_map(execution &e, const descriptor &d)
         v = mode == CUDNN_POINTWISE_ADD        ? v + z
             : mode == CUDNN_POINTWISE_MUL      ? v * z
             : mode == CUDNN_POINTWISE_IDENTITY ? v
-            : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0 ? 0 : v)
+            : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0 ? 0 : v > cap ? static_cast<float>(cap) : v)
                                                : (v > 0 ? z : 0);
     }
     store(e,
