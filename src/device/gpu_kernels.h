@@ -145,9 +145,9 @@ typedef struct {
 /**
  * Choose an engine for a convolution or its gradient.  x [n,h,w,c], y [n,p,q,k] and
  * w [k,r,s,c/groups] have one dtype; a bias [k] and a residual like y are added and relu follows,
- * clipped at six with relu6, forward only.  has_scale_relu: relu(scale x + shift) takes the place of x, forward and in the
- * filter's gradient; wide_vectors: scale [c] and shift [c] are float32.  has_statistics: float32
- * sums [k] of y and of its square, forward only.
+ * clipped at six with relu6, forward only.  has_scale_relu: relu(scale x + shift) takes the place
+ * of x, forward and in the filter's gradient; wide_vectors: scale [c] and shift [c] are float32.
+ * has_statistics: float32 sums [k] of y and of its square, forward only.
  */
 typedef struct {
     td_gpu_direction direction;

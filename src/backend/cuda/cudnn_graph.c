@@ -17,9 +17,10 @@
  *   TENSOR                    required: dimensions, strides, alignment, an id of its own.  NHWC,
  *                             fully packed, which GenStats requires.  The type has a default
  *   POINTWISE                 required: mode.  Math is float32, all that relu allows.  Clips have
- *                             defaults, 0 and infinite; relu6 sets the upper one, a double.  NaN propagation is required by the text
- *                             where values are compared, in relu and its gradient; its default is
- *                             not to propagate, which is not supported; plans are the same
+ *                             defaults, 0 and infinite; relu6 sets the upper one, a double.  NaN
+ *                             propagation is required by the text where values are compared, in
+ *                             relu and its gradient; its default is not to propagate, which is
+ *                             not supported; plans are the same
  *   OPERATION_POINTWISE       required: pointwise descriptor, X, Y, B of two operands; of
  *                             gradients X, DX, DY.  Alphas have the default 1, the only value of
  *                             runtime fusion.  B is repeated where its dimension is 1
