@@ -535,7 +535,9 @@ static bool wants_when_crooked(const td_tensor *x)
     return (uintptr_t)x->data % 8 != 0;
 }
 
-td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, td_tensors **out)
+/* file: that the bytes are of, or NULL; its pages are asked for when the header is found valid */
+static td_status parse(const td_mapping *file, const void *bytes, size_t n_bytes, const char *what,
+                       td_tensors **out)
 {
     td_status st;
     reader r = { .what = what };
@@ -551,6 +553,8 @@ td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, 
     r.n_header = (size_t)n_header;
     r.n_data = n_bytes - LENGTH_BYTES - r.n_header;
     TD_OUT(read_header(&r));
+    if (file)
+        td_mapping_will_be_read(file);
     const char *data = r.header + r.n_header;
     for (size_t i = 0; i < r.t->n; data += r.t->items[i++].n_bytes)
         r.t->items[i].data = data;
@@ -561,6 +565,11 @@ td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, 
 out:
     td_tensors_free(r.t);
     return st;
+}
+
+td_status td_tensors_parse(const void *bytes, size_t n_bytes, const char *what, td_tensors **out)
+{
+    return parse(NULL, bytes, n_bytes, what, out);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -616,8 +625,7 @@ td_status td_tensors_map(const char *path, td_tensors **out)
     td_mapping *file;
     *out = NULL;
     TD_TRY(td_mapping_open(path, &file));
-    td_mapping_will_be_read(file);
-    td_status st = td_tensors_parse(td_mapping_bytes(file), td_mapping_size(file), path, out);
+    td_status st = parse(file, td_mapping_bytes(file), td_mapping_size(file), path, out);
     if (st == TD_OK) {
         (*out)->file = file;
         return TD_OK;

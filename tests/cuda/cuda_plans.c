@@ -454,8 +454,7 @@ int main(int argc, char **argv)
     bool is_planned = true;
     FILE *file = argc > 2 ? fopen(argv[1], "r") : NULL;
     if (!file) {
-        fputs("usage: cuda_plans DEVICE.json PRECISION|inference|fusions|norms ARCH...\n",
-              stderr);
+        fputs("usage: cuda_plans DEVICE.json PRECISION|inference|fusions|norms ARCH...\n", stderr);
         return 2;
     }
     json[fread(json, 1, sizeof json - 1, file)] = '\0';
