@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file_io.h"
 #include "base/map.h"
@@ -36,6 +37,7 @@ typedef struct {
     const char **folders; /* [n_classes] of the classes, below the split's folder */
     const char **names;   /* [ds->n] of the files */
     td_map taken;         /* "<folder>/<name>" of the files so far */
+    bool has_begun;       /* a file was written, or tried to be */
     td_text list;         /* several labels: the file, with the splits so far */
     td_unpack_result result;
 } unpacking;
@@ -155,8 +157,11 @@ static td_status write_image(unpacking *u, const char *split_folder, int64_t i)
         *class_folder ? td_path_join(split_folder, class_folder) : td_copy_text(split_folder);
     char *path = folder ? td_path_join(folder, u->names[i]) : NULL;
     td_status st = path ? td_make_folder(folder) : TD_ENOMEM;
+    u->has_begun = true;
     if (st == TD_OK)
         st = td_file_write(path, bytes, n);
+    if (st != TD_OK && path)
+        (void)unlink(path); /* a part of an image, on a full disk */
     td_free(folder);
     td_free(path);
     u->result.n_images++;
@@ -282,5 +287,7 @@ out:
     td_text_release(&u.list);
     td_transformer_release(&u.w);
     td_arena_release(&u.arena);
+    if (st != TD_OK && st != TD_ESTOPPED && u.has_begun)
+        return td_error_context(st, "'%s' is incomplete", out);
     return st;
 }

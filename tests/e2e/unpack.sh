@@ -54,6 +54,15 @@ sed 's/$/,train/; s/^tars/.\/tars/' list.csv >>split.csv
 expect 1 dataset pack split.csv gap.pack
 error_names "'split.csv'" class
 [ ! -e gap.pack ] || complain "a refused pack is left"
+# a disk that is full: no part of an image stays, and the folder is called incomplete
+last="dataset unpack, no file larger than 512 bytes"
+(
+    ulimit -f 1
+    "$TANDEM" dataset unpack set.pack cut >out 2>err
+    [ $? = 1 ]
+) || complain "the exit code is not 1"
+error_names "'cut'" incomplete
+[ -z "$(find cut -type f)" ] || complain "a part of an image is left: $(find cut -type f)"
 # classes that are numbers keep their order; names that do not sort are in classes.txt
 drawn many --classes 12 --train 12 --val 12
 records many train zero 12 many.tfrecord
