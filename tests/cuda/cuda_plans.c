@@ -247,11 +247,19 @@ static bool read_node(const td_node *n, bool allow_tf32, bool is_first, td_cudnn
     return true;
 }
 
-/* otherwise no kernel is asked for: the graph depends on them for layouts and relu6 only */
+/*
+ * Otherwise no kernel is asked for: the graph depends on them for layouts and relu6 only, which the
+ * device's kernels fuse except in float32 without TF32, where they do depthwise.
+ */
 static bool supports_relu6(void *ctx, const td_node *n)
 {
+    const td_conv_attr *a = n->attr;
     (void)ctx;
-    return n->op == &td_op_conv2d_fused && !((const td_conv_attr *)n->attr)->act;
+    if (n->op != &td_op_conv2d_fused || a->act)
+        return false;
+    const td_type *x = td_in_type(n, 0);
+    return !(a->relu && a->relu6) || x->dtype != TD_DT_F32 || td_is_tf32(n) ||
+           a->groups == x->dim[1];
 }
 
 static bool never_prefers(void *ctx, const td_node *n, td_node_layouts *out)
