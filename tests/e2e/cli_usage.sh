@@ -70,7 +70,7 @@ usage "IN OUT" convert one
 usage "'three'" convert one two three
 usage "draw check pack FOLDER" dataset
 usage "draw FOLDER" dataset draw
-usage "pack FOLDER OUT.pack" dataset pack data
+usage "pack DATA OUT.pack" dataset pack data
 usage "check 'val' FOLDER" dataset check data val
 usage "draw check pack 'drew'" dataset drew here
 usage "'nets' model graph backends" inspect nets

@@ -14,11 +14,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 /* bounded: memory plans and passes take time that grows with the square of the nodes */
 #define NODES_MAX 300
 
+/* a pass may leave nothing of a graph without outputs, whose text is an error */
 static void check_round_trip(const td_graph *g)
 {
     char *once, *twice;
     td_graph *again;
     TD_CHECK(td_graph_print(g, &once) == TD_OK);
+    if (!*once) {
+        TD_CHECK(td_graph_parse(once, "printed", &again) == TD_EFORMAT);
+        td_text_free(once);
+        return;
+    }
     TD_CHECK(td_graph_parse(once, "printed", &again) == TD_OK);
     TD_CHECK(td_graph_print(again, &twice) == TD_OK);
     TD_CHECK(strcmp(once, twice) == 0);
