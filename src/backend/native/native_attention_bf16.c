@@ -13,7 +13,7 @@
 #include "ops/ops.h"
 #include "tandem/program.h"
 
-enum { CHANNELS = 32 /* of a head: a multiple of it */ };
+enum { CHANNELS = 32 }; /* a head's channels are a multiple of it */
 
 static td_status accepts(const td_node *n)
 {

@@ -5,13 +5,13 @@
 
 #include <math.h>
 
+#include "backend/native/native_panels.h"
+#include "backend/native/native_panels_bf16.h"
 #include "base/isa.h"
-
-enum { KEYS = 32, ROWS_AT_ONCE = 6 };
 
 static int64_t padded(int64_t T)
 {
-    return (T + KEYS - 1) / KEYS * KEYS;
+    return (T + TD_PANEL - 1) / TD_PANEL * TD_PANEL;
 }
 
 /* packed keys and values, scores and shares */
@@ -19,7 +19,7 @@ size_t td_half_head_scratch(int64_t T, int64_t D)
 {
     const int64_t keys = padded(T);
     return (size_t)(2 * keys * D * (int64_t)sizeof(uint16_t) +
-                    ROWS_AT_ONCE * keys * (int64_t)(sizeof(float) + sizeof(uint16_t)));
+                    TD_HALF_ROWS * keys * (int64_t)(sizeof(float) + sizeof(uint16_t)));
 }
 
 #if defined(__x86_64__)
@@ -27,8 +27,6 @@ size_t td_half_head_scratch(int64_t T, int64_t D)
 
 #include "backend/native/native_half_tile.h"
 #include "backend/native/native_transpose_16.h"
-
-_Static_assert((int)KEYS == (int)TD_HALF_PANEL && (int)ROWS_AT_ONCE == (int)TD_HALF_ROWS, "tiles");
 
 typedef struct {
     uint16_t *keys;   /* [padded T / 32][D / 2][32][2] */
@@ -43,7 +41,7 @@ static head_parts parts_of(const td_half_head *h)
     uint16_t *at = h->scratch;
     head_parts p = { .keys = at, .values = at + n * h->D };
     p.scores = (float *)(void *)(at + 2 * n * h->D);
-    p.shares = (uint16_t *)(p.scores + ROWS_AT_ONCE * n);
+    p.shares = (uint16_t *)(p.scores + TD_HALF_ROWS * n);
     return p;
 }
 
@@ -63,14 +61,15 @@ INLINE void pack_keys_block(const td_half_head *h, int64_t first, int64_t channe
     td_transpose_16(row, column);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
-        _mm512_storeu_ps(to + i * 2 * KEYS, column[i]);
+        _mm512_storeu_ps(to + i * 2 * TD_PANEL, column[i]);
 }
 
 static TARGET void pack_keys(const td_half_head *h, uint16_t *to)
 {
     for (int64_t k = 0; k < padded(h->T); k += LANES)
         for (int64_t c = 0; c < h->D; c += 2 * LANES)
-            pack_keys_block(h, k, c, to + k / KEYS * KEYS * h->D + c * KEYS + k % KEYS * 2);
+            pack_keys_block(h, k, c,
+                            to + k / TD_PANEL * TD_PANEL * h->D + c * TD_PANEL + k % TD_PANEL * 2);
 }
 
 /* pairs of rows of 32 channels */
@@ -83,11 +82,11 @@ static TARGET void pack_values(const td_half_head *h, uint16_t *to)
           24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63 },
     };
     const __m512i low = _mm512_loadu_si512(order[0]), high = _mm512_loadu_si512(order[1]);
-    for (int64_t c = 0; c < h->D; c += TD_HALF_PANEL)
-        for (int64_t k = 0; k < padded(h->T); k += 2, to += 2 * TD_HALF_PANEL) {
+    for (int64_t c = 0; c < h->D; c += TD_PANEL)
+        for (int64_t k = 0; k < padded(h->T); k += 2, to += 2 * TD_PANEL) {
             const __m512i a = row_of(h, h->v + c, k), b = row_of(h, h->v + c, k + 1);
             _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-            _mm512_storeu_si512(to + TD_HALF_PANEL, _mm512_permutex2var_epi16(a, high, b));
+            _mm512_storeu_si512(to + TD_PANEL, _mm512_permutex2var_epi16(a, high, b));
         }
 }
 
@@ -145,14 +144,14 @@ INLINE void attend(int T, const td_half_head *h, const head_parts *p, int64_t fr
     const int64_t n = padded(h->T);
     const uint16_t *q = h->q + from * h->x_row;
     int64_t k = 0, c = 0;
-    for (; k + 2 * KEYS <= n; k += 2 * KEYS)
+    for (; k + 2 * TD_PANEL <= n; k += 2 * TD_PANEL)
         score(T, 2 * TD_HALF_VECTORS, h, q, p->keys + k * h->D, p->scores + k);
     if (k < n)
         score(T, TD_HALF_VECTORS, h, q, p->keys + k * h->D, p->scores + k);
     for (int i = 0; i < T; i++)
         share_row(h->T, p->scores + i * n, p->shares + i * n);
     uint16_t *y = h->y + from * h->y_row;
-    for (; c + 2 * TD_HALF_PANEL <= h->D; c += 2 * TD_HALF_PANEL)
+    for (; c + 2 * TD_PANEL <= h->D; c += 2 * TD_PANEL)
         mix(T, 2 * TD_HALF_VECTORS, h, p->shares, p->values + c * n, y + c);
     if (c < h->D)
         mix(T, TD_HALF_VECTORS, h, p->shares, p->values + c * n, y + c);

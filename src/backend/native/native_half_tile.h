@@ -11,13 +11,12 @@
 
 #include "backend/native/native_bf16_math.h"
 #include "backend/native/native_panels.h"
+#include "backend/native/native_panels_bf16.h"
 
 enum {
-    TD_HALF_ROWS = 6,
-    TD_HALF_PANEL = TD_PANEL,
-    TD_HALF_VECTORS = 2,  /* of a panel */
-    TD_HALF_SUMS = 4 * 6, /* registers */
-    TD_HALF_AHEAD = 16 * 2 * TD_HALF_PANEL,
+    TD_HALF_VECTORS = TD_PANEL / LANES, /* in a panel */
+    TD_HALF_SUMS = 2 * TD_HALF_VECTORS * TD_HALF_ROWS,
+    TD_HALF_AHEAD = 16 * 2 * TD_PANEL, /* filters are fetched so many elements before their use */
 };
 
 INLINE __m512i pair_of(const uint16_t *x)
@@ -31,8 +30,8 @@ INLINE __m512i pair_of(const uint16_t *x)
 INLINE void add_products(int T, int vectors, int64_t depth, const uint16_t *x, int64_t x_row,
                          const uint16_t *w, __m512 *sum)
 {
-    const int64_t panel = depth * TD_HALF_PANEL;
-    for (const uint16_t *end = x + depth; x < end; x += 2, w += 2 * TD_HALF_PANEL) {
+    const int64_t panel = depth * TD_PANEL;
+    for (const uint16_t *end = x + depth; x < end; x += 2, w += 2 * TD_PANEL) {
         __m512i b[2 * TD_HALF_VECTORS];
 #pragma GCC unroll 4
         for (int i = 0; i < vectors; i++) {

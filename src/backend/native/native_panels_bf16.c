@@ -83,7 +83,7 @@ static void run_job(const td_node *n, const td_panel_jobs *jobs, int64_t i, void
         .y = (uint16_t *)args[n->n_in] + at,
         .gelu = ((const td_linear_fused_attr *)n->attr)->gelu,
     };
-    td_half_panels_loops_here()->multiply(&v);
+    td_half_panels_loops_here()(&v);
 }
 
 static td_status run(const td_prepared *p, void *const *args)

@@ -5,7 +5,7 @@
  *
  * then gelu(y), then y + rest, where y may be in the place of the rest.
  *
- * A tile of up to 6 rows and two panels has its sums in registers (native_half_tile.h), in float32.
+ * A tile of up to TD_HALF_ROWS rows and two panels has its sums in registers (native_half_tile.h), in float32.
  * Each sum is one chain over pairs of channels, wherever tiles begin; it is rounded once, at the
  * end.
  */
@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+enum { TD_HALF_ROWS = 6 };
 
 /* some rows and panels of a product; distances in elements */
 typedef struct {
@@ -26,11 +28,9 @@ typedef struct {
     bool gelu;
 } td_half_panels;
 
-typedef struct {
-    void (*multiply)(const td_half_panels *v);
-} td_half_panels_loops;
+typedef void td_half_panels_loops(const td_half_panels *v);
 
 /** NULL if this machine lacks the instructions. */
-const td_half_panels_loops *td_half_panels_loops_here(void);
+td_half_panels_loops *td_half_panels_loops_here(void);
 
 #endif

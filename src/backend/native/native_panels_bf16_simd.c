@@ -105,11 +105,11 @@ static TARGET void run_panels(const td_half_panels *v, int64_t k, int panels)
     const int64_t tiles = (v->rows + TD_HALF_ROWS - 1) / TD_HALF_ROWS;
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t from = v->rows * i / tiles, to = v->rows * (i + 1) / tiles;
-        const int64_t at = from * v->y_row + k * TD_HALF_PANEL;
+        const int64_t at = from * v->y_row + k * TD_PANEL;
         const half_tile t = { .x = v->x + from * v->x_row,
-                              .w = v->w + k * TD_HALF_PANEL * v->depth,
+                              .w = v->w + k * TD_PANEL * v->depth,
                               .y = v->y + at,
-                              .bias = v->bias ? v->bias + k * TD_HALF_PANEL : NULL,
+                              .bias = v->bias ? v->bias + k * TD_PANEL : NULL,
                               .rest = v->rest ? v->rest + at : NULL };
         loops_of[to - from][panels - 1](v, &t);
     }
@@ -121,14 +121,12 @@ static TARGET void run(const td_half_panels *v)
         run_panels(v, k, k + 1 < v->panels ? 2 : 1);
 }
 
-static const td_half_panels_loops loops = { run };
-
-const td_half_panels_loops *td_half_panels_loops_here(void)
+td_half_panels_loops *td_half_panels_loops_here(void)
 {
-    return td_isa_has(TD_ISA_AVX512_BF16) ? &loops : NULL;
+    return td_isa_has(TD_ISA_AVX512_BF16) ? run : NULL;
 }
 #else
-const td_half_panels_loops *td_half_panels_loops_here(void)
+td_half_panels_loops *td_half_panels_loops_here(void)
 {
     return NULL;
 }
