@@ -36,7 +36,7 @@ typedef struct {
     td_split_sets splits;
     td_pack_writer *out;
     const td_dataset *ds;    /* the current split */
-    td_arena arena;          /* of a split that is a list: */
+    td_arena arena;          /* holds the names of a split that is a list */
     td_map taken;            /* "<class>/<name>" of the images so far */
     const char **folders;    /* [n_classes] of the classes */
     int64_t *order;          /* [ds->n] samples, class after class; NULL: as they are */

@@ -64,7 +64,7 @@ typedef struct {
     float f;
     int64_t i;
     const char *text;
-    int n; /* of ints, or of floats */
+    int n; /* the number of ints, or of floats */
     int64_t *ints;
     float *floats;
     td_tensor *tensor;

@@ -311,7 +311,7 @@ static td_status means_of(td_importer *im, td_value *x, td_value **y)
     return TD_OK;
 }
 
-/* of images, or of signals as images of one row */
+/* pools images, or signals, which are images of one row */
 static td_status pool_images(td_importer *im, td_value *x, bool is_signal, td_value **y)
 {
     int64_t include, ceil_mode;

@@ -142,7 +142,7 @@ td_status td_import_logic(td_importer *im, td_value **y)
     return TD_OK;
 }
 
-/* of what a network computes nothing is: one 0 for all elements */
+/* IsNaN: no value that a network computes is expected to be NaN, so the result is zeros */
 td_status td_import_is_nan(td_importer *im, td_value **y)
 {
     td_value *x;

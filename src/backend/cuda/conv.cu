@@ -3,16 +3,16 @@
  *
  * An engine that cuDNN compiles takes it a second, so nodes with the same problem share a plan, and
  * a question (made is NULL) is answered once: the plan is kept for the node that follows.
- * Convolutions with statistics or relu6, or of relu(scale x + shift), run on engines of heuristic mode A
- * only: those of the fallback list are slower than a pass over memory.  Engines that need a
+ * Convolutions with statistics or relu6, or of relu(scale x + shift), run on engines of heuristic
+ * mode A only: those of the fallback list are slower than a pass over memory.  Engines that need a
  * workspace above workspace_limit() are for problems that have no other.
  *
  * TANDEM_CUDNN names the library, instead of libcudnn.so.9.
  */
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <algorithm>
 #include <list>
 #include <new>
 
@@ -109,8 +109,8 @@ void read_problem(const td_gpu_conv_plan &a, td_cudnn_conv &v)
     v.is_deterministic = true;
     v.wide_vectors = a.wide_vectors;
     v.fused = a.has_bias * TD_CUDNN_BIAS | a.has_residual * TD_CUDNN_ADD | a.relu * TD_CUDNN_RELU |
-              a.relu6 * TD_CUDNN_CLIP_6 |
-              a.has_scale_relu * TD_CUDNN_SCALE_RELU | a.has_statistics * TD_CUDNN_STATISTICS;
+              a.relu6 * TD_CUDNN_CLIP_6 | a.has_scale_relu * TD_CUDNN_SCALE_RELU |
+              a.has_statistics * TD_CUDNN_STATISTICS;
     v.n = a.n;
     v.c = a.c;
     v.h = a.h;

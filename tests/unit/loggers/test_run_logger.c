@@ -173,7 +173,7 @@ static td_eval_result eval_result(int n, int n_top1, double loss_sum, double *la
     return v;
 }
 
-static const double best_boxes[TD_BOX_METRICS] = { 0.5, 0.625 }; /* of an earlier run */
+static const double best_boxes[TD_BOX_METRICS] = { 0.5, 0.625 }; /* an earlier run's */
 
 /* the value of a metric at the end of a run of two validations, after one with the best score
    `before`, percent (-1: none) */
