@@ -5,9 +5,9 @@
  *
  * then gelu(y), then y + rest, where y may be in the place of the rest.
  *
- * A tile of up to TD_HALF_ROWS rows and two panels has its sums in registers (native_half_tile.h), in float32.
- * Each sum is one chain over pairs of channels, wherever tiles begin; it is rounded once, at the
- * end.
+ * A tile of up to TD_HALF_ROWS rows and two panels has its sums in registers (native_half_tile.h),
+ * in float32.  Each sum is one chain over pairs of channels, wherever tiles begin; it is rounded
+ * once, at the end.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_PANELS_BF16_H
 #define TD_BACKEND_NATIVE_NATIVE_PANELS_BF16_H
