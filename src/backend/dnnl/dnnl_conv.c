@@ -294,10 +294,29 @@ static bool find_grad_w_alternative(const td_node *n, const conv_view *v, free_l
            find_direct(n, &last, any_w, pd);
 }
 
+/* a forward convolution of few channels that AMX computes, for which they have to be last */
+static bool find_few_last(const td_node *n, const conv_view *v, dnnl_primitive_desc_t *pd)
+{
+    conv_view last = *v;
+    const free_layouts any_w = { .w = true };
+    const char *impl = "";
+    memcpy(last.x.layout, "acdb", 5);
+    memcpy(last.y.layout, "acdb", 5);
+    if (!find_direct(n, &last, any_w, pd))
+        return false;
+    if (dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
+            dnnl_success &&
+        strstr(impl, "amx"))
+        return true;
+    dnnl_primitive_desc_destroy(*pd);
+    *pd = NULL;
+    return false;
+}
+
 /*
  * The operands' layouts are kept if a direct kernel supports them; otherwise oneDNN chooses all
- * layouts.  An image with few channels stays plain.  A gradient gets the layout of operand 2, which
- * also gives its shape.
+ * layouts.  An image with few channels stays plain, except for AMX.  A gradient gets the layout of
+ * operand 2, which also gives its shape.
  */
 static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
 {
@@ -312,6 +331,8 @@ static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
                                  .w = td_type_is_plain(&v.w),
                                  .y = td_type_is_plain(&v.y) };
     const free_layouts all = { true, true, true };
+    if (few && !is_grad && find_few_last(n, &v, pd))
+        return TD_OK;
     if (!(known.x && known.y) && find_in_place(n, &v, known, pd))
         return TD_OK;
     if (find_direct(n, &v, all, pd) || find_grad_w_alternative(n, &v, known, pd))
