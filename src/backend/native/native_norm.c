@@ -9,6 +9,10 @@
  * remain are divided among all threads, in two phases: 16 blocks on 12 threads are 12 blocks, one
  * for each thread, and 4 blocks of which each thread has a third.
  *
+ * With channels last, blocks share cache lines, and neighbours of a block's pixel are far away: all
+ * blocks are divided by pixels, and a thread computes many blocks of a few pixels, all of them if
+ * there are chunks enough for the threads, before it goes on.
+ *
  * Sums are of at most TD_NATIVE_CHUNK pixels of a plane, or of the small planes of some images: a
  * chunk.  They are joined in the order of chunks and images, in float64, and phases divide the work
  * between chunks only: the bits do not depend on the division.
@@ -23,6 +27,9 @@
 
 /* planes of fewer pixels are summed together, up to as many */
 #define SMALL_PIXELS 256
+
+/* with channels last, so many pixels of all blocks are written before the next */
+#define APPLIED_PIXELS 64
 
 /* sums of one chunk: mean and m2 in forward, sum and dot in backward */
 typedef struct {
@@ -191,54 +198,93 @@ static void run_block(const job *j, const steps *f, int64_t cb, bool is_last)
 
 /* Blocks [0, whole) are computed by one thread each, as many by every thread; the groups of the
    other blocks, block after block, are divided: planes into pixels, or groups of several planes
-   among threads. */
+   among threads.  A plane of `rest` has `together` blocks; whole is 0 if they share cache lines. */
 typedef struct {
-    int64_t whole;
+    int64_t whole, together;
     td_native_planes rest;
 } division;
 
-#define UNEVEN_MAX 1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
+static bool is_interleaved(const td_native_shape *s)
+{
+    return s->plane.stride != s->lanes;
+}
+
+#define UNEVEN_MAX    1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
+#define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
+#define BLOCKS_MIN    2    /* that are computed together: they fill a cache line */
+
+/* blocks that are computed together, a divisor of their number */
+static int64_t together(const td_native_shape *s, int threads)
+{
+    const int64_t chunks = groups_of(s) * chunks_of(s), wanted = (int64_t)CHUNKS_WANTED * threads;
+    int64_t n = s->CB;
+    while (n % 2 == 0 && chunks * (s->CB / n) < wanted)
+        n /= 2;
+    return n;
+}
 
 static division divide(const td_native_shape *s, int threads)
 {
     const td_work_share by_block = td_work_share_of(s->CB, 1, threads);
     const bool is_even = s->CB >= threads && by_block.largest <= by_block.mean * UNEVEN_MAX;
-    const int64_t whole = is_even ? s->CB : s->CB - s->CB % threads;
+    const int64_t whole = is_interleaved(s) ? 0 : is_even ? s->CB : s->CB - s->CB % threads;
+    const int64_t blocks = is_interleaved(s) ? together(s, threads) : 1;
     const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
-    return (division){ whole, { (s->CB - whole) * groups_of(s), area, TD_NATIVE_CHUNK, threads } };
+    const int64_t planes = (s->CB - whole) / blocks * groups_of(s);
+    return (division){ whole, blocks, { planes, area, TD_NATIVE_CHUNK, threads } };
 }
 
 static td_work_share share_of_shape(const td_native_shape *s, int threads)
 {
     const division d = divide(s, threads);
-    const double pixel = s->lanes, block = (double)(s->N * s->plane.n_pixels) * pixel;
+    const double lanes = s->lanes, pixel = lanes * (double)d.together;
+    const double block = (double)(s->N * s->plane.n_pixels) * lanes;
     const td_work_share whole = td_work_share_of(d.whole, block, threads);
     const td_work_share rest = td_native_planes_share(&d.rest);
     const double each = d.rest.area == s->plane.n_pixels ? pixel : (double)pixels_of(s, 0) * pixel;
     return (td_work_share){ whole.largest + rest.largest * each, whole.mean + rest.mean * each };
 }
 
+/* pixels [from, from + n) of a group, or all of a group of several planes, in block cb */
+typedef void (*visit)(const job *j, const steps *f, int64_t group, int64_t cb, int64_t from,
+                      int64_t n);
+
+/* visits the blocks of `span`, all of them for `pixels` pixels before the next pixels */
+static void visit_span(const job *j, const steps *f, const division *d, const td_native_span *span,
+                       int64_t pixels, visit to)
+{
+    const int64_t groups = groups_of(&j->s), g = span->plane % groups;
+    const int64_t first = d->whole + span->plane / groups * d->together, last = first + d->together;
+    const int64_t end = span->from + span->n;
+    for (int64_t from = span->from; from < end; from += pixels)
+        for (int64_t cb = first; cb < last; cb++)
+            to(j, f, g, cb, from, end - from < pixels ? end - from : pixels);
+}
+
+static void sum_some(const job *j, const steps *f, int64_t g, int64_t cb, int64_t from, int64_t n)
+{
+    if (images_of(&j->s) > 1)
+        sum_group(j, f, g, cb);
+    else
+        sum_pixels(j, f, g, cb, from, n);
+}
+
+static void apply_some(const job *j, const steps *f, int64_t g, int64_t cb, int64_t from, int64_t n)
+{
+    const td_native_part p = images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, from, n);
+    f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+}
+
 static void sum_share(const job *j, const steps *f, const division *d, int t)
 {
-    const int64_t groups = groups_of(&j->s);
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
-        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
-        if (images_of(&j->s) > 1)
-            sum_group(j, f, g, cb);
-        else
-            sum_pixels(j, f, g, cb, s.from, s.n);
-    }
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
+        visit_span(j, f, d, &s, TD_NATIVE_CHUNK, sum_some);
 }
 
 static void apply_share(const job *j, const steps *f, const division *d, int t)
 {
-    const int64_t groups = groups_of(&j->s);
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
-        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
-        const td_native_part p =
-            images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s.from, s.n);
-        f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
-    }
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
+        visit_span(j, f, d, &s, is_interleaved(&j->s) ? APPLIED_PIXELS : s.n, apply_some);
 }
 
 static void join_in_place(const job *j, const steps *f, int64_t cb)
@@ -424,11 +470,30 @@ static void infer_coefs(const job *j, const float *mean, const float *var, int64
     }
 }
 
+/* blocks of a plane that is divided: all that share cache lines */
+static int64_t infer_blocks(const td_native_shape *s)
+{
+    return is_interleaved(s) ? s->CB : 1;
+}
+
+static td_native_planes infer_planes(const td_native_shape *s, int threads)
+{
+    const int64_t grain = is_interleaved(s) ? 1 : TD_NATIVE_GRAIN;
+    return (td_native_planes){ s->N * s->CB / infer_blocks(s), s->plane.n_pixels, grain, threads };
+}
+
 static void infer_share(const job *j, const td_native_coefs *c, const td_native_planes *d, int t)
 {
+    const int64_t together = infer_blocks(&j->s), parts = j->s.CB / together;
     for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
-        const td_native_part p = td_native_part_of(&j->s, &s);
-        forward_apply(j, &p, &c[p.cb]);
+        const int64_t first = s.plane % parts * together, last = first + together;
+        const int64_t pixels = is_interleaved(&j->s) ? APPLIED_PIXELS : s.n, end = s.from + s.n;
+        for (int64_t from = s.from; from < end; from += pixels)
+            for (int64_t cb = first; cb < last; cb++) {
+                const int64_t n = end - from < pixels ? end - from : pixels;
+                const td_native_part p = part_at(j, s.plane / parts, cb, from, n);
+                forward_apply(j, &p, &c[cb]);
+            }
     }
 }
 
@@ -442,7 +507,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     j.y = args[p->node->n_in];
     j.cap = p->node->op != &td_op_batch_norm_infer ? cap_of(p->node) : 0;
     td_native_coefs *coefs = args[p->node->n_in + p->node->n_out];
-    const td_native_planes d = td_native_planes_of(&j.s, TD_NATIVE_GRAIN, td_threads());
+    const td_native_planes d = infer_planes(&j.s, td_threads());
 #pragma omp parallel
     {
 #pragma omp for
@@ -596,7 +661,10 @@ static td_work_share share_infer(const td_node *n, int threads)
 {
     td_native_shape s;
     TD_CHECK(shape_of(td_in_type(n, 0), &s) == TD_OK);
-    return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
+    const td_native_planes d = infer_planes(&s, threads);
+    const td_work_share pixels = td_native_planes_share(&d);
+    const double each = (double)(s.lanes * infer_blocks(&s));
+    return (td_work_share){ pixels.largest * each, pixels.mean * each };
 }
 
 TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward, share);
