@@ -11,6 +11,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 static const char *const names[TD_N_ISA] = { "generic", "avx2", "avx512", "avx512_bf16",
@@ -49,6 +53,28 @@ bool td_isa_has_vnni(void)
 {
     return td_isa_has(TD_ISA_AVX512) && __builtin_cpu_supports("avx512vnni");
 }
+
+/* Linux saves the state of tiles, 8 KB a thread, only for processes that have asked */
+static bool may_use_tiles(void)
+{
+#ifdef __linux__
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+bool td_isa_has_tiles(void)
+{
+    static _Atomic int known = -1;
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
+    if (has < 0) {
+        has = td_isa_has(TD_ISA_AMX_BF16) && may_use_tiles();
+        atomic_store_explicit(&known, has, memory_order_relaxed);
+    }
+    return has;
+}
 #else
 static td_isa of_processor(void)
 {
@@ -56,6 +82,11 @@ static td_isa of_processor(void)
 }
 
 bool td_isa_has_vnni(void)
+{
+    return false;
+}
+
+bool td_isa_has_tiles(void)
 {
     return false;
 }

@@ -34,6 +34,9 @@ bool td_isa_has(td_isa isa);
 /** May vpdpbusd with AVX-512 be used (sums of products of 8-bit integers)? */
 bool td_isa_has_vnni(void);
 
+/** May the process use the tiles of AMX?  The first call asks the kernel for them. */
+bool td_isa_has_tiles(void);
+
 /** "generic", "avx2", "avx512", "avx512_bf16", "amx_bf16". */
 const char *td_isa_name(td_isa isa);
 

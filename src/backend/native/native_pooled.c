@@ -90,15 +90,16 @@ bool td_native_pooled_preferred_layout(const td_node *n, td_node_layouts *out)
 
 /* offsets in a thread's scratch, in elements of 4 bytes */
 typedef struct {
-    int64_t sums, largest, together, all;
+    int64_t windows, sums, largest, together, all;
 } parts;
 
 static parts parts_of(const td_pooled *v)
 {
     const int64_t line = TD_HOST_ALIGN / (int64_t)sizeof(float), row = v->pooled_Q * v->K;
     parts p;
-    p.sums = divide_up(v->C * v->R * v->columns, line) * line;
-    p.largest = p.sums + divide_up(v->Q * TD_POOLED_CHANNELS, line) * line;
+    p.windows = divide_up(v->C * v->R * v->columns, line) * line;
+    p.sums = p.windows + (v->is_half ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
+    p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;
     p.all = p.together + divide_up(row, line) * line;
     return p;
@@ -135,6 +136,7 @@ static void run_thread(const state *s, int t, void *const *args)
     td_pooled_job j = { .w = args[1],
                         .bias = args[2],
                         .rows = own,
+                        .windows = own + at.windows,
                         .sums = own + at.sums,
                         .largest = own + at.largest,
                         .together = own + at.together };

@@ -15,7 +15,8 @@
 enum {
     TD_POOLED_LANES = 16,
     TD_POOLED_CHANNELS = 32, /* of a part, at most */
-    TD_POOLED_KERNEL_MAX = 15
+    TD_POOLED_KERNEL_MAX = 15,
+    TD_POOLED_WRITTEN = 8 /* elements of a window that are written together */
 };
 
 typedef struct {
@@ -39,10 +40,44 @@ typedef struct {
     const float *bias;
     uint8_t *y;      /* the image's, row 0 */
     void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R */
-    float *sums;     /* [Q, TD_POOLED_CHANNELS] of a row of the convolution */
+    void *windows;   /* half: td_pooled_windows of pairs; td_pooled_filter of pairs */
+    float *sums;     /* [td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the convolution */
     float *largest;  /* [kernel, pooled_Q, K] of each of the last rows of the convolution */
     float *together; /* [pooled_Q, K] of these rows */
 } td_pooled_job;
+
+/*
+ * For products in tiles of 16 rows of 64 bytes: the windows of a row's pixels, and the filter with
+ * zeros up to whole tiles.
+ *
+ *     windows [pixels, pairs]      filter [K / 16, pairs, 16]
+ */
+
+/** Pixels of a row of the convolution's result, in whole tiles. */
+static inline int64_t td_pooled_pixels(const td_pooled *v)
+{
+    return (v->Q + TD_POOLED_LANES - 1) / TD_POOLED_LANES * TD_POOLED_LANES;
+}
+
+/** Elements of a window, in whole tiles, with room for TD_POOLED_WRITTEN from its last row on. */
+static inline int64_t td_pooled_pairs(const td_pooled *v)
+{
+    const int64_t last = (v->taps + TD_POOLED_WRITTEN - 1) / TD_POOLED_WRITTEN * TD_POOLED_WRITTEN;
+    const int64_t all = (v->C * v->R - 1) * v->taps + last;
+    return (all + TD_POOLED_LANES - 1) / TD_POOLED_LANES * TD_POOLED_LANES;
+}
+
+/** Elements of the windows. */
+static inline int64_t td_pooled_windows(const td_pooled *v)
+{
+    return td_pooled_pixels(v) * td_pooled_pairs(v);
+}
+
+/** Elements of the filter. */
+static inline int64_t td_pooled_filter(const td_pooled *v)
+{
+    return v->K * td_pooled_pairs(v);
+}
 
 typedef void td_pooled_loops(const td_pooled *v, const td_pooled_job *j);
 

@@ -50,6 +50,39 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
     }
 }
 
+/* --- tiles ------------------------------------------------------------------------------------ */
+
+#define TILES HALVES ",amx-tile,amx-bf16"
+#define NOINLINE                                                                                   \
+    __attribute__((noinline)) /* the compiler does not know what tiles read and write */
+
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+/* all tiles of 16 rows of 64 bytes; *before: what the thread had, as oneDNN may rely on it */
+static __attribute__((target(TILES))) void use_tiles(tile_config *before)
+{
+    enum { N_TILES = 8, ROWS = 16, ROW_BYTES = 64 };
+    tile_config c = { .palette = 1 };
+    for (int i = 0; i < N_TILES; i++) {
+        c.row_bytes[i] = ROW_BYTES;
+        c.rows[i] = ROWS;
+    }
+    _tile_storeconfig(before);
+    _tile_loadconfig(&c);
+}
+
+static __attribute__((target(TILES))) void restore_tiles(const tile_config *before)
+{
+    if (before->palette)
+        _tile_loadconfig(before);
+    else
+        _tile_release();
+}
+
 /* --- the loops -------------------------------------------------------------------------------- */
 
 #define PASTE2(a, b) a##_##b
@@ -67,6 +100,7 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
 #define LARGEST(a, b)       FLOAT(_mm512_max_epi32(BITS(a), BITS(b)))
 #define RELU(x)             _mm512_abs_ps(_mm512_max_ps(ZERO(), x)) /* NaN stays */
 #define FILTER_AT(k, block) ((k) * (block))
+#define IS_TILES            0
 
 #define ISA                 avx512
 #define TARGET              __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
@@ -96,10 +130,21 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
 #undef MULTIPLY
 #undef BROADCAST_FIRST
 #undef BROADCAST
+#undef IS_TILES
+#undef TARGET
+#undef ISA
+
+/* the same in tiles */
+#define ISA      amx
+#define TARGET   __attribute__((target(TILES)))
+#define IS_TILES 1
+#include "backend/native/native_pooled.inc"
 #undef COPY_ROW
 #undef IS_HALF
 #undef TARGET
+#undef IS_TILES
 #undef ISA
+#define IS_TILES 0
 
 #undef FILTER_AT
 #undef RELU
@@ -137,9 +182,10 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
 td_pooled_loops *td_pooled_loops_at(bool is_half, int i)
 {
     static td_pooled_loops *const wide[] = { run_pooled_avx512, run_pooled_avx2 };
-    const int at = i + td_native_is_avx2();
+    static td_pooled_loops *const half[] = { run_pooled_amx, run_pooled_avx512bf16 };
+    const int at = i + td_native_is_avx2(), half_at = i + !td_isa_has_tiles();
     if (is_half)
-        return i == 0 && td_isa_has(TD_ISA_AVX512_BF16) ? run_pooled_avx512bf16 : NULL;
+        return half_at < 2 && td_isa_has(TD_ISA_AVX512_BF16) ? half[half_at] : NULL;
     return td_native_has_avx2() && at < 2 ? wide[at] : NULL;
 }
 #else
