@@ -34,11 +34,13 @@ static td_graph *fused(const td_graph *g, const td_device *dev, const char *skip
  * The caches that may hold the activations of a layer, smallest first, in bytes of the graph's
  * float32; their number.  Products of 8-bit integers take so little time that reading activations
  * from the last level is much of it, and they are a quarter of the size.  Where the L2 caches hold
- * too few images, the last level shall hold the weights and residuals, too.
+ * too few images, the last level shall hold the weights and residuals, too.  With AMX they take so
+ * little that weights, which every micro-batch reads again, are more of it.
  */
 static int caches_for(const td_compile_opts *opts, int64_t bytes[2])
 {
-    if (!opts->amp || opts->amp->precision != TD_PRECISION_INT8) {
+    const bool is_int8 = opts->amp && opts->amp->precision == TD_PRECISION_INT8;
+    if (!is_int8 || td_cpu_bf16_rate() >= TD_BF16_RATE_MATRICES) {
         bytes[0] = td_cache_bytes();
         return 1;
     }
