@@ -35,6 +35,20 @@ typedef struct {
                            the one to prefetch; 0: none */
 } td_native_plane;
 
+/* Pixels with channels last, of some blocks that are next to each other. */
+typedef struct {
+    int64_t n_pixels; /* at most TD_NATIVE_CHUNK */
+    int64_t blocks;
+    int64_t stride; /* elements from one pixel to the next: C */
+    int64_t piece;  /* pixels of all blocks that are read before the next: a multiple of 4 */
+    double
+        *sums; /* of block b, from b `step` on: TD_NATIVE_LANES_MAX of one kind and of the other */
+    int64_t step;
+    float *room; /* scratch: blocks TD_NATIVE_NORM_ROOM */
+} td_native_norm_rows;
+
+#define TD_NATIVE_NORM_ROOM (9 * TD_NATIVE_LANES_MAX)
+
 /* The coefficients of a plane's channels; float, one per lane. */
 typedef struct {
     float mean[TD_NATIVE_LANES_MAX];
@@ -86,6 +100,9 @@ typedef struct {
        TD_NATIVE_CHUNK pixels */
     void (*norm_stats)(const td_native_plane *v, const void *x, double *mean, double *m2);
 
+    /* the same of each block of some rows */
+    void (*norm_stats_rows)(const td_native_norm_rows *v, const void *x);
+
     /* y = (x - mean) scale + shift (+ z), clipped to 0 .. cap unless cap is 0 (INFINITY: relu);
        `mask`, unless NULL, has a bit for each element: set where the value was within the range */
     void (*norm_apply)(const td_native_plane *v, const td_native_coefs *c, const void *x,
@@ -95,6 +112,11 @@ typedef struct {
        (x - mean) */
     void (*norm_grad_sums)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                            const uint8_t *mask, const void *x, double *sum, double *dot);
+
+    /* the same of each block of some rows; mean[blocks lanes].  Unless dy2 is NULL, dz = dy + dy2
+       where the mask is set, otherwise 0, takes the place of dy; dz may be one of them. */
+    void (*norm_grad_sums_rows)(const td_native_norm_rows *v, const float *mean, const void *dy,
+                                const void *dy2, const uint8_t *mask, const void *x, void *dz);
 
     /* dx = scale (g - shift - slope (x - mean)); dz = g unless dz is NULL */
     void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,

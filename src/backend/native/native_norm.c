@@ -9,9 +9,9 @@
  * remain are divided among all threads, in two phases: 16 blocks on 12 threads are 12 blocks, one
  * for each thread, and 4 blocks of which each thread has a third.
  *
- * With channels last, blocks share cache lines, and neighbours of a block's pixel are far away: all
- * blocks are divided by pixels, and a thread computes many blocks of a few pixels, all of them if
- * there are chunks enough for the threads, before it goes on.
+ * With channels last, blocks share cache lines, and neighbours of a block's pixel are far away: the
+ * pixels of all images are divided, and a thread computes many blocks of a few pixels, all of them
+ * if there are chunks enough for the threads, before it goes on.
  *
  * Sums are of at most TD_NATIVE_CHUNK pixels of a plane, or of the small planes of some images: a
  * chunk.  They are joined in the order of chunks and images, in float64, and phases divide the work
@@ -28,8 +28,8 @@
 /* planes of fewer pixels are summed together, up to as many */
 #define SMALL_PIXELS 256
 
-/* with channels last, so many pixels of all blocks are written before the next */
-#define APPLIED_PIXELS 64
+/* with channels last, bytes of a tensor that are read of all blocks before the next pixels */
+#define PIECE_BYTES 8192
 
 /* sums of one chunk: mean and m2 in forward, sum and dot in backward */
 typedef struct {
@@ -48,13 +48,33 @@ typedef struct {
     float cap; /* upper bound; 0: no relu, INFINITY: relu */
     uint8_t *mask;
     chunk_sums *sums; /* [CB, groups, chunks] */
+    float *rooms;     /* of each thread, CB TD_NATIVE_NORM_ROOM, if blocks are interleaved */
 } job;
+
+/* do blocks share cache lines? */
+static bool is_interleaved(const td_native_shape *s)
+{
+    return s->plane.stride != s->lanes;
+}
+
+/* the images of an interleaved shape are one: they follow each other in memory */
+static void join_images(td_native_shape *s)
+{
+    s->plane.n_pixels *= s->N;
+    s->image *= s->N;
+    s->H *= s->N;
+    s->N = 1;
+}
 
 /* like td_native_shape_of, but plain order is accepted too */
 static td_status shape_of(const td_type *t, td_native_shape *s)
 {
-    if (!td_native_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t))
-        return td_native_shape_of(t, s);
+    if (!td_native_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t)) {
+        TD_TRY(td_native_shape_of(t, s));
+        if (is_interleaved(s))
+            join_images(s);
+        return TD_OK;
+    }
     const int64_t area = t->dim[2] * t->dim[3];
     const int lanes = area % 16 == 0 ? 16 : 8;
     if (area % lanes)
@@ -83,20 +103,25 @@ static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
     return cb * s->channels + lane % s->channels;
 }
 
+static size_t sums_bytes(const td_native_shape *s);
+
 static job job_of(const td_node *n, const td_type *x, void *scratch)
 {
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
     TD_CHECK(shape_of(x, &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
     j.s.plane.is_streamed = td_native_is_plane_streamed(&j.s);
+    j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
     return j;
 }
 
 /* --- dividing the work ------------------------------------------------------------------------ */
 
-/* sum: one chunk into *out;  join: a block's chunks into its coefficients;  apply: some pixels */
+/* sum: one chunk into *out, or that of some blocks into v->sums, from p, the first, on;
+   join: a block's chunks into its coefficients;  apply: some pixels */
 typedef struct {
     void (*sum)(const job *j, const td_native_part *p, chunk_sums *out);
+    void (*sum_rows)(const job *j, const td_native_part *p, const td_native_norm_rows *v);
     void (*join)(const job *j, int64_t cb, td_native_coefs *c);
     void (*apply)(const job *j, const td_native_part *p, const td_native_coefs *c);
 } steps;
@@ -125,6 +150,11 @@ static int64_t pixels_of(const td_native_shape *s, int64_t g)
 {
     const int64_t images = images_of(s), left = s->N - g * images;
     return (left < images ? left : images) * s->plane.n_pixels;
+}
+
+static size_t sums_bytes(const td_native_shape *s)
+{
+    return (size_t)(groups_of(s) * s->CB * chunks_of(s)) * sizeof(chunk_sums);
 }
 
 static chunk_sums *sums_of(const job *j, int64_t cb)
@@ -204,11 +234,6 @@ typedef struct {
     td_native_planes rest;
 } division;
 
-static bool is_interleaved(const td_native_shape *s)
-{
-    return s->plane.stride != s->lanes;
-}
-
 #define UNEVEN_MAX    1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
 #define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
 #define BLOCKS_MIN    2    /* that are computed together: they fill a cache line */
@@ -245,46 +270,68 @@ static td_work_share share_of_shape(const td_native_shape *s, int threads)
     return (td_work_share){ whole.largest + rest.largest * each, whole.mean + rest.mean * each };
 }
 
-/* pixels [from, from + n) of a group, or all of a group of several planes, in block cb */
-typedef void (*visit)(const job *j, const steps *f, int64_t group, int64_t cb, int64_t from,
-                      int64_t n);
-
-/* visits the blocks of `span`, all of them for `pixels` pixels before the next pixels */
-static void visit_span(const job *j, const steps *f, const division *d, const td_native_span *span,
-                       int64_t pixels, visit to)
+/* pixels that are read of all blocks before the next, in fours */
+static int64_t piece_of(const job *j, const division *d)
 {
-    const int64_t groups = groups_of(&j->s), g = span->plane % groups;
-    const int64_t first = d->whole + span->plane / groups * d->together, last = first + d->together;
-    const int64_t end = span->from + span->n;
-    for (int64_t from = span->from; from < end; from += pixels)
-        for (int64_t cb = first; cb < last; cb++)
-            to(j, f, g, cb, from, end - from < pixels ? end - from : pixels);
+    const int64_t n = PIECE_BYTES / (d->together * j->s.lanes * j->s.each);
+    return n < 4 ? 4 : n / 4 * 4;
 }
 
-static void sum_some(const job *j, const steps *f, int64_t g, int64_t cb, int64_t from, int64_t n)
+/* the chunks of `span`, whose blocks are interleaved */
+static void sum_rows(const job *j, const steps *f, const division *d, const td_native_span *span,
+                     int t)
 {
-    if (images_of(&j->s) > 1)
-        sum_group(j, f, g, cb);
-    else
-        sum_pixels(j, f, g, cb, from, n);
-}
-
-static void apply_some(const job *j, const steps *f, int64_t g, int64_t cb, int64_t from, int64_t n)
-{
-    const td_native_part p = images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, from, n);
-    f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+    const int64_t cb = span->plane * d->together, chunks = chunks_of(&j->s);
+    td_native_norm_rows v = { .blocks = d->together,
+                              .stride = j->s.plane.stride,
+                              .piece = piece_of(j, d),
+                              .step = chunks * (int64_t)(sizeof(chunk_sums) / sizeof(double)),
+                              .room = j->rooms + t * j->s.CB * TD_NATIVE_NORM_ROOM };
+    for (int64_t from = span->from, end = from + span->n; from < end; from += TD_NATIVE_CHUNK) {
+        v.n_pixels = end - from < TD_NATIVE_CHUNK ? end - from : TD_NATIVE_CHUNK;
+        v.sums = sums_of(j, cb)[from / TD_NATIVE_CHUNK].a;
+        const td_native_part p = part_at(j, 0, cb, from, v.n_pixels);
+        f->sum_rows(j, &p, &v);
+    }
 }
 
 static void sum_share(const job *j, const steps *f, const division *d, int t)
 {
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
-        visit_span(j, f, d, &s, TD_NATIVE_CHUNK, sum_some);
+    const int64_t groups = groups_of(&j->s);
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
+        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
+        if (is_interleaved(&j->s))
+            sum_rows(j, f, d, &s, t);
+        else if (images_of(&j->s) > 1)
+            sum_group(j, f, g, cb);
+        else
+            sum_pixels(j, f, g, cb, s.from, s.n);
+    }
+}
+
+static void apply_rows(const job *j, const steps *f, const division *d, const td_native_span *span)
+{
+    const int64_t first = span->plane * d->together, pixels = piece_of(j, d);
+    for (int64_t from = span->from, end = from + span->n; from < end; from += pixels)
+        for (int64_t cb = first; cb < first + d->together; cb++) {
+            const td_native_part p =
+                part_at(j, 0, cb, from, end - from < pixels ? end - from : pixels);
+            f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+        }
 }
 
 static void apply_share(const job *j, const steps *f, const division *d, int t)
 {
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
-        visit_span(j, f, d, &s, is_interleaved(&j->s) ? APPLIED_PIXELS : s.n, apply_some);
+    const int64_t groups = groups_of(&j->s);
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
+        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
+        const td_native_part p =
+            images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s.from, s.n);
+        if (is_interleaved(&j->s))
+            apply_rows(j, f, d, &s);
+        else
+            f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+    }
 }
 
 static void join_in_place(const job *j, const steps *f, int64_t cb)
@@ -352,6 +399,11 @@ static void *to(const job *j, void *tensor, const td_native_part *p)
 static void forward_sum(const job *j, const td_native_part *p, chunk_sums *out)
 {
     j->simd->norm_stats(&p->plane, at(j, j->x, p), out->a, out->b);
+}
+
+static void forward_sum_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v)
+{
+    j->simd->norm_stats_rows(v, at(j, j->x, p));
 }
 
 /* merges the statistics of a plane's chunks into the first: Chan et al. 1983, as in norm_stats */
@@ -440,7 +492,7 @@ static float cap_of(const td_node *n)
     return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
 }
 
-static const steps forward_steps = { forward_sum, forward_join, forward_apply };
+static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join, forward_apply };
 
 static td_status run_forward(const td_prepared *p, void *const *args)
 {
@@ -470,30 +522,34 @@ static void infer_coefs(const job *j, const float *mean, const float *var, int64
     }
 }
 
-/* blocks of a plane that is divided: all that share cache lines */
-static int64_t infer_blocks(const td_native_shape *s)
-{
-    return is_interleaved(s) ? s->CB : 1;
-}
-
+/* planes; of interleaved blocks all are one */
 static td_native_planes infer_planes(const td_native_shape *s, int threads)
 {
-    const int64_t grain = is_interleaved(s) ? 1 : TD_NATIVE_GRAIN;
-    return (td_native_planes){ s->N * s->CB / infer_blocks(s), s->plane.n_pixels, grain, threads };
+    if (!is_interleaved(s))
+        return td_native_planes_of(s, TD_NATIVE_GRAIN, threads);
+    return (td_native_planes){ 1, s->plane.n_pixels, 1, threads };
+}
+
+static void infer_rows(const job *j, const td_native_coefs *c, const td_native_span *span)
+{
+    const division all = { .together = j->s.CB };
+    const int64_t pixels = piece_of(j, &all);
+    for (int64_t from = span->from, end = from + span->n; from < end; from += pixels)
+        for (int64_t cb = 0; cb < j->s.CB; cb++) {
+            const td_native_part p =
+                part_at(j, 0, cb, from, end - from < pixels ? end - from : pixels);
+            forward_apply(j, &p, &c[cb]);
+        }
 }
 
 static void infer_share(const job *j, const td_native_coefs *c, const td_native_planes *d, int t)
 {
-    const int64_t together = infer_blocks(&j->s), parts = j->s.CB / together;
     for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
-        const int64_t first = s.plane % parts * together, last = first + together;
-        const int64_t pixels = is_interleaved(&j->s) ? APPLIED_PIXELS : s.n, end = s.from + s.n;
-        for (int64_t from = s.from; from < end; from += pixels)
-            for (int64_t cb = first; cb < last; cb++) {
-                const int64_t n = end - from < pixels ? end - from : pixels;
-                const td_native_part p = part_at(j, s.plane / parts, cb, from, n);
-                forward_apply(j, &p, &c[cb]);
-            }
+        const td_native_part p = td_native_part_of(&j->s, &s);
+        if (is_interleaved(&j->s))
+            infer_rows(j, c, &s);
+        else
+            forward_apply(j, &p, &c[p.cb]);
     }
 }
 
@@ -546,6 +602,14 @@ static void backward_sum(const job *j, const td_native_part *p, chunk_sums *out)
         c.mean[i] = j->mean_in[channel_of(&j->s, p->cb, i)];
     j->simd->norm_grad_sums(&p->plane, &c, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
                             at(j, j->x, p), out->a, out->b);
+}
+
+static void backward_sum_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v)
+{
+    const void *dy2 = j->dy2 ? at(j, j->dy2, p) : NULL;
+    void *dz = j->dz ? to(j, j->dz, p) : NULL;
+    j->simd->norm_grad_sums_rows(v, j->mean_in + p->cb * j->s.lanes, at(j, j->dy, p), dy2,
+                                 j->mask_in ? j->mask_in + p->at / 8 : NULL, at(j, j->x, p), dz);
 }
 
 /* adds the sums of chunks to groups, and groups to the block */
@@ -602,7 +666,8 @@ static void backward_apply(const job *j, const td_native_part *p, const td_nativ
                              j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
 }
 
-static const steps backward_steps = { backward_sum, backward_join, backward_apply };
+static const steps backward_steps = { backward_sum, backward_sum_rows, backward_join,
+                                      backward_apply };
 
 /* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)
@@ -638,7 +703,10 @@ static td_status prepare(const td_node *n, td_prepared *out)
 {
     td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
-    out->scratch_bytes = (size_t)(groups_of(&s) * s.CB * chunks_of(&s)) * sizeof(chunk_sums);
+    out->scratch_bytes = sums_bytes(&s);
+    if (is_interleaved(&s))
+        out->scratch_bytes +=
+            (size_t)td_threads() * (size_t)(s.CB * TD_NATIVE_NORM_ROOM) * sizeof(float);
     return TD_OK;
 }
 
@@ -663,7 +731,7 @@ static td_work_share share_infer(const td_node *n, int threads)
     TD_CHECK(shape_of(td_in_type(n, 0), &s) == TD_OK);
     const td_native_planes d = infer_planes(&s, threads);
     const td_work_share pixels = td_native_planes_share(&d);
-    const double each = (double)(s.lanes * infer_blocks(&s));
+    const double each = (double)(is_interleaved(&s) ? s.C : s.lanes);
     return (td_work_share){ pixels.largest * each, pixels.mean * each };
 }
 
