@@ -37,14 +37,14 @@ typedef struct {
 
 /* Pixels with channels last, of some blocks that are next to each other. */
 typedef struct {
-    int64_t n_pixels; /* at most TD_NATIVE_CHUNK */
+    int64_t n_pixels; /* for sums at most TD_NATIVE_CHUNK */
     int64_t blocks;
-    int64_t stride; /* elements from one pixel to the next: C */
-    int64_t piece;  /* pixels of all blocks that are read before the next: a multiple of 4 */
-    double
-        *sums; /* of block b, from b `step` on: TD_NATIVE_LANES_MAX of one kind and of the other */
+    int64_t stride;   /* elements from one pixel to the next: C */
+    bool is_streamed; /* non-temporal stores, of whole cache lines */
+    int64_t piece;    /* sums: pixels of all blocks that are read before the next, in fours */
+    double *sums;     /* sums: of block b, from b `step` on, TD_NATIVE_LANES_MAX of each kind */
     int64_t step;
-    float *room; /* scratch: blocks TD_NATIVE_NORM_ROOM */
+    float *room; /* sums: scratch, blocks TD_NATIVE_NORM_ROOM */
 } td_native_norm_rows;
 
 #define TD_NATIVE_NORM_ROOM (9 * TD_NATIVE_LANES_MAX)
@@ -108,6 +108,10 @@ typedef struct {
     void (*norm_apply)(const td_native_plane *v, const td_native_coefs *c, const void *x,
                        const void *z, void *y, float cap, uint8_t *mask);
 
+    /* the same of rows, with coefficients that are c_step bytes apart */
+    void (*norm_apply_rows)(const td_native_norm_rows *v, const td_native_coefs *c, int64_t c_step,
+                            const void *x, const void *z, void *y, float cap, uint8_t *mask);
+
     /* with g = dy where the mask is set, otherwise 0 (mask NULL: g = dy): sum of g, dot = sum of g
        (x - mean) */
     void (*norm_grad_sums)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
@@ -121,6 +125,10 @@ typedef struct {
     /* dx = scale (g - shift - slope (x - mean)); dz = g unless dz is NULL */
     void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
+
+    void (*norm_grad_apply_rows)(const td_native_norm_rows *v, const td_native_coefs *c,
+                                 int64_t c_step, const void *dy, const uint8_t *mask, const void *x,
+                                 void *dx, void *dz);
 
     /* z = x + y where the pixel's bits of `mask` are set, otherwise 0; z may be x or y. */
     void (*add_masked)(const td_native_plane *v, const void *x, const void *y, const uint8_t *mask,

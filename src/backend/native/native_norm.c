@@ -110,7 +110,9 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
     TD_CHECK(shape_of(x, &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
-    j.s.plane.is_streamed = td_native_is_plane_streamed(&j.s);
+    j.s.plane.is_streamed = is_interleaved(&j.s)
+                                ? td_native_is_streamed(j.s.N * j.s.image * j.s.each)
+                                : td_native_is_plane_streamed(&j.s);
     j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
     return j;
 }
@@ -118,12 +120,15 @@ static job job_of(const td_node *n, const td_type *x, void *scratch)
 /* --- dividing the work ------------------------------------------------------------------------ */
 
 /* sum: one chunk into *out, or that of some blocks into v->sums, from p, the first, on;
-   join: a block's chunks into its coefficients;  apply: some pixels */
+   join: a block's chunks into its coefficients;  apply: some pixels, or those of some blocks, whose
+   coefficients are `step` bytes apart */
 typedef struct {
     void (*sum)(const job *j, const td_native_part *p, chunk_sums *out);
     void (*sum_rows)(const job *j, const td_native_part *p, const td_native_norm_rows *v);
     void (*join)(const job *j, int64_t cb, td_native_coefs *c);
     void (*apply)(const job *j, const td_native_part *p, const td_native_coefs *c);
+    void (*apply_rows)(const job *j, const td_native_part *p, const td_native_norm_rows *v,
+                       const td_native_coefs *c, int64_t step);
 } steps;
 
 /* chunks of a plane; 1 if a chunk has planes of several images */
@@ -236,7 +241,6 @@ typedef struct {
 
 #define UNEVEN_MAX    1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
 #define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
-#define BLOCKS_MIN    2    /* that are computed together: they fill a cache line */
 
 /* blocks that are computed together, a divisor of their number */
 static int64_t together(const td_native_shape *s, int threads)
@@ -309,15 +313,19 @@ static void sum_share(const job *j, const steps *f, const division *d, int t)
     }
 }
 
-static void apply_rows(const job *j, const steps *f, const division *d, const td_native_span *span)
+/* pixels of some blocks, a piece of them at a time */
+static void apply_rows(const job *j, const steps *f, const division *d, const td_native_span *span,
+                       const td_native_coefs *c, int64_t step)
 {
-    const int64_t first = span->plane * d->together, pixels = piece_of(j, d);
-    for (int64_t from = span->from, end = from + span->n; from < end; from += pixels)
-        for (int64_t cb = first; cb < first + d->together; cb++) {
-            const td_native_part p =
-                part_at(j, 0, cb, from, end - from < pixels ? end - from : pixels);
-            f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
-        }
+    const int64_t cb = span->plane * d->together, piece = piece_of(j, d);
+    td_native_norm_rows v = { .blocks = d->together,
+                              .stride = j->s.plane.stride,
+                              .is_streamed = j->s.plane.is_streamed };
+    for (int64_t from = span->from, end = from + span->n; from < end; from += piece) {
+        v.n_pixels = end - from < piece ? end - from : piece;
+        const td_native_part p = part_at(j, 0, cb, from, v.n_pixels);
+        f->apply_rows(j, &p, &v, c, step);
+    }
 }
 
 static void apply_share(const job *j, const steps *f, const division *d, int t)
@@ -328,7 +336,8 @@ static void apply_share(const job *j, const steps *f, const division *d, int t)
         const td_native_part p =
             images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s.from, s.n);
         if (is_interleaved(&j->s))
-            apply_rows(j, f, d, &s);
+            apply_rows(j, f, d, &s, (const td_native_coefs *)sums_of(j, s.plane * d->together),
+                       chunks_of(&j->s) * (int64_t)sizeof(chunk_sums));
         else
             f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
     }
@@ -487,12 +496,20 @@ static void forward_apply(const job *j, const td_native_part *p, const td_native
                         j->cap, j->mask ? j->mask + p->at / 8 : NULL);
 }
 
+static void forward_apply_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v,
+                               const td_native_coefs *c, int64_t step)
+{
+    j->simd->norm_apply_rows(v, c, step, at(j, j->x, p), j->z ? at(j, j->z, p) : NULL,
+                             to(j, j->y, p), j->cap, j->mask ? j->mask + p->at / 8 : NULL);
+}
+
 static float cap_of(const td_node *n)
 {
     return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
 }
 
-static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join, forward_apply };
+static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join, forward_apply,
+                                     forward_apply_rows };
 
 static td_status run_forward(const td_prepared *p, void *const *args)
 {
@@ -530,24 +547,13 @@ static td_native_planes infer_planes(const td_native_shape *s, int threads)
     return (td_native_planes){ 1, s->plane.n_pixels, 1, threads };
 }
 
-static void infer_rows(const job *j, const td_native_coefs *c, const td_native_span *span)
-{
-    const division all = { .together = j->s.CB };
-    const int64_t pixels = piece_of(j, &all);
-    for (int64_t from = span->from, end = from + span->n; from < end; from += pixels)
-        for (int64_t cb = 0; cb < j->s.CB; cb++) {
-            const td_native_part p =
-                part_at(j, 0, cb, from, end - from < pixels ? end - from : pixels);
-            forward_apply(j, &p, &c[cb]);
-        }
-}
-
 static void infer_share(const job *j, const td_native_coefs *c, const td_native_planes *d, int t)
 {
     for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
         const td_native_part p = td_native_part_of(&j->s, &s);
+        const division all = { .together = j->s.CB };
         if (is_interleaved(&j->s))
-            infer_rows(j, c, &s);
+            apply_rows(j, &forward_steps, &all, &s, c, sizeof *c);
         else
             forward_apply(j, &p, &c[p.cb]);
     }
@@ -666,8 +672,16 @@ static void backward_apply(const job *j, const td_native_part *p, const td_nativ
                              j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
 }
 
+static void backward_apply_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v,
+                                const td_native_coefs *c, int64_t step)
+{
+    j->simd->norm_grad_apply_rows(v, c, step, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
+                                  at(j, j->x, p), to(j, j->dx, p),
+                                  j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
+}
+
 static const steps backward_steps = { backward_sum, backward_sum_rows, backward_join,
-                                      backward_apply };
+                                      backward_apply, backward_apply_rows };
 
 /* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)

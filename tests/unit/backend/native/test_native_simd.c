@@ -199,12 +199,116 @@ static void check_small(const td_native_simd *f)
     td_free(one);
 }
 
+enum { BLOCKS = 3, ROWS = 4 * 37 + 3 };
+
+static const void *element(const td_native_simd *f, const void *x, int64_t i)
+{
+    return (const char *)x + i * (int64_t)td_dtype_bytes(f->dtype);
+}
+
+/* the sums of every block have the bits of its sums alone */
+static void check_sums_of_rows(const td_native_simd *f, const area *m, area *out)
+{
+    enum { STEP = 2 * TD_NATIVE_LANES_MAX };
+    static float room[BLOCKS * TD_NATIVE_NORM_ROOM];
+    double sums[3][BLOCKS * STEP];
+    float mean[BLOCKS * TD_NATIVE_LANES_MAX];
+    td_native_coefs c = coefs();
+    td_native_norm_rows v = {
+        .n_pixels = ROWS, .blocks = BLOCKS, .stride = BLOCKS * f->lanes, .piece = 8, .step = STEP
+    };
+    const td_native_plane one = { .n_pixels = ROWS, .stride = v.stride };
+    v.room = room;
+    for (int i = 0; i < BLOCKS * f->lanes; i++)
+        mean[i] = c.mean[i % f->lanes];
+    for (int i = 0; i < 3; i++)
+        memset(sums[i], 7, sizeof sums[i]);
+    v.sums = sums[0];
+    f->norm_stats_rows(&v, m->x);
+    v.sums = sums[1];
+    f->norm_grad_sums_rows(&v, mean, m->z, NULL, m->mask_in, m->x, NULL);
+    v.sums = sums[2];
+    f->norm_grad_sums_rows(&v, mean, m->z, m->y, m->mask_in, m->x, out->a);
+    for (int k = 0; k < BLOCKS; k++) {
+        const int64_t at = k * f->lanes;
+        const size_t bytes = (size_t)f->lanes * sizeof(double);
+        const void *x = element(f, m->x, at), *z = element(f, m->z, at), *y = element(f, m->y, at);
+        void *both = (char *)out->b + at * (int64_t)td_dtype_bytes(f->dtype);
+        double s[TD_NATIVE_LANES_MAX], t[TD_NATIVE_LANES_MAX];
+        f->norm_stats(&one, x, s, t);
+        assert_memory_equal(s, sums[0] + k * STEP, bytes);
+        assert_memory_equal(t, sums[0] + k * STEP + TD_NATIVE_LANES_MAX, bytes);
+        f->norm_grad_sums(&one, &c, z, m->mask_in + at / 8, x, s, t);
+        assert_memory_equal(s, sums[1] + k * STEP, bytes);
+        assert_memory_equal(t, sums[1] + k * STEP + TD_NATIVE_LANES_MAX, bytes);
+        f->add_masked(&one, z, y, m->mask_in + at / 8, both);
+        f->norm_grad_sums(&one, &c, both, NULL, x, s, t);
+        assert_memory_equal(s, sums[2] + k * STEP, bytes);
+        assert_memory_equal(t, sums[2] + k * STEP + TD_NATIVE_LANES_MAX, bytes);
+    }
+    assert_memory_equal(out->a, out->b, (size_t)(ROWS * v.stride) * td_dtype_bytes(f->dtype));
+}
+
+/* so have the results, stored in pairs or not */
+static void check_results_of_rows(const td_native_simd *f, const area *m, int blocks,
+                                  bool is_streamed)
+{
+    area *rows = new_area(f->dtype), *each = new_area(f->dtype);
+    td_native_coefs c[BLOCKS] = { coefs(), coefs(), coefs() };
+    const td_native_norm_rows v = {
+        .n_pixels = ROWS, .blocks = blocks, .stride = blocks * f->lanes, .is_streamed = is_streamed
+    };
+    const td_native_plane one = { .n_pixels = ROWS, .stride = v.stride };
+    for (int k = 0; k < BLOCKS; k++)
+        for (int i = 0; i < f->lanes; i++)
+            c[k].scale[i] += (float)k;
+    for (int kind = 0; kind < 4; kind++) {
+        const float cap = kind == 3 ? 0 : 6;
+        const void *z = kind == 1 ? m->z : NULL; /* there is none without relu */
+        memset(rows->mask, 0, sizeof rows->mask);
+        memset(each->mask, 0, sizeof each->mask);
+        f->norm_apply_rows(&v, c, sizeof *c, m->y, z, rows->a, cap, kind < 2 ? rows->mask : NULL);
+        f->norm_grad_apply_rows(&v, c, sizeof *c, m->y, kind < 3 ? m->mask_in : NULL, m->x, rows->b,
+                                kind % 2 ? rows->z : NULL);
+        for (int k = 0; k < blocks; k++) {
+            const size_t at = (size_t)(k * f->lanes), byte = at * td_dtype_bytes(f->dtype);
+            f->norm_apply(&one, &c[k], (const char *)m->y + byte, z ? (const char *)z + byte : NULL,
+                          (char *)each->a + byte, cap, kind < 2 ? each->mask + at / 8 : NULL);
+            f->norm_grad_apply(&one, &c[k], (const char *)m->y + byte,
+                               kind < 3 ? m->mask_in + at / 8 : NULL, (const char *)m->x + byte,
+                               (char *)each->b + byte, kind % 2 ? (char *)each->z + byte : NULL);
+        }
+        assert_memory_equal(rows, each, sizeof *rows);
+    }
+    td_free(rows);
+    td_free(each);
+}
+
+static void check_rows(const td_native_simd *f)
+{
+    area *m = new_area(f->dtype), *out = new_area(f->dtype);
+    check_sums_of_rows(f, m, out);
+    check_results_of_rows(f, m, BLOCKS, false);
+    check_results_of_rows(f, m, 2, false);
+    check_results_of_rows(f, m, 2, true);
+    td_free(m);
+    td_free(out);
+}
+
 static void test_several_planes_are_one(void **state)
 {
     const td_native_simd *f;
     (void)state;
     for (int i = 0; (f = td_native_simd_at(i)); i++)
         check_small(f);
+}
+
+static void test_rows_have_the_bits_of_planes(void **state)
+{
+    const td_native_simd *f;
+    (void)state;
+    for (int i = 0; (f = td_native_simd_at(i)); i++)
+        check_rows(f);
 }
 
 static void sum(const td_native_simd *f, area *m)
@@ -557,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_from_second_pixel),
         cmocka_unit_test(test_small_planes),
         cmocka_unit_test(test_several_planes_are_one),
+        cmocka_unit_test(test_rows_have_the_bits_of_planes),
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_dot),
         cmocka_unit_test(test_mul_and_fill),
