@@ -2,11 +2,11 @@
  * dnnl_conv_parts.c -- the filter gradient in half precision, divided among the threads by images
  * and output channels
  *
- * In oneDNN's bf16 weight gradients of filters larger than 1 x 1, threads wait for each other many
- * times per call, in spin loops.  If another program uses one thread's core, such a call takes 10
- * to 200 times as long.  Here each thread runs single-threaded primitives over its own images into
- * its own gradient, and the gradients are summed; threads wait only at the end.  On an idle machine
- * both ways are equally fast.
+ * In oneDNN's bf16 weight gradients of filters larger than 1 x 1, with AMX of all filters, threads
+ * wait for each other many times per call, in spin loops.  If another program uses one thread's
+ * core, such a call takes 10 to 200 times as long.  Here each thread runs single-threaded
+ * primitives over its own images into its own gradient, and the gradients are summed; threads wait
+ * only at the end.  On an idle machine both ways are equally fast.
  *
  *                   images 0-3    4-7     8-11         3 parts, 2 groups: 6 jobs
  *     channels 0-31   job 0      job 2    job 4        the sums of parts 1 and 2 are added to
@@ -24,6 +24,7 @@
 
 #include "backend/dnnl/dnnl_common.h"
 #include "base/arena.h"
+#include "base/machine.h"
 #include "ops/ops.h"
 #include "tandem/program.h"
 
@@ -135,7 +136,7 @@ static td_status accepts(const td_node *n)
     const int threads = td_threads();
     if (x->dtype != TD_DT_BF16 || dw->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "not bf16 with a float32 gradient");
-    if (dw->dim[2] == 1 && dw->dim[3] == 1)
+    if (dw->dim[2] == 1 && dw->dim[3] == 1 && td_cpu_bf16_rate() < TD_BF16_RATE_MATRICES)
         return td_error(TD_ENOKERNEL, "the filter is 1 x 1");
     if (threads < 2)
         return td_error(TD_ENOKERNEL, "there is one thread");

@@ -239,7 +239,7 @@ typedef struct {
     td_native_planes rest;
 } division;
 
-#define UNEVEN_MAX    1.05 /* a busiest thread with 5 % more than the mean: less than two barriers */
+#define UNEVEN_MAX    1.05 /* the busiest to the mean: less than two barriers take */
 #define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
 
 /* blocks that are computed together, a divisor of their number */
