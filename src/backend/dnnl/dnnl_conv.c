@@ -294,7 +294,10 @@ static bool find_grad_w_alternative(const td_node *n, const conv_view *v, free_l
            find_direct(n, &last, any_w, pd);
 }
 
-/* a forward convolution of few channels that AMX computes, for which they have to be last */
+/*
+ * A forward convolution of few channels that AMX computes, for which they have to be last.  With
+ * filters of 3 x 3, of which tiles are mostly zeros, writing images so takes what it saves.
+ */
 static bool find_few_last(const td_node *n, const conv_view *v, dnnl_primitive_desc_t *pd)
 {
     conv_view last = *v;
@@ -331,7 +334,7 @@ static td_status best_pd(const td_node *n, dnnl_primitive_desc_t *pd)
                                  .w = td_type_is_plain(&v.w),
                                  .y = td_type_is_plain(&v.y) };
     const free_layouts all = { true, true, true };
-    if (few && !is_grad && find_few_last(n, &v, pd))
+    if (few && !is_grad && v.w.dim[2] > 3 && find_few_last(n, &v, pd))
         return TD_OK;
     if (!(known.x && known.y) && find_in_place(n, &v, known, pd))
         return TD_OK;
