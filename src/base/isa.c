@@ -28,11 +28,20 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+/* does the kernel save the state of tiles?  Only asked where AVX2 has been found */
+static bool saves_tiles(void)
+{
+    enum { TILE_CONFIG = 1 << 17, TILE_DATA = 1 << 18 };
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILE_CONFIG) && (low & TILE_DATA);
+}
+
 static bool has_amx_bf16(void)
 {
     enum { FEATURES = 7, AMX_BF16 = 1 << 22 };
     unsigned a, b, c, d = 0;
-    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & AMX_BF16);
+    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & AMX_BF16) && saves_tiles();
 }
 
 static td_isa of_processor(void)

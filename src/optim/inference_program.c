@@ -34,8 +34,9 @@ static td_graph *fused(const td_graph *g, const td_device *dev, const char *skip
  * The caches that may hold the activations of a layer, smallest first, in bytes of the graph's
  * float32; their number.  Products of 8-bit integers take so little time that reading activations
  * from the last level is much of it, and they are a quarter of the size.  Where the L2 caches hold
- * too few images, the last level shall hold the weights and residuals, too.  With AMX they take so
- * little that weights, which every micro-batch reads again, are more of it.
+ * too few images, the last level shall hold the weights and residuals, too.  With AMX, products
+ * take so little time that reading the weights again for every micro-batch costs more than it
+ * saves.
  */
 static int caches_for(const td_compile_opts *opts, int64_t bytes[2])
 {

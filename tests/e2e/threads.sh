@@ -23,7 +23,8 @@ for precision in fp32 bf16; do
     for t in 2 8 32 128; do
         expect 0 inspect kernels --arch resnet18 --image-size 64 -b 4 --training \
             --precision "$precision" --threads "$t"
-        # (bf16 is emulated on processors without it; oneDNN's kernels for AMX divide by themselves)
+        # (bf16 is emulated on processors without it; those with AMX have channels last, whose channels
+        # are not divided)
         [ "$t$precision" != 8bf16 ] || grep -qE "emulated|avx512_core_amx" out || prints 'dnnl_conv_grad_w_parts +4 x 2 x '
         grep -v ' refused: ' out | grep -oE '(native|dnnl|ref)_[a-z0-9_]+|emulated: [a-z0-9_]+' |
             sed 's/_parts$//' | sort | uniq -c >"kernels$t"

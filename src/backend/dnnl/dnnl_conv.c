@@ -296,7 +296,8 @@ static bool find_grad_w_alternative(const td_node *n, const conv_view *v, free_l
 
 /*
  * A forward convolution of few channels that AMX computes, for which they have to be last.  With
- * filters of 3 x 3, of which tiles are mostly zeros, writing images so takes what it saves.
+ * filters of 3 rows or less, of which tiles are mostly zeros, writing the images with channels last
+ * costs what it saves.
  */
 static bool find_few_last(const td_node *n, const conv_view *v, dnnl_primitive_desc_t *pd)
 {

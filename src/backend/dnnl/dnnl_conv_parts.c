@@ -2,11 +2,11 @@
  * dnnl_conv_parts.c -- the filter gradient in half precision, divided among the threads by images
  * and output channels
  *
- * In oneDNN's bf16 weight gradients of filters larger than 1 x 1, with AMX of all filters, threads
- * wait for each other many times per call, in spin loops.  If another program uses one thread's
- * core, such a call takes 10 to 200 times as long.  Here each thread runs single-threaded
- * primitives over its own images into its own gradient, and the gradients are summed; threads wait
- * only at the end.  On an idle machine both ways are equally fast.
+ * In oneDNN's bf16 weight gradients of filters larger than 1 x 1 (on processors with AMX, of all
+ * filters), threads wait for each other many times per call, in spin loops.  If another program
+ * uses one thread's core, such a call takes 10 to 200 times as long.  Here each thread runs
+ * single-threaded primitives over its own images into its own gradient, and the gradients are
+ * summed; threads wait only at the end.  On an idle machine both ways are equally fast.
  *
  *                   images 0-3    4-7     8-11         3 parts, 2 groups: 6 jobs
  *     channels 0-31   job 0      job 2    job 4        the sums of parts 1 and 2 are added to

@@ -126,6 +126,7 @@ typedef struct {
     void (*norm_grad_apply)(const td_native_plane *v, const td_native_coefs *c, const void *dy,
                             const uint8_t *mask, const void *x, void *dx, void *dz);
 
+    /* the same of rows, with coefficients that are c_step bytes apart */
     void (*norm_grad_apply_rows)(const td_native_norm_rows *v, const td_native_coefs *c,
                                  int64_t c_step, const void *dy, const uint8_t *mask, const void *x,
                                  void *dx, void *dz);

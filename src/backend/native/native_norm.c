@@ -48,7 +48,8 @@ typedef struct {
     float cap; /* upper bound; 0: no relu, INFINITY: relu */
     uint8_t *mask;
     chunk_sums *sums; /* [CB, groups, chunks] */
-    float *rooms;     /* of each thread, CB TD_NATIVE_NORM_ROOM, if blocks are interleaved */
+    float *rooms;     /* if blocks are interleaved, for each thread: CB TD_NATIVE_NORM_ROOM */
+    int threads;      /* for which the scratch has room */
 } job;
 
 /* do blocks share cache lines? */
@@ -105,21 +106,33 @@ static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
 
 static size_t sums_bytes(const td_native_shape *s);
 
-static job job_of(const td_node *n, const td_type *x, void *scratch)
+/* bytes of a thread's scratch */
+static size_t room_bytes(const td_native_shape *s)
 {
+    return is_interleaved(s) ? (size_t)(s->CB * TD_NATIVE_NORM_ROOM) * sizeof(float) : 0;
+}
+
+static job job_of(const td_prepared *p, void *scratch)
+{
+    const td_node *n = p->node;
     job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
-    TD_CHECK(shape_of(x, &j.s) == TD_OK);
+    TD_CHECK(shape_of(td_in_type(n, 0), &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
     j.s.plane.is_streamed = is_interleaved(&j.s)
                                 ? td_native_is_streamed(j.s.N * j.s.image * j.s.each)
                                 : td_native_is_plane_streamed(&j.s);
-    j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
+    j.threads = td_threads();
+    if (scratch && is_interleaved(&j.s)) {
+        const size_t rooms = (p->scratch_bytes - sums_bytes(&j.s)) / room_bytes(&j.s);
+        j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
+        j.threads = j.threads < (int)rooms ? j.threads : (int)rooms;
+    }
     return j;
 }
 
 /* --- dividing the work ------------------------------------------------------------------------ */
 
-/* sum: one chunk into *out, or that of some blocks into v->sums, from p, the first, on;
+/* sum: one chunk into *out, or those of some blocks, from p on, into v->sums;
    join: a block's chunks into its coefficients;  apply: some pixels, or those of some blocks, whose
    coefficients are `step` bytes apart */
 typedef struct {
@@ -131,10 +144,17 @@ typedef struct {
                        const td_native_coefs *c, int64_t step);
 } steps;
 
+/* pixels of a chunk but the last; if blocks are interleaved, chunks are of nearly equal size */
+static int64_t chunk_of(const td_native_shape *s)
+{
+    const int64_t n = s->plane.n_pixels, chunks = (n + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
+    return is_interleaved(s) ? ((n + chunks - 1) / chunks + 3) / 4 * 4 : TD_NATIVE_CHUNK;
+}
+
 /* chunks of a plane; 1 if a chunk has planes of several images */
 static int64_t chunks_of(const td_native_shape *s)
 {
-    return (s->plane.n_pixels + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
+    return (s->plane.n_pixels + chunk_of(s) - 1) / chunk_of(s);
 }
 
 /* images of a group, whose planes are one chunk unless it is 1 */
@@ -217,13 +237,13 @@ static void sum_group(const job *j, const steps *f, int64_t g, int64_t cb)
     f->sum(j, &p, sums_of(j, cb) + g);
 }
 
-/* computes block cb; the thread goes on with the next block unless it is the last */
+/* computes block cb, which shares no cache lines; the thread goes on with the next block unless it
+   is the last */
 static void run_block(const job *j, const steps *f, int64_t cb, bool is_last)
 {
     td_native_coefs c;
     td_native_part all = planes_at(j, 0, cb, j->s.N);
-    const bool is_contiguous = j->s.plane.stride == j->s.lanes; /* blocks share no cache lines */
-    all.plane.ahead = is_contiguous && !is_last ? j->s.block : 0;
+    all.plane.ahead = is_last ? 0 : j->s.block;
     const int64_t groups = groups_of(&j->s);
     for (int64_t g = 0; g < groups; g++)
         sum_group(j, f, g, cb);
@@ -241,13 +261,15 @@ typedef struct {
 
 #define UNEVEN_MAX    1.05 /* the busiest to the mean: less than two barriers take */
 #define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
+#define LINE_BLOCKS   2    /* of a half type, that fill a cache line */
 
-/* blocks that are computed together, a divisor of their number */
+/* blocks that are computed together, a divisor of their number; less than whole lines only where
+   threads would have less than half the chunks */
 static int64_t together(const td_native_shape *s, int threads)
 {
     const int64_t chunks = groups_of(s) * chunks_of(s), wanted = (int64_t)CHUNKS_WANTED * threads;
     int64_t n = s->CB;
-    while (n % 2 == 0 && chunks * (s->CB / n) < wanted)
+    while (n % 2 == 0 && chunks * (s->CB / n) * (n > LINE_BLOCKS ? 1 : 2) < wanted)
         n /= 2;
     return n;
 }
@@ -260,7 +282,7 @@ static division divide(const td_native_shape *s, int threads)
     const int64_t blocks = is_interleaved(s) ? together(s, threads) : 1;
     const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
     const int64_t planes = (s->CB - whole) / blocks * groups_of(s);
-    return (division){ whole, blocks, { planes, area, TD_NATIVE_CHUNK, threads } };
+    return (division){ whole, blocks, { planes, area, chunk_of(s), threads } };
 }
 
 static td_work_share share_of_shape(const td_native_shape *s, int threads)
@@ -285,15 +307,16 @@ static int64_t piece_of(const job *j, const division *d)
 static void sum_rows(const job *j, const steps *f, const division *d, const td_native_span *span,
                      int t)
 {
-    const int64_t cb = span->plane * d->together, chunks = chunks_of(&j->s);
+    const int64_t cb = span->plane * d->together, chunks = chunks_of(&j->s),
+                  chunk = chunk_of(&j->s);
     td_native_norm_rows v = { .blocks = d->together,
                               .stride = j->s.plane.stride,
                               .piece = piece_of(j, d),
                               .step = chunks * (int64_t)(sizeof(chunk_sums) / sizeof(double)),
                               .room = j->rooms + t * j->s.CB * TD_NATIVE_NORM_ROOM };
-    for (int64_t from = span->from, end = from + span->n; from < end; from += TD_NATIVE_CHUNK) {
-        v.n_pixels = end - from < TD_NATIVE_CHUNK ? end - from : TD_NATIVE_CHUNK;
-        v.sums = sums_of(j, cb)[from / TD_NATIVE_CHUNK].a;
+    for (int64_t from = span->from, end = from + span->n; from < end; from += chunk) {
+        v.n_pixels = end - from < chunk ? end - from : chunk;
+        v.sums = sums_of(j, cb)[from / chunk].a;
         const td_native_part p = part_at(j, 0, cb, from, v.n_pixels);
         f->sum_rows(j, &p, &v);
     }
@@ -382,7 +405,7 @@ static void run_in_phases(const job *j, const steps *f, const division *d)
 
 static void run_steps(const job *j, const steps *f)
 {
-    const division d = divide(&j->s, td_threads());
+    const division d = divide(&j->s, j->threads);
     if (d.whole < j->s.CB) {
         run_in_phases(j, f, &d);
         return;
@@ -418,11 +441,10 @@ static void forward_sum_rows(const job *j, const td_native_part *p, const td_nat
 /* merges the statistics of a plane's chunks into the first: Chan et al. 1983, as in norm_stats */
 static void join_chunks(const td_native_shape *s, chunk_sums *p)
 {
-    for (int64_t from = TD_NATIVE_CHUNK, k = 1; from < s->plane.n_pixels;
-         from += TD_NATIVE_CHUNK, k++) {
+    const int64_t chunk = chunk_of(s);
+    for (int64_t from = chunk, k = 1; from < s->plane.n_pixels; from += chunk, k++) {
         const int64_t n = s->plane.n_pixels - from;
-        const double before = (double)from,
-                     now = (double)(n < TD_NATIVE_CHUNK ? n : TD_NATIVE_CHUNK),
+        const double before = (double)from, now = (double)(n < chunk ? n : chunk),
                      share = now / (before + now);
         for (int i = 0; i < s->lanes; i++) {
             const double gap = p[k].a[i] - p->a[i];
@@ -514,7 +536,7 @@ static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join
 static td_status run_forward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
-    job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
+    job j = job_of(p, args[n->n_in + n->n_out]);
     j.x = args[0];
     j.gamma = args[1];
     j.beta = args[2];
@@ -561,7 +583,7 @@ static void infer_share(const job *j, const td_native_coefs *c, const td_native_
 
 static td_status run_infer(const td_prepared *p, void *const *args)
 {
-    job j = job_of(p->node, td_in_type(p->node, 0), NULL);
+    job j = job_of(p, NULL);
     j.x = args[0];
     j.gamma = args[1];
     j.beta = args[2];
@@ -688,7 +710,7 @@ static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     const int m = n->n_in > 5; /* 1 if there is a mask */
-    job j = job_of(n, td_in_type(n, 0), args[n->n_in + n->n_out]);
+    job j = job_of(p, args[n->n_in + n->n_out]);
     j.dy = args[0];
     j.mask_in = m ? args[1] : NULL;
     j.dy2 = n->n_in > 6 ? args[6] : NULL;
@@ -718,9 +740,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     td_native_shape s;
     TD_TRY(shape_of(td_in_type(n, 0), &s));
     out->scratch_bytes = sums_bytes(&s);
-    if (is_interleaved(&s))
-        out->scratch_bytes +=
-            (size_t)td_threads() * (size_t)(s.CB * TD_NATIVE_NORM_ROOM) * sizeof(float);
+    out->scratch_bytes += (size_t)td_threads() * room_bytes(&s);
     return TD_OK;
 }
 

@@ -15,6 +15,7 @@
 #include "backend/native/native_conv.h"
 #include "backend/native/native_division.h"
 #include "base/arena.h"
+#include "base/isa.h"
 #include "tandem/program.h"
 
 enum { COLUMNS_MAX = 4096 };
@@ -98,7 +99,8 @@ static parts parts_of(const td_pooled *v)
     const int64_t line = TD_HOST_ALIGN / (int64_t)sizeof(float), row = v->pooled_Q * v->K;
     parts p;
     p.windows = divide_up(v->C * v->R * v->columns, line) * line;
-    p.sums = p.windows + (v->is_half ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
+    p.sums = p.windows +
+             (v->is_half && td_isa_has_tiles() ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
     p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;
     p.all = p.together + divide_up(row, line) * line;

@@ -59,7 +59,7 @@ static inline int64_t td_pooled_pixels(const td_pooled *v)
     return (v->Q + TD_POOLED_LANES - 1) / TD_POOLED_LANES * TD_POOLED_LANES;
 }
 
-/** Elements of a window, in whole tiles, with room for TD_POOLED_WRITTEN from its last row on. */
+/** Elements of a window, in whole tiles, with room to write TD_POOLED_WRITTEN at a time. */
 static inline int64_t td_pooled_pairs(const td_pooled *v)
 {
     const int64_t last = (v->taps + TD_POOLED_WRITTEN - 1) / TD_POOLED_WRITTEN * TD_POOLED_WRITTEN;

@@ -1,5 +1,5 @@
 /*
- * native_pooled_simd.c -- the inner loops of conv2d_pool_int8, compiled for AVX-512 with bf16,
+ * native_pooled_simd.c -- the inner loops of conv2d_pool_int8, compiled for AMX, AVX-512 with bf16,
  * AVX-512 and AVX2; and the choice
  *
  * Those of float32 compute every sum in the same order, so results have the same bits.
@@ -62,6 +62,12 @@ typedef struct {
     uint8_t rows[16];
 } tile_config;
 
+/* gcc does not know that these instructions read and write all 64 bytes (its PR 114098) */
+static inline void use_memory(const void *p)
+{
+    __asm__ volatile("" : : "r"(p) : "memory");
+}
+
 /* all tiles of 16 rows of 64 bytes; *before: what the thread had, as oneDNN may rely on it */
 static __attribute__((target(TILES))) void use_tiles(tile_config *before)
 {
@@ -71,12 +77,16 @@ static __attribute__((target(TILES))) void use_tiles(tile_config *before)
         c.row_bytes[i] = ROW_BYTES;
         c.rows[i] = ROWS;
     }
+    use_memory(before);
     _tile_storeconfig(before);
+    use_memory(before);
+    use_memory(&c);
     _tile_loadconfig(&c);
 }
 
 static __attribute__((target(TILES))) void restore_tiles(const tile_config *before)
 {
+    use_memory(before);
     if (before->palette)
         _tile_loadconfig(before);
     else
