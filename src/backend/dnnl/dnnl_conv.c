@@ -194,12 +194,33 @@ static void name_pixels(conv_view *v)
         memcpy(v->y.layout, "acdb", 5);
 }
 
+static bool is_kind(const_dnnl_primitive_desc_t pd, const char *kind)
+{
+    const char *impl = "";
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
+               dnnl_success &&
+           strstr(impl, kind);
+}
+
+/* Where images are smaller than the stride, oneDNN 3.2's filter gradients of bf16, for AMX and for
+   AVX-512, add numbers from their scratch that they have not written. */
+static td_status check_small(const td_node *n, const conv_view *v)
+{
+    const int64_t stride = ((const td_conv_attr *)n->attr)->stride;
+    const bool is_small = v->x.dim[2] < stride || v->x.dim[3] < stride;
+    return n->op == &td_op_conv2d_grad_w && v->x.dtype != TD_DT_F32 && is_small
+               ? td_error(TD_ENOKERNEL, "images smaller than the stride in %s",
+                          td_dtype_name(v->x.dtype))
+               : TD_OK;
+}
+
 static td_status make_pd(const td_node *n, const conv_view *given, free_layouts any,
                          dnnl_primitive_desc_t *pd)
 {
     conv_view v = *given;
     conv_parts p = { 0 };
     *pd = NULL;
+    TD_TRY(check_small(n, &v));
     name_pixels(&v);
     td_status st = parts_make(n, &v, any, &p);
     if (st == TD_OK)
@@ -246,10 +267,7 @@ static td_status conv_accepts(const td_node *n)
 /* false for a matrix product over unfolded images, which does not justify keeping a layout */
 static bool is_direct(const_dnnl_primitive_desc_t pd)
 {
-    const char *impl = "";
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
-               dnnl_success &&
-           !strstr(impl, "gemm:");
+    return !is_kind(pd, "gemm:");
 }
 
 static bool find_direct(const td_node *n, const conv_view *v, free_layouts any,
@@ -303,14 +321,11 @@ static bool find_few_last(const td_node *n, const conv_view *v, dnnl_primitive_d
 {
     conv_view last = *v;
     const free_layouts any_w = { .w = true };
-    const char *impl = "";
     memcpy(last.x.layout, "acdb", 5);
     memcpy(last.y.layout, "acdb", 5);
     if (!find_direct(n, &last, any_w, pd))
         return false;
-    if (dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
-            dnnl_success &&
-        strstr(impl, "amx"))
+    if (is_kind(*pd, "amx"))
         return true;
     dnnl_primitive_desc_destroy(*pd);
     *pd = NULL;
