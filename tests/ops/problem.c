@@ -220,7 +220,7 @@ static void free_args(const td_node *n, const td_device_memory *m, void *const *
             m->free(own[i], fenced_bytes(n, i));
 }
 
-/* the scratch memory of a prepared call, full of garbage; NULL: none is needed */
+/* the scratch memory of a prepared call, full of NaN; NULL: none is needed */
 static td_status make_scratch(const td_device_memory *m, size_t n, void **out)
 {
     *out = NULL;
@@ -230,7 +230,7 @@ static td_status make_scratch(const td_device_memory *m, size_t n, void **out)
     *out = garbage ? m->alloc(n) : NULL;
     td_status st = *out ? TD_OK : TD_ENOMEM;
     if (st == TD_OK)
-        st = m->copy_in(*out, memset(garbage, 0xa5, n), n);
+        st = m->copy_in(*out, memset(garbage, 0xff, n), n);
     td_free(garbage);
     return st;
 }
