@@ -218,6 +218,9 @@ td_status td_native_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
  */
 td_status td_native_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
 
+/** TD_ENOKERNEL on a processor with AMX, for products that oneDNN computes faster there. */
+td_status td_native_check_no_amx(void) TD_CHECKED;
+
 /** td_native_shape_of, then td_native_check_alike. */
 td_status td_native_accepts(const td_node *n, const td_type *t) TD_CHECKED;
 

@@ -10,7 +10,6 @@
 
 #include "backend/native/native.h"
 #include "base/arena.h"
-#include "base/machine.h"
 #include "ops/ops.h"
 #include "tandem/program.h"
 
@@ -21,8 +20,7 @@ static td_status accepts(const td_node *n)
     const td_type *x = td_in_type(n, 0);
     if (x->dtype != TD_DT_BF16 || !td_half_head_loops_here())
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
-    if (td_cpu_bf16_rate() >= TD_BF16_RATE_MATRICES)
-        return td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses");
+    TD_TRY(td_native_check_no_amx());
     if (!td_type_is_plain(x))
         return td_error(TD_ENOKERNEL, "the operand is not in plain order");
     if (td_attention_sizes_of(n).D % CHANNELS)

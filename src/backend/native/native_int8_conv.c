@@ -8,7 +8,6 @@
 
 #include "backend/native/native_conv.h"
 #include "backend/native/native_division.h"
-#include "base/machine.h"
 
 static td_status check_types(const td_node *n)
 {
@@ -32,9 +31,7 @@ td_status td_native_int8_check(const td_node *n, bool has_loops)
                         (long long)w->dim[1], (long long)w->dim[0], TD_INT8_CHANNELS);
     if (!has_loops)
         return td_error(TD_ENOKERNEL, "the processor has no AVX-512 VNNI");
-    if (td_cpu_bf16_rate() == TD_BF16_RATE_MATRICES)
-        return td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses");
-    return TD_OK;
+    return td_native_check_no_amx();
 }
 
 static const td_node_layouts layouts = { .in = { "acdb", "AcdB64a4b", "", "", "acdb" },

@@ -104,32 +104,6 @@ static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
     return cb * s->channels + lane % s->channels;
 }
 
-static size_t sums_bytes(const td_native_shape *s);
-
-/* bytes of a thread's scratch */
-static size_t room_bytes(const td_native_shape *s)
-{
-    return is_interleaved(s) ? (size_t)(s->CB * TD_NATIVE_NORM_ROOM) * sizeof(float) : 0;
-}
-
-static job job_of(const td_prepared *p, void *scratch)
-{
-    const td_node *n = p->node;
-    job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
-    TD_CHECK(shape_of(td_in_type(n, 0), &j.s) == TD_OK);
-    j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
-    j.s.plane.is_streamed = is_interleaved(&j.s)
-                                ? td_native_is_streamed(j.s.N * j.s.image * j.s.each)
-                                : td_native_is_plane_streamed(&j.s);
-    j.threads = td_threads();
-    if (scratch && is_interleaved(&j.s)) {
-        const size_t rooms = (p->scratch_bytes - sums_bytes(&j.s)) / room_bytes(&j.s);
-        j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
-        j.threads = j.threads < (int)rooms ? j.threads : (int)rooms;
-    }
-    return j;
-}
-
 /* --- dividing the work ------------------------------------------------------------------------ */
 
 /* sum: one chunk into *out, or those of some blocks, from p on, into v->sums;
@@ -147,14 +121,14 @@ typedef struct {
 /* pixels of a chunk but the last; if blocks are interleaved, chunks are of nearly equal size */
 static int64_t chunk_of(const td_native_shape *s)
 {
-    const int64_t n = s->plane.n_pixels, chunks = (n + TD_NATIVE_CHUNK - 1) / TD_NATIVE_CHUNK;
-    return is_interleaved(s) ? ((n + chunks - 1) / chunks + 3) / 4 * 4 : TD_NATIVE_CHUNK;
+    const int64_t n = s->plane.n_pixels, chunks = divide_up(n, TD_NATIVE_CHUNK);
+    return is_interleaved(s) ? divide_up(divide_up(n, chunks), 4) * 4 : TD_NATIVE_CHUNK;
 }
 
 /* chunks of a plane; 1 if a chunk has planes of several images */
 static int64_t chunks_of(const td_native_shape *s)
 {
-    return (s->plane.n_pixels + chunk_of(s) - 1) / chunk_of(s);
+    return divide_up(s->plane.n_pixels, chunk_of(s));
 }
 
 /* images of a group, whose planes are one chunk unless it is 1 */
@@ -180,6 +154,30 @@ static int64_t pixels_of(const td_native_shape *s, int64_t g)
 static size_t sums_bytes(const td_native_shape *s)
 {
     return (size_t)(groups_of(s) * s->CB * chunks_of(s)) * sizeof(chunk_sums);
+}
+
+/* bytes of a thread's scratch */
+static size_t room_bytes(const td_native_shape *s)
+{
+    return is_interleaved(s) ? (size_t)(s->CB * TD_NATIVE_NORM_ROOM) * sizeof(float) : 0;
+}
+
+static job job_of(const td_prepared *p, void *scratch)
+{
+    const td_node *n = p->node;
+    job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
+    TD_CHECK(shape_of(td_in_type(n, 0), &j.s) == TD_OK);
+    j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
+    j.s.plane.is_streamed = is_interleaved(&j.s)
+                                ? td_native_is_streamed(j.s.N * j.s.image * j.s.each)
+                                : td_native_is_plane_streamed(&j.s);
+    j.threads = td_threads();
+    if (scratch && is_interleaved(&j.s)) {
+        const size_t rooms = (p->scratch_bytes - sums_bytes(&j.s)) / room_bytes(&j.s);
+        j.rooms = (float *)(void *)((char *)scratch + sums_bytes(&j.s));
+        j.threads = j.threads < (int)rooms ? j.threads : (int)rooms;
+    }
+    return j;
 }
 
 static chunk_sums *sums_of(const job *j, int64_t cb)
@@ -259,9 +257,10 @@ typedef struct {
     td_native_planes rest;
 } division;
 
-#define UNEVEN_MAX    1.05 /* the busiest to the mean: less than two barriers take */
-#define CHUNKS_WANTED 8    /* of interleaved blocks, for each thread */
-#define LINE_BLOCKS   2    /* of a half type, that fill a cache line */
+#define UNEVEN_MAX                                                                                 \
+    1.05 /* a busiest thread with 5 % more than the mean costs less than two barriers */
+#define CHUNKS_WANTED 8 /* chunks per thread, if blocks are interleaved */
+#define LINE_BLOCKS   2 /* blocks of bf16 or float16 in a cache line */
 
 /* blocks that are computed together, a divisor of their number; less than whole lines only where
    threads would have less than half the chunks */
@@ -322,18 +321,23 @@ static void sum_rows(const job *j, const steps *f, const division *d, const td_n
     }
 }
 
+static void sum_span(const job *j, const steps *f, const division *d, const td_native_span *s)
+{
+    const int64_t groups = groups_of(&j->s), g = s->plane % groups;
+    const int64_t cb = d->whole + s->plane / groups;
+    if (images_of(&j->s) > 1)
+        sum_group(j, f, g, cb);
+    else
+        sum_pixels(j, f, g, cb, s->from, s->n);
+}
+
 static void sum_share(const job *j, const steps *f, const division *d, int t)
 {
-    const int64_t groups = groups_of(&j->s);
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
-        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
         if (is_interleaved(&j->s))
             sum_rows(j, f, d, &s, t);
-        else if (images_of(&j->s) > 1)
-            sum_group(j, f, g, cb);
         else
-            sum_pixels(j, f, g, cb, s.from, s.n);
-    }
+            sum_span(j, f, d, &s);
 }
 
 /* pixels of some blocks, a piece of them at a time */
@@ -351,19 +355,23 @@ static void apply_rows(const job *j, const steps *f, const division *d, const td
     }
 }
 
+static void apply_span(const job *j, const steps *f, const division *d, const td_native_span *s)
+{
+    const int64_t groups = groups_of(&j->s), g = s->plane % groups;
+    const int64_t cb = d->whole + s->plane / groups;
+    const td_native_part p =
+        images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s->from, s->n);
+    f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
+}
+
 static void apply_share(const job *j, const steps *f, const division *d, int t)
 {
-    const int64_t groups = groups_of(&j->s);
-    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);) {
-        const int64_t g = s.plane % groups, cb = d->whole + s.plane / groups;
-        const td_native_part p =
-            images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s.from, s.n);
+    for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
         if (is_interleaved(&j->s))
             apply_rows(j, f, d, &s, (const td_native_coefs *)sums_of(j, s.plane * d->together),
                        chunks_of(&j->s) * (int64_t)sizeof(chunk_sums));
         else
-            f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
-    }
+            apply_span(j, f, d, &s);
 }
 
 static void join_in_place(const job *j, const steps *f, int64_t cb)
@@ -571,14 +579,14 @@ static td_native_planes infer_planes(const td_native_shape *s, int threads)
 
 static void infer_share(const job *j, const td_native_coefs *c, const td_native_planes *d, int t)
 {
-    for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);) {
-        const td_native_part p = td_native_part_of(&j->s, &s);
-        const division all = { .together = j->s.CB };
-        if (is_interleaved(&j->s))
+    const division all = { .together = j->s.CB };
+    for (td_native_span s = td_native_span_first(d, t); td_native_span_next(d, &s);)
+        if (is_interleaved(&j->s)) {
             apply_rows(j, &forward_steps, &all, &s, c, sizeof *c);
-        else
+        } else {
+            const td_native_part p = td_native_part_of(&j->s, &s);
             forward_apply(j, &p, &c[p.cb]);
-    }
+        }
 }
 
 static td_status run_infer(const td_prepared *p, void *const *args)

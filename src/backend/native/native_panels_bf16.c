@@ -13,7 +13,6 @@
 #include "backend/native/native_conv.h"
 #include "backend/native/native_panels.h"
 #include "base/arena.h"
-#include "base/machine.h"
 #include "tandem/program.h"
 
 enum {
@@ -31,8 +30,7 @@ static td_status check(const td_node *n)
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
     if (x->dtype != TD_DT_BF16 || !td_half_panels_loops_here())
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(x->dtype));
-    if (td_cpu_bf16_rate() >= TD_BF16_RATE_MATRICES)
-        return td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses");
+    TD_TRY(td_native_check_no_amx());
     if (n->n_in > 2 && td_in_type(n, 2)->dtype != TD_DT_F32)
         return td_error(TD_ENOKERNEL, "the bias is %s", td_dtype_name(td_in_type(n, 2)->dtype));
     if (x->dim[0] < ROWS_MIN)

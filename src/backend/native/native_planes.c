@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/machine.h"
+
 bool td_native_knows(td_dtype dtype)
 {
     return dtype == TD_DT_F32 || dtype == TD_DT_BF16 || dtype == TD_DT_F16;
@@ -62,6 +64,13 @@ td_status td_native_check_alike(const td_node *n, const td_type *t)
             return td_error(TD_ENOKERNEL, "tensor %d has another layout", i);
     }
     return TD_OK;
+}
+
+td_status td_native_check_no_amx(void)
+{
+    return td_cpu_bf16_rate() == TD_BF16_RATE_MATRICES
+               ? td_error(TD_ENOKERNEL, "the processor has AMX, which oneDNN uses")
+               : TD_OK;
 }
 
 td_status td_native_accepts(const td_node *n, const td_type *t)

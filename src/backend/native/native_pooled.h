@@ -10,6 +10,7 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_POOLED_H
 #define TD_BACKEND_NATIVE_NATIVE_POOLED_H
 
+#include "backend/native/native_division.h"
 #include "ir/graph.h"
 
 enum {
@@ -56,15 +57,15 @@ typedef struct {
 /** Pixels of a row of the convolution's result, in whole tiles. */
 static inline int64_t td_pooled_pixels(const td_pooled *v)
 {
-    return (v->Q + TD_POOLED_LANES - 1) / TD_POOLED_LANES * TD_POOLED_LANES;
+    return divide_up(v->Q, TD_POOLED_LANES) * TD_POOLED_LANES;
 }
 
 /** Elements of a window, in whole tiles, with room to write TD_POOLED_WRITTEN at a time. */
 static inline int64_t td_pooled_pairs(const td_pooled *v)
 {
-    const int64_t last = (v->taps + TD_POOLED_WRITTEN - 1) / TD_POOLED_WRITTEN * TD_POOLED_WRITTEN;
+    const int64_t last = divide_up(v->taps, TD_POOLED_WRITTEN) * TD_POOLED_WRITTEN;
     const int64_t all = (v->C * v->R - 1) * v->taps + last;
-    return (all + TD_POOLED_LANES - 1) / TD_POOLED_LANES * TD_POOLED_LANES;
+    return divide_up(all, TD_POOLED_LANES) * TD_POOLED_LANES;
 }
 
 /** Elements of the windows. */
