@@ -69,3 +69,46 @@ td_work_share td_native_planes_share(const td_native_planes *d)
     }
     return (td_work_share){ (double)largest, (double)(d->n_planes * d->area) / d->threads };
 }
+
+/* --- tiles by blocks -------------------------------------------------------------------------- */
+
+td_native_grid td_native_grid_divide(int64_t tiles, int64_t blocks, double tile_bytes,
+                                     double block_bytes, int threads)
+{
+    td_native_grid d = { .tiles = tiles, .blocks = blocks };
+    int64_t least = INT64_MAX;
+    double traffic = 0;
+    for (int a = 1; a <= threads; a++) {
+        const int b = threads / a;
+        const int64_t work = divide_up(tiles, a) * divide_up(blocks, b);
+        const double bytes = a * block_bytes + b * tile_bytes;
+        if (work < least || (work == least && bytes < traffic)) {
+            least = work;
+            traffic = bytes;
+            d.tile_parts = a;
+            d.block_parts = b;
+        }
+    }
+    return d;
+}
+
+/* where part i of n begins */
+static int64_t part_of(int64_t all, int n, int i)
+{
+    return all * i / n;
+}
+
+td_native_cell td_native_grid_cell(const td_native_grid *d, int t)
+{
+    const int i = t / d->block_parts, j = t % d->block_parts;
+    return (td_native_cell){ .from = part_of(d->tiles, d->tile_parts, i),
+                             .to = part_of(d->tiles, d->tile_parts, i + 1),
+                             .block_from = part_of(d->blocks, d->block_parts, j),
+                             .block_to = part_of(d->blocks, d->block_parts, j + 1) };
+}
+
+td_work_share td_native_grid_share(const td_native_grid *d, double each, int threads)
+{
+    const int64_t most = divide_up(d->tiles, d->tile_parts) * divide_up(d->blocks, d->block_parts);
+    return (td_work_share){ (double)most * each, (double)(d->tiles * d->blocks) * each / threads };
+}

@@ -84,4 +84,28 @@ bool td_native_span_next(const td_native_planes *d, td_native_span *s);
 /** In pixels. */
 td_work_share td_native_planes_share(const td_native_planes *d);
 
+/* Tiles of pixels by blocks of channels: thread (i, j) of a x b has part i of a of the tiles and
+   part j of b of the blocks. */
+typedef struct {
+    int64_t tiles, blocks;
+    int tile_parts, block_parts; /* a, b */
+} td_native_grid;
+
+/* The share of one thread. */
+typedef struct {
+    int64_t from, to; /* tiles */
+    int64_t block_from, block_to;
+} td_native_cell;
+
+/** Of all divisions the one with the least work of a thread, then with the least traffic:
+    `tile_bytes` of all tiles are read for each part of the blocks, and the reverse. */
+td_native_grid td_native_grid_divide(int64_t tiles, int64_t blocks, double tile_bytes,
+                                     double block_bytes, int threads);
+
+/** The share of thread t, less than tile_parts x block_parts; it may be empty. */
+td_native_cell td_native_grid_cell(const td_native_grid *d, int t);
+
+/** `each`: work for one tile of one block. */
+td_work_share td_native_grid_share(const td_native_grid *d, double each, int threads);
+
 #endif

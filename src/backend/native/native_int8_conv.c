@@ -51,52 +51,16 @@ bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_
     return true;
 }
 
-td_int8_division td_native_int8_divide(const td_node *n, int64_t tiles, int threads)
+td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, int threads)
 {
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
-    const double x_bytes = (double)td_type_count(x), w_bytes = (double)td_type_count(w);
-    td_int8_division d = { .tiles = tiles, .blocks = w->dim[0] / TD_INT8_CHANNELS };
-    int64_t least = INT64_MAX;
-    double traffic = 0;
-    for (int a = 1; a <= threads; a++) {
-        const int b = threads / a;
-        const int64_t work = divide_up(d.tiles, a) * divide_up(d.blocks, b);
-        const double bytes = a * w_bytes + b * x_bytes;
-        if (work < least || (work == least && bytes < traffic)) {
-            least = work;
-            traffic = bytes;
-            d.pixel_parts = a;
-            d.channel_parts = b;
-        }
-    }
-    return d;
+    return td_native_grid_divide(tiles, w->dim[0] / TD_INT8_CHANNELS, (double)td_type_count(x),
+                                 (double)td_type_count(w), threads);
 }
 
-td_work_share td_native_int8_share(const td_int8_division *d, double each, int threads)
+size_t td_native_int8_scratch(const td_node *n, const td_native_grid *d)
 {
-    const int64_t most =
-        divide_up(d->tiles, d->pixel_parts) * divide_up(d->blocks, d->channel_parts);
-    return (td_work_share){ (double)most * each, (double)(d->tiles * d->blocks) * each / threads };
-}
-
-/* part i of `all` things in n parts */
-static int64_t part_of(int64_t all, int n, int i)
-{
-    return all * i / n;
-}
-
-static td_int8_part part_at(const td_int8_division *d, int t)
-{
-    const int i = t / d->channel_parts, j = t % d->channel_parts;
-    return (td_int8_part){ .from = part_of(d->tiles, d->pixel_parts, i),
-                           .to = part_of(d->tiles, d->pixel_parts, i + 1),
-                           .k_from = part_of(d->blocks, d->channel_parts, j),
-                           .k_to = part_of(d->blocks, d->channel_parts, j + 1) };
-}
-
-size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d)
-{
-    return (size_t)(d->pixel_parts * d->channel_parts) * 2 * (size_t)n->out[0]->type.dim[1] *
+    return (size_t)(d->tile_parts * d->block_parts) * 2 * (size_t)n->out[0]->type.dim[1] *
            sizeof(float);
 }
 
@@ -120,7 +84,7 @@ static float largest_residual(const td_node *n)
 }
 
 /* those of a part, in the scratch of thread t */
-static td_int8_scales scales_of(const td_node *n, void *const *args, const td_int8_part *p, int t)
+static td_int8_scales scales_of(const td_node *n, void *const *args, const td_native_cell *p, int t)
 {
     const td_conv_int8_attr *a = n->attr;
     const int64_t K = n->out[0]->type.dim[1];
@@ -131,7 +95,7 @@ static td_int8_scales scales_of(const td_node *n, void *const *args, const td_in
     float *scale = (float *)args[n->n_in + 1] + t * 2 * K, *bias = scale + K;
     int n_beyond = 0;
 #pragma omp simd reduction(+ : n_beyond)
-    for (int64_t k = p->k_from * TD_INT8_CHANNELS; k < p->k_to * TD_INT8_CHANNELS; k++) {
+    for (int64_t k = p->block_from * TD_INT8_CHANNELS; k < p->block_to * TD_INT8_CHANNELS; k++) {
         scale[k] = s[k] * by;
         bias[k] = b[k] * bias_by;
         n_beyond += !(fabsf(scale[k]) * sum + fabsf(bias[k]) < room); /* or NaN */
@@ -139,13 +103,13 @@ static td_int8_scales scales_of(const td_node *n, void *const *args, const td_in
     return (td_int8_scales){ scale, bias, n_beyond == 0 };
 }
 
-void td_native_int8_run(const td_prepared *p, void *const *args, const td_int8_division *d,
+void td_native_int8_run(const td_prepared *p, void *const *args, const td_native_grid *d,
                         td_int8_run_part *run_part)
 {
-    const int threads = d->pixel_parts * d->channel_parts;
+    const int threads = d->tile_parts * d->block_parts;
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++) {
-        const td_int8_part part = part_at(d, t);
+        const td_native_cell part = td_native_grid_cell(d, t);
         const td_int8_scales scales = scales_of(p->node, args, &part, t);
         run_part(p, args, &part, &scales);
     }

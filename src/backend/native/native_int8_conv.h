@@ -7,6 +7,7 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_INT8_CONV_H
 #define TD_BACKEND_NATIVE_NATIVE_INT8_CONV_H
 
+#include "backend/native/native_division.h"
 #include "ir/graph.h"
 #include "ops/ops.h"
 #include "runtime/kernel.h"
@@ -38,25 +39,11 @@ td_status td_native_int8_accepts(const td_node *n, td_int8_check *check) TD_CHEC
 /** These layouts for a node that passes the check; false for others, of any op. */
 bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_node_layouts *out);
 
-/* thread (i, j) of a x b: tiles i/a of all, blocks of 64 channels j/b of all */
-typedef struct {
-    int64_t tiles, blocks;
-    int pixel_parts, channel_parts;
-} td_int8_division;
-
-/** Of all divisions the one with the least work of a thread, then with the least traffic. */
-td_int8_division td_native_int8_divide(const td_node *n, int64_t tiles, int threads);
-
-/** `each`: work for one tile of one block. */
-td_work_share td_native_int8_share(const td_int8_division *d, double each, int threads);
-
-/* what thread t computes: tiles [from, to), blocks [k_from, k_to) */
-typedef struct {
-    int64_t from, to, k_from, k_to;
-} td_int8_part;
+/** The division of `tiles` and the blocks of 64 channels. */
+td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, int threads);
 
 /** Scratch for the scales and the bias of all threads. */
-size_t td_native_int8_scratch(const td_node *n, const td_int8_division *d);
+size_t td_native_int8_scratch(const td_node *n, const td_native_grid *d);
 
 /* the scales and the bias of a part's channels, in steps of y, which are 1 if it is float32;
    is_bounded: no result is as large as 2^30 steps before it is clipped */
@@ -66,11 +53,11 @@ typedef struct {
 } td_int8_scales;
 
 /* computes a part */
-typedef void td_int8_run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+typedef void td_int8_run_part(const td_prepared *p, void *const *args, const td_native_cell *part,
                               const td_int8_scales *scales);
 
 /** A kernel's `run`: all parts of a division, each by its thread, with their scales. */
-void td_native_int8_run(const td_prepared *p, void *const *args, const td_int8_division *d,
+void td_native_int8_run(const td_prepared *p, void *const *args, const td_native_grid *d,
                         td_int8_run_part *run_part);
 
 #endif

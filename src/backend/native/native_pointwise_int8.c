@@ -44,7 +44,7 @@ bool td_native_pointwise_int8_preferred_layout(const td_node *n, td_node_layouts
 
 /* --- division --------------------------------------------------------------------------------- */
 
-static td_int8_division divide(const td_node *n, int threads)
+static td_native_grid divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;
     const int64_t pixels = y->dim[0] * y->dim[2] * y->dim[3];
@@ -55,7 +55,7 @@ static td_int8_division divide(const td_node *n, int threads)
 
 typedef struct {
     td_pointwise v; /* without pointers */
-    td_int8_division d;
+    td_native_grid d;
 } state;
 
 static td_int8_residual kind_of(const td_node *n)
@@ -109,20 +109,20 @@ static void run_block(const td_pointwise *v, int64_t from, int64_t to, int64_t k
     }
 }
 
-static void run_blocks(const td_pointwise *v, const td_int8_part *t)
+static void run_blocks(const td_pointwise *v, const td_native_cell *t)
 {
     const int64_t from = t->from * TD_POINTWISE_PIXELS;
     const int64_t to = smaller(t->to * TD_POINTWISE_PIXELS, v->pixels);
-    const int64_t bytes = (t->k_to - t->k_from) * TD_INT8_CHANNELS * v->C;
+    const int64_t bytes = (t->block_to - t->block_from) * TD_INT8_CHANNELS * v->C;
     const bool fits = bytes <= FILTER_BYTES && bytes <= (to - from) * v->C;
     const int64_t tiles = fits ? 1 : divide_up(TD_INT8_IMAGE_BYTES, v->C * TD_POINTWISE_PIXELS);
     const int64_t each = tiles * TD_POINTWISE_PIXELS;
     for (int64_t p = from; p < to; p += each)
-        for (int64_t k = t->k_from; k < t->k_to; k++)
-            run_block(v, p, smaller(p + each, to), k, !fits && k + 1 < t->k_to);
+        for (int64_t k = t->block_from; k < t->block_to; k++)
+            run_block(v, p, smaller(p + each, to), k, !fits && k + 1 < t->block_to);
 }
 
-static void run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+static void run_part(const td_prepared *p, void *const *args, const td_native_cell *part,
                      const td_int8_scales *scales)
 {
     const td_node *n = p->node;
@@ -145,8 +145,8 @@ static td_status run(const td_prepared *p, void *const *args)
 
 static td_work_share share(const td_node *n, int threads)
 {
-    const td_int8_division d = divide(n, threads);
-    return td_native_int8_share(&d, (double)(td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS), threads);
+    const td_native_grid d = divide(n, threads);
+    return td_native_grid_share(&d, (double)(td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS), threads);
 }
 
 const td_kernel td_native_pointwise_int8 = { .name = "native_pointwise_int8",

@@ -44,10 +44,10 @@ bool td_native_taps_int8_preferred_layout(const td_node *n, td_node_layouts *out
 
 typedef struct {
     td_taps v; /* without pointers */
-    td_int8_division d;
+    td_native_grid d;
 } state;
 
-static td_int8_division divide(const td_node *n, int threads)
+static td_native_grid divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;
     return td_native_int8_divide(n, y->dim[0] * y->dim[2] * (y->dim[3] / TD_TAPS_PIXELS), threads);
@@ -86,16 +86,16 @@ static void run_block(const td_taps *v, int64_t from, int64_t to, int64_t k, boo
     }
 }
 
-static void run_blocks(const td_taps *v, const td_int8_part *t)
+static void run_blocks(const td_taps *v, const td_native_cell *t)
 {
     const int64_t each =
         larger(1, TD_INT8_IMAGE_BYTES / (TD_TAPS_PIXELS * v->stride * v->stride * v->C));
     for (int64_t i = t->from; i < t->to; i += each)
-        for (int64_t k = t->k_from; k < t->k_to; k++)
-            run_block(v, i, smaller(i + each, t->to), k, k + 1 < t->k_to);
+        for (int64_t k = t->block_from; k < t->block_to; k++)
+            run_block(v, i, smaller(i + each, t->to), k, k + 1 < t->block_to);
 }
 
-static void run_part(const td_prepared *p, void *const *args, const td_int8_part *part,
+static void run_part(const td_prepared *p, void *const *args, const td_native_cell *part,
                      const td_int8_scales *scales)
 {
     td_taps v = ((const state *)p->state)->v;
@@ -115,8 +115,8 @@ static td_status run(const td_prepared *p, void *const *args)
 
 static td_work_share share(const td_node *n, int threads)
 {
-    const td_int8_division d = divide(n, threads);
-    return td_native_int8_share(&d, (double)(9 * td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS),
+    const td_native_grid d = divide(n, threads);
+    return td_native_grid_share(&d, (double)(9 * td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS),
                                 threads);
 }
 
