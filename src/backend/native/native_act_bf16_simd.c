@@ -20,13 +20,6 @@
 
 /* --- silu ------------------------------------------------------------------------------------- */
 
-/* 1 / (1 + exp(-x)); 0 where exp(-x) overflows */
-INLINE __m512 sigmoid(__m512 x)
-{
-    const __m512 e = power_of_2(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2_E)));
-    return _mm512_rcp14_ps(_mm512_add_ps(_mm512_set1_ps(1), e));
-}
-
 static TARGET void silu(int64_t n, const uint16_t *x, uint16_t *y)
 {
     for (int64_t i = 0; i < n; i += LANES) {

@@ -39,6 +39,13 @@ INLINE __m512 power_of_2(__m512 v)
 
 #define LOG2_E 0x1.715476p0f
 
+/* 1 / (1 + exp(-x)); 0 where exp(-x) overflows */
+INLINE __m512 sigmoid(__m512 x)
+{
+    const __m512 e = power_of_2(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2_E)));
+    return _mm512_rcp14_ps(_mm512_add_ps(_mm512_set1_ps(1), e));
+}
+
 INLINE __mmask16 lanes_of(int64_t n)
 {
     return (__mmask16)(n < LANES ? (1 << n) - 1 : 0xffff);

@@ -12,9 +12,7 @@
 #include "base/isa.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define HALVES "avx512f,avx512bw,avx512dq,avx512vl,fma,avx512bf16"
+#include "backend/native/native_tile.h"
 
 /* --- the rows of the image -------------------------------------------------------------------- */
 
@@ -48,49 +46,6 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
         const __m256bh each = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, x + i));
         _mm256_mask_storeu_epi16(y + i, rest, (__m256i)each);
     }
-}
-
-/* --- tiles ------------------------------------------------------------------------------------ */
-
-#define TILES HALVES ",amx-tile,amx-bf16"
-#define NOINLINE                                                                                   \
-    __attribute__((noinline)) /* the compiler does not know what tiles read and write */
-
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
-/* gcc does not know that these instructions read and write all 64 bytes (its PR 114098) */
-static inline void use_memory(const void *p)
-{
-    __asm__ volatile("" : : "r"(p) : "memory");
-}
-
-/* all tiles of 16 rows of 64 bytes; *before: what the thread had, as oneDNN may rely on it */
-static __attribute__((target(TILES))) void use_tiles(tile_config *before)
-{
-    enum { N_TILES = 8, ROWS = 16, ROW_BYTES = 64 };
-    tile_config c = { .palette = 1 };
-    for (int i = 0; i < N_TILES; i++) {
-        c.row_bytes[i] = ROW_BYTES;
-        c.rows[i] = ROWS;
-    }
-    use_memory(before);
-    _tile_storeconfig(before);
-    use_memory(before);
-    use_memory(&c);
-    _tile_loadconfig(&c);
-}
-
-static __attribute__((target(TILES))) void restore_tiles(const tile_config *before)
-{
-    use_memory(before);
-    if (before->palette)
-        _tile_loadconfig(before);
-    else
-        _tile_release();
 }
 
 /* --- the loops -------------------------------------------------------------------------------- */
