@@ -84,6 +84,9 @@ td_status td_dnnl_check_primitive(dnnl_status_t ds, const dnnl_primitive_desc_t 
     size and number of output channels; 0 channels: all. */
 td_status td_dnnl_conv_accepts(const td_node *n, int64_t images, int64_t channels) TD_CHECKED;
 
+/** The same for one thread. */
+td_status td_dnnl_conv_accepts_alone(const td_node *n, int64_t images, int64_t channels) TD_CHECKED;
+
 /** Create the primitive for these; td_dnnl_run runs it with n's arguments. */
 td_status td_dnnl_conv_prepare(const td_node *n, int64_t images, int64_t channels,
                                td_prepared *out) TD_CHECKED;

@@ -14,6 +14,7 @@
 
 #include "backend/dnnl/dnnl_common.h"
 #include "ops/ops.h"
+#include "tandem/program.h"
 
 typedef struct {
     td_type x, w, y;
@@ -257,6 +258,15 @@ td_status td_dnnl_conv_accepts(const td_node *n, int64_t images, int64_t channel
     TD_TRY(make_for(n, images, channels, &pd));
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
+}
+
+td_status td_dnnl_conv_accepts_alone(const td_node *n, int64_t images, int64_t channels)
+{
+    const int threads = td_threads();
+    td_set_threads(1);
+    const td_status st = td_dnnl_conv_accepts(n, images, channels);
+    td_set_threads(threads);
+    return st;
 }
 
 static td_status conv_accepts(const td_node *n)

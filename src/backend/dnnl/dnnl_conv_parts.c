@@ -148,8 +148,8 @@ static td_status accepts(const td_node *n)
     const grid g = divide(n, threads);
     const channel_blocks c = blocks_of_node(n);
     if (g.groups == 1)
-        return td_dnnl_conv_accepts(n, largest_of(x->dim[0], g.parts), 0);
-    return td_dnnl_conv_accepts(n, 1, largest_of(c.n, g.groups) * c.size);
+        return td_dnnl_conv_accepts_alone(n, largest_of(x->dim[0], g.parts), 0);
+    return td_dnnl_conv_accepts_alone(n, 1, largest_of(c.n, g.groups) * c.size);
 }
 
 /* --- preparing -------------------------------------------------------------------------------- */

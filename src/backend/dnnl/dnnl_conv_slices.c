@@ -61,7 +61,7 @@ static td_status accepts(const td_node *n)
         return td_error(TD_ENOKERNEL, "%lld images for %d threads", (long long)x->dim[0], threads);
     if (!td_dnnl_is_cut_by_image(x) || !td_dnnl_is_cut_by_image(y))
         return td_error(TD_ENOKERNEL, "the values of an image are not contiguous");
-    return td_dnnl_conv_accepts(n, share_of(x->dim[0], threads, threads - 1), 0);
+    return td_dnnl_conv_accepts_alone(n, share_of(x->dim[0], threads, threads - 1), 0);
 }
 
 static void release(td_prepared *p)
