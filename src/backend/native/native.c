@@ -10,7 +10,7 @@ static const td_kernel *const kernels[] = { TD_NATIVE_LIST(POINTER) };
 static bool preferred_layout(const td_node *n, td_node_layouts *out)
 {
     return td_native_winograd_preferred_layout(n, out) ||
-           td_native_grouped_preferred_layout(n, out) ||
+           td_native_grouped_preferred_layout(n, out) || td_native_amx_preferred_layout(n, out) ||
            td_native_depthwise_tiles_preferred_layout(n, out) ||
            td_native_depthwise_preferred_layout(n, out) ||
            td_native_inverted_preferred_layout(n, out) ||

@@ -318,6 +318,9 @@ void td_native_tiles_put(const td_native_tiles *t, int64_t first, int64_t n, con
 /** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
+/** The same for the convolutions of native_amx_conv.c. */
+bool td_native_amx_preferred_layout(const td_node *n, td_node_layouts *out);
+
 /** The same for the convolutions of native_stem.c. */
 bool td_native_stem_preferred_layout(const td_node *n, td_node_layouts *out);
 
@@ -365,6 +368,7 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(inverted_residual_bf16) K(expand_depthwise_bf16) K(stem_conv_fused)                          \
     K(linear) K(linear_fused) K(linear_panels) K(linear_panels_bf16) K(attention_bf16)             \
     K(linear_packed) K(linear_grad_x) K(linear_grad_w)                                             \
+    K(amx_conv) K(amx_conv_fused) K(amx_conv_grad_x) K(amx_conv_grad_w)                            \
     K(pointwise_conv) K(conv2d_winograd_grad_w)                                                    \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(conv_grad_w)                                                                                 \

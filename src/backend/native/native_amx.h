@@ -1,0 +1,96 @@
+/*
+ * backend/native/native_amx.h -- convolutions of bfloat16 in the tiles of AMX: the inner loops
+ *
+ *     y [N, P, Q, K] = act(x [N, H, W, C] * w + bias + rest)      images with channels last
+ *     w [K / 32][taps][C / 32][16 pairs of channels][32][2]       zeros where K or C ends
+ *
+ * A tile of sums is 16 pixels of 16 channels; 4 of them are added up at a time.  Their factors are
+ * 16 pixels of 32 channels, and these have to be adjacent, with the same distance from pixel to
+ * pixel for every tap.  So a job first copies its pixels to cells of 32 channels, one plane for
+ * each remainder of rows and columns by the stride, with cells of zeros for the padding:
+ *
+ *     a row of x        x0 x1 x2 x3            stride 1, 3 x 3, padding 1
+ *     its cells       0 x0 x1 x2 x3 |0 ...     the zero behind a row is the one before the next
+ *
+ * The result's pixels are then numbered like cells: 16 of them follow each other also where a row
+ * ends, and what is computed for the cells between rows is dropped.  Without padding and stride, as
+ * in most 1 x 1 convolutions, all pixels of all images are one row, and nothing is copied if their
+ * channels fill cells.
+ *
+ * A result's products are added in the same order wherever jobs begin: the same bits with any
+ * number of threads, and in any batch.
+ */
+#ifndef TD_BACKEND_NATIVE_NATIVE_AMX_H
+#define TD_BACKEND_NATIVE_NATIVE_AMX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/ops.h"
+
+enum {
+    TD_AMX_CHANNELS = 32, /* of a cell, and results that are computed together */
+    TD_AMX_PIXELS = 32,   /* results that are computed together */
+    TD_AMX_TAPS_MAX = 49,
+    TD_AMX_STRIDE_MAX = 2
+};
+
+typedef struct {
+    int plane;
+    int64_t row, col; /* of cells, from those of the result's pixel */
+} td_amx_tap;
+
+/* one convolution; distances in cells */
+typedef struct {
+    int64_t N, C, H, W, K, P, Q;
+    bool is_flat;      /* one row of all pixels: N, H and P are 1 */
+    int64_t stride;    /* of the pixels that are read */
+    int64_t row;       /* from one row of cells to the next */
+    int64_t top, left; /* of zeros, before pixel (0, 0) */
+    int64_t tall;      /* rows that a row of the result reads, less one */
+    int64_t wide;      /* the same of columns */
+    int n_planes, n_taps;
+    struct {
+        int row, col; /* remainders */
+    } plane[TD_AMX_STRIDE_MAX * TD_AMX_STRIDE_MAX];
+    td_amx_tap tap[TD_AMX_TAPS_MAX];
+} td_amx_geometry;
+
+typedef struct {
+    td_amx_geometry g;
+    const uint16_t *x, *w;
+    const float *bias;    /* NULL: none */
+    const uint16_t *rest; /* NULL: none; as y */
+    uint16_t *y;
+    td_block_act act;
+} td_amx_conv;
+
+/* Rows [p, p + rows) of each of some images, or pixels [p, p + rows) of a flat one, and blocks
+   [from, to) of TD_AMX_CHANNELS of the result. */
+typedef struct {
+    int64_t image, images;
+    int64_t p, rows;
+    int64_t from, to;
+    uint16_t *cells; /* scratch of td_amx_cells, TD_AMX_CHANNELS each */
+} td_amx_strip;
+
+/** Of a node that is no gradient of a filter, x and y are its own; otherwise those of its
+    convolution.  Strides, padding and taps have to be within the limits. */
+td_amx_geometry td_amx_geometry_of(const td_node *n);
+
+/** The result's pixels, numbered like cells, that `rows` rows of it need. */
+int64_t td_amx_numbers(const td_amx_geometry *g, int64_t rows);
+
+/** Cells of a plane of one image for `rows` rows of the result; 32 can be read from each number on,
+    for each tap. */
+int64_t td_amx_plane_cells(const td_amx_geometry *g, int64_t rows);
+
+/** Cells of `images` images with `rows` rows of the result each. */
+int64_t td_amx_cells(const td_amx_geometry *g, int64_t images, int64_t rows);
+
+typedef void td_amx_loops(const td_amx_conv *v, const td_amx_strip *s);
+
+/** NULL if this machine has no tiles. */
+td_amx_loops *td_amx_loops_here(void);
+
+#endif
