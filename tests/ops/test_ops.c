@@ -622,7 +622,8 @@ static void check_move(run *r, const td_node *n, const td_dtype dtypes[2], const
 }
 
 static const char *const filter_layouts[] = {
-    "", "ABcd16b16a", "ABcd8b8a", "ABcd8b16a2b", "BAcd8a16b2a", "Acdb16a"
+    "",        "ABcd16b16a",   "ABcd8b8a",    "ABcd8b16a2b", "BAcd8a16b2a",
+    "Acdb16a", "AcdB16b32a2b", "BcdA16a32b2a"
 };
 #define N_FILTER_LAYOUTS (int)(sizeof filter_layouts / sizeof filter_layouts[0])
 

@@ -28,6 +28,11 @@
 
 #include "ops/ops.h"
 
+/* layouts of filters: for results, for gradients of images; of their gradients */
+#define TD_AMX_FILTER      "AcdB16b32a2b"
+#define TD_AMX_FILTER_BACK "BcdA16a32b2a"
+#define TD_AMX_GRADIENT    "ABcd16b16a"
+
 enum {
     TD_AMX_CHANNELS = 32, /* of a cell, and results that are computed together */
     TD_AMX_PIXELS = 32,   /* results that are computed together */

@@ -28,7 +28,7 @@ static bool is_grad_x(const td_node *n)
 
 static const char *filter_layout(const td_node *n)
 {
-    return is_grad_x(n) ? "BcdA16a32b2a" : "AcdB16b32a2b";
+    return is_grad_x(n) ? TD_AMX_FILTER_BACK : TD_AMX_FILTER;
 }
 
 /* --- queries ---------------------------------------------------------------------------------- */

@@ -24,8 +24,6 @@ enum {
     STRIP_NUMBERS = 1024 /* of pixels: columns and pairs of 32 channels in the L1 cache, nearly */
 };
 
-static const char filter_layout[] = "ABcd16b16a";
-
 /* --- queries ---------------------------------------------------------------------------------- */
 
 static td_status check_shape(const td_node *n)
@@ -50,7 +48,7 @@ static td_status accepts(const td_node *n)
     TD_TRY(check_shape(n));
     if (!td_amx_grad_loops_here())
         return td_error(TD_ENOKERNEL, "the processor has no AMX");
-    return td_native_conv_check_layouts(n, TD_CHANNELS_LAST, filter_layout);
+    return td_native_conv_check_layouts(n, TD_CHANNELS_LAST, TD_AMX_GRADIENT);
 }
 
 /* --- division --------------------------------------------------------------------------------- */
