@@ -18,6 +18,9 @@
 enum {
     CHANNELS_MIN = 32,        /* with fewer most of a tile is zeros */
     STRIP_BYTES = 640 * 1024, /* of cells: a part of the L2 cache */
+    JOBS_PER_THREAD = 4,
+    JOB_NUMBERS = 256, /* of pixels, at least, if a thread has several jobs */
+    COPY_COST = 8,     /* of a byte that is copied to cells, of one that is read */
     CELL_BYTES = TD_AMX_CHANNELS * 2
 };
 
@@ -88,17 +91,50 @@ bool td_native_amx_preferred_layout(const td_node *n, td_node_layouts *out)
 
 /* --- division --------------------------------------------------------------------------------- */
 
-/* what threads divide: rows of the result, or 32 pixels of a flat one */
-static int64_t lines_of(const td_amx_geometry *g)
-{
-    return g->is_flat ? divide_up(g->Q, TD_AMX_PIXELS) : g->N * g->P;
-}
+/* what jobs divide: lines by blocks of channels */
+typedef struct {
+    td_native_grid grid;
+    int64_t rows; /* of a line; pixels of a flat one */
+} division;
 
-static td_native_grid divide(const td_node *n, const td_amx_geometry *g, int threads)
+static td_native_grid divide_lines(const td_node *n, const td_amx_geometry *g, int64_t lines,
+                                   int64_t jobs)
 {
     const td_native_conv_types t = td_native_conv_types_of(n);
-    return td_native_grid_divide(lines_of(g), divide_up(g->K, TD_AMX_CHANNELS),
-                                 (double)td_type_bytes(t.x), (double)td_type_bytes(t.w), threads);
+    return td_native_grid_divide(lines, divide_up(g->K, TD_AMX_CHANNELS),
+                                 (double)td_type_bytes(t.x) * (g->is_flat ? 1 : COPY_COST),
+                                 (double)td_type_bytes(t.w), (int)jobs);
+}
+
+/* The fewest images of a job, whose filters are read for each job. */
+static int64_t images_of(const td_amx_geometry *g, int threads)
+{
+    const int64_t needed = divide_up(JOB_NUMBERS, td_amx_numbers(g, g->P));
+    return larger(needed, g->N / (JOBS_PER_THREAD * threads));
+}
+
+/* has the busiest thread at most a quarter more than the mean? */
+static bool is_even(int64_t if_all_were, int64_t all)
+{
+    return 4 * if_all_were <= 5 * all;
+}
+
+/*
+ * Images, if there are enough, since parts of one are rarely whole tiles; otherwise rows; 32 pixels
+ * of a flat geometry.
+ */
+static division divide(const td_node *n, const td_amx_geometry *g, int threads)
+{
+    if (g->is_flat) {
+        const int64_t lines = divide_up(g->Q, TD_AMX_PIXELS), most = g->Q / JOB_NUMBERS / threads;
+        const int64_t each = larger(1, smaller(JOBS_PER_THREAD, most));
+        return (division){ divide_lines(n, g, lines, each * threads), TD_AMX_PIXELS };
+    }
+    const int64_t images = images_of(g, threads), jobs = divide_up(g->N, images);
+    const td_native_grid by_image = { jobs, divide_up(g->K, TD_AMX_CHANNELS), (int)jobs, 1 };
+    if (jobs >= 2 * threads && is_even(divide_up(jobs, threads) * images * threads, g->N))
+        return (division){ by_image, images * g->P };
+    return (division){ divide_lines(n, g, g->N * g->P, threads), 1 };
 }
 
 static int64_t strip_bytes(const td_amx_geometry *g, int64_t images, int64_t rows)
@@ -112,26 +148,26 @@ static int64_t evenly(int64_t all, int64_t most)
     return divide_up(all, divide_up(all, larger(most, 1)));
 }
 
-/* the images, or rows, or 32 pixels of a strip */
+/* the images and rows, or pixels, of a strip */
 typedef struct {
-    int64_t images, lines;
+    int64_t images, rows;
 } strip_size;
 
 static strip_size size_of(const td_amx_geometry *g)
 {
-    const int64_t all = g->is_flat ? lines_of(g) : g->P;
-    const int64_t each = g->is_flat ? TD_AMX_PIXELS : 1;
+    const int64_t all = g->is_flat ? g->Q : g->P, each = g->is_flat ? TD_AMX_PIXELS : 1;
     const int64_t images = g->is_flat ? 1 : STRIP_BYTES / strip_bytes(g, 1, g->P);
-    int64_t lines = all;
-    while (lines > 1 && strip_bytes(g, 1, lines * each) > STRIP_BYTES)
-        lines = lines > 64 ? lines / 2 : lines - 1;
-    return (strip_size){ larger(images, 1), evenly(all, lines) };
+    int64_t n = divide_up(all, each);
+    while (n > 1 && strip_bytes(g, 1, n * each) > STRIP_BYTES)
+        n = n > 64 ? n / 2 : n - 1;
+    return (strip_size){ larger(images, 1), evenly(divide_up(all, each), n) * each };
 }
 
 typedef struct {
     td_amx_geometry g;
-    td_native_grid grid;
+    division division;
     strip_size size;
+    int jobs, threads;
     size_t scratch; /* bytes of each thread */
 } state;
 
@@ -142,41 +178,32 @@ static td_status prepare(const td_node *n, td_prepared *out)
         return TD_ENOMEM;
     out->state = s;
     s->g = td_amx_geometry_of(n);
-    s->grid = divide(n, &s->g, td_threads());
+    s->division = divide(n, &s->g, td_threads());
     s->size = size_of(&s->g);
-    const int64_t of_thread = divide_up(lines_of(&s->g), s->grid.tile_parts);
-    const int64_t images = smaller(s->size.images, divide_up(of_thread, s->size.lines));
-    const int64_t lines = smaller(s->size.lines, of_thread);
-    s->scratch = (size_t)strip_bytes(&s->g, images, lines * (s->g.is_flat ? TD_AMX_PIXELS : 1));
-    out->scratch_bytes = s->scratch * (size_t)(s->grid.tile_parts * s->grid.block_parts);
+    const td_native_grid *grid = &s->division.grid;
+    const int64_t rows = divide_up(grid->tiles, grid->tile_parts) * s->division.rows;
+    const int64_t images = smaller(s->size.images, divide_up(rows, s->size.rows));
+    s->jobs = grid->tile_parts * grid->block_parts;
+    s->threads = (int)smaller(td_threads(), s->jobs);
+    s->scratch = (size_t)strip_bytes(&s->g, images, smaller(s->size.rows, rows));
+    out->scratch_bytes = s->scratch * (size_t)s->threads + td_native_turns_bytes(s->threads);
     return TD_OK;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* the strip that begins with line `from` and ends before `to` */
+/* the strip that begins with row, or pixel, `from` and ends before `to` */
 static td_amx_strip strip_at(const state *s, int64_t from, int64_t to)
 {
     const td_amx_geometry *g = &s->g;
-    if (g->is_flat) {
-        const int64_t p = from * TD_AMX_PIXELS, lines = smaller(s->size.lines, to - from);
-        return (
-            td_amx_strip){ .images = 1, .p = p, .rows = smaller(lines * TD_AMX_PIXELS, g->Q - p) };
-    }
+    if (g->is_flat)
+        return (td_amx_strip){ .images = 1, .p = from, .rows = smaller(s->size.rows, to - from) };
     const int64_t p = from % g->P, whole = (to - from) / g->P;
-    if (p == 0 && whole > 0 && s->size.lines == g->P)
-        return (td_amx_strip){ .image = from / g->P,
-                               .images = smaller(whole, s->size.images),
-                               .rows = g->P };
+    const bool is_whole = p == 0 && whole > 0 && s->size.rows == g->P;
     return (td_amx_strip){ .image = from / g->P,
-                           .images = 1,
+                           .images = is_whole ? smaller(whole, s->size.images) : 1,
                            .p = p,
-                           .rows = smaller(smaller(s->size.lines, to - from), g->P - p) };
-}
-
-static int64_t lines_in(const state *s, const td_amx_strip *t)
-{
-    return s->g.is_flat ? divide_up(t->rows, TD_AMX_PIXELS) : t->images * t->rows;
+                           .rows = smaller(smaller(s->size.rows, to - from), g->P - p) };
 }
 
 static td_amx_conv operands_of(const td_node *n, const state *s, void *const *args)
@@ -192,25 +219,36 @@ static td_amx_conv operands_of(const td_node *n, const state *s, void *const *ar
                               is_fused ? (td_block_act)td_block_act_of(n->attr) : TD_BLOCK_LINEAR };
 }
 
+typedef struct {
+    const state *s;
+    td_amx_conv v;
+    char *scratch;
+} running;
+
+static void run_job(const void *context, int job, int thread)
+{
+    const running *r = context;
+    const state *s = r->s;
+    const td_native_cell c = td_native_grid_cell(&s->division.grid, job);
+    const int64_t rows = s->division.rows, all = s->g.is_flat ? s->g.Q : s->g.N * s->g.P;
+    const int64_t to = smaller(c.to * rows, all);
+    for (int64_t from = c.from * rows; from < to && c.block_from < c.block_to;) {
+        td_amx_strip strip = strip_at(s, from, to);
+        strip.from = c.block_from;
+        strip.to = c.block_to;
+        strip.cells = (uint16_t *)(void *)(r->scratch + s->scratch * (size_t)thread);
+        td_amx_loops_here()(&r->v, &strip);
+        from += strip.images * strip.rows;
+    }
+}
+
 static td_status run(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     const state *s = p->state;
-    const int threads = s->grid.tile_parts * s->grid.block_parts;
-    const td_amx_conv v = operands_of(n, s, args);
-    char *scratch = args[n->n_in + 1];
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++) {
-        const td_native_cell c = td_native_grid_cell(&s->grid, t);
-        for (int64_t from = c.from; from < c.to && c.block_from < c.block_to;) {
-            td_amx_strip strip = strip_at(s, from, c.to);
-            strip.from = c.block_from;
-            strip.to = c.block_to;
-            strip.cells = (uint16_t *)(void *)(scratch + s->scratch * (size_t)t);
-            td_amx_loops_here()(&v, &strip);
-            from += lines_in(s, &strip);
-        }
-    }
+    const running r = { s, operands_of(n, s, args), args[n->n_in + 1] };
+    td_native_take_turns(&(td_native_turns){ s->jobs, s->threads, run_job, &r },
+                         r.scratch + s->scratch * (size_t)s->threads);
     return TD_OK;
 }
 
@@ -218,9 +256,13 @@ static td_status run(const td_prepared *p, void *const *args)
 static td_work_share share(const td_node *n, int threads)
 {
     const td_amx_geometry g = td_amx_geometry_of(n);
-    const td_native_grid d = divide(n, &g, threads);
-    const int64_t pixels = g.is_flat ? TD_AMX_PIXELS : g.Q;
-    return td_native_grid_share(&d, (double)(pixels * TD_AMX_CHANNELS * g.n_taps), threads);
+    const division d = divide(n, &g, threads);
+    const int64_t pixels = d.rows * (g.is_flat ? 1 : g.Q), all = g.N * g.P * g.Q;
+    const double each = (double)(TD_AMX_CHANNELS * g.n_taps);
+    td_work_share s = td_native_grid_share(&d.grid, (double)pixels * each, threads);
+    s.largest *= (double)divide_up(d.grid.tile_parts * d.grid.block_parts, threads);
+    s.mean = (double)(all * d.grid.blocks) * each / threads;
+    return s;
 }
 
 #define AMX(name_, op_)                                                                            \

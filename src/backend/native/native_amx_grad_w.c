@@ -9,8 +9,6 @@
  */
 #include "backend/native/native_amx_grad_w.h"
 
-#include <stdatomic.h>
-
 #include "backend/native/native_conv.h"
 #include "base/arena.h"
 #include "tandem/program.h"
@@ -158,7 +156,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->size = size_of(&s->g, &s->parts);
     s->threads = (int)smaller(td_threads(), job_count(&s->parts));
     out->scratch_bytes = (size_t)(s->parts.pixels - 1) * (size_t)gradient_bytes(&s->g) +
-                         copy_bytes(s) * (size_t)s->threads;
+                         copy_bytes(s) * (size_t)s->threads + td_native_turns_bytes(s->threads);
     return TD_OK;
 }
 
@@ -189,15 +187,32 @@ static void run_strips(const state *s, void *const *args, int64_t from, int64_t 
     }
 }
 
-static void run_job(const td_node *n, const state *s, int64_t job, int thread, void *const *args)
+typedef struct {
+    const td_node *n;
+    const state *s;
+    void *const *args;
+} running;
+
+/* behind the sums; those after the last thread's are for taking turns */
+static uint16_t *copies_of(const running *r, int thread)
 {
+    const state *s = r->s;
+    return (uint16_t *)(void *)((char *)sums_of(r->n, s, s->parts.pixels, r->args) +
+                                copy_bytes(s) * (size_t)thread);
+}
+
+static void run_job(const void *context, int job, int thread)
+{
+    const running *r = context;
+    const td_node *n = r->n;
+    const state *s = r->s;
+    void *const *args = r->args;
     const td_amx_geometry *g = &s->g;
     const parts *p = &s->parts;
     const int64_t k = job % p->k, c = job / p->k % p->c, part = job / p->k / p->c;
     const int64_t lines = lines_of(g), each = g->is_flat ? TD_AMX_PIXELS : 1;
     const int64_t end = g->is_flat ? g->Q : g->N;
-    uint16_t *copies = (uint16_t *)(void *)((char *)sums_of(n, s, p->pixels, args) +
-                                            copy_bytes(s) * (size_t)thread);
+    uint16_t *copies = copies_of(r, thread);
     td_amx_grad_strip t = { .c = channel_at(g->C, p->c, c),
                             .c_to = channel_at(g->C, p->c, c + 1),
                             .k = channel_at(g->K, p->k, k),
@@ -223,13 +238,10 @@ static void add_parts(const td_node *n, const state *s, int64_t from, int64_t to
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    const int64_t jobs = job_count(&s->parts);
+    const running r = { p->node, s, args };
     const td_native_pieces d = td_native_divide(gradient_count(s), TD_AMX_TILE, s->threads);
-    atomic_llong next = 0;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < s->threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
-            run_job(p->node, s, i, t, args);
+    td_native_take_turns(&(td_native_turns){ (int)job_count(&s->parts), s->threads, run_job, &r },
+                         copies_of(&r, s->threads));
 #pragma omp parallel for if (s->parts.pixels > 1)
     for (int64_t i = 0; i < d.n; i++)
         add_parts(p->node, s, i * d.each, i * d.each + td_native_piece_at(&d, i * d.each), args);

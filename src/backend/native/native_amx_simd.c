@@ -18,7 +18,9 @@
 enum {
     CELL = TD_AMX_CHANNELS,
     ROOM = TD_AMX_PIXELS * TD_AMX_CHANNELS,
-    FILTER_BYTES = 640 * 1024 /* of a filter that stays in the L2 cache */
+    FILTER_BYTES = 640 * 1024, /* of a filter that stays in the L2 cache */
+    FEW = 8,    /* groups of 32 pixels that wait for the filter rather than for pixels */
+    LINES = 32, /* of the cache in 32 x 32 channels of a filter */
 };
 
 /* where the cells of a strip are */
@@ -109,13 +111,27 @@ static void copy_strip(const places *c, const uint16_t *x, const td_amx_strip *s
 
 /* --- products --------------------------------------------------------------------------------- */
 
+/* a filter's block of 32 results; what is fetched while it is multiplied */
+typedef struct {
+    const uint16_t *w, *ahead; /* ahead: the next block or a part of it; NULL: nothing */
+    int64_t lines;             /* of the cache, for every 32 channels */
+} filter;
+
+INLINE void fetch_ahead(const filter *f, int64_t i)
+{
+    for (int64_t k = 0; k < f->lines; k++)
+        _mm_prefetch((const char *)(f->ahead + (i * f->lines + k) * CELL), _MM_HINT_T1);
+}
+
 /* sums of 32 numbers from cell `at` on, of 32 channels; tiles 0 to 3 are sums, 4 and 5 pixels, 6
    and 7 filters */
 static TARGET NOINLINE void multiply(const places *c, const int64_t *tap, const uint16_t *at,
-                                     const uint16_t *w, float *sums)
+                                     const filter *f, float *sums)
 {
     enum { OUT = CELL * (int)sizeof(float), PANEL = 2 * TILE_ROW_BYTES };
     const int64_t row = c->step * (int64_t)sizeof *at, next = TILE_ROWS * c->step;
+    const uint16_t *w = f->w;
+    int64_t i = 0;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -123,6 +139,7 @@ static TARGET NOINLINE void multiply(const places *c, const int64_t *tap, const 
     for (int t = 0; t < c->g->n_taps; t++) {
         const uint16_t *x = at + tap[t];
         for (int64_t b = 0; b < c->blocks; b++, x += c->depth * CELL, w += CELL * CELL) {
+            fetch_ahead(f, i++);
             _tile_loadd(4, x, row);
             _tile_loadd(6, w, PANEL);
             _tile_loadd(7, w + CELL, PANEL);
@@ -265,7 +282,25 @@ typedef struct {
     const uint16_t *pixels;       /* cells, or x */
     int64_t tap[TD_AMX_TAPS_MAX]; /* elements */
     int64_t n;                    /* numbers of an image */
+    int64_t lines;                /* of the next block of the filter that are fetched */
 } job;
+
+static int64_t panel_of(const job *j)
+{
+    return j->v->g.n_taps * j->c.blocks * CELL * CELL;
+}
+
+/* group i of all 32 numbers fetches its part of the next block */
+static filter filter_of(const job *j, int64_t block, int64_t i)
+{
+    filter f = { .w = j->v->w + block * panel_of(j) };
+    const int64_t each = j->v->g.n_taps * j->c.blocks * j->lines;
+    if (j->lines > 0 && block + 1 < j->s->to && (i + 1) * each * CELL <= panel_of(j)) {
+        f.ahead = f.w + panel_of(j) + i * each * CELL;
+        f.lines = j->lines;
+    }
+    return f;
+}
 
 /* 32 numbers from `first` on of image i, of a block of 32 channels */
 static TARGET void conv_block(const job *j, int64_t i, int64_t first, int64_t block)
@@ -279,12 +314,13 @@ static TARGET void conv_block(const job *j, int64_t i, int64_t first, int64_t bl
     const int64_t at = pixel * g->K + k.first;
     /* where pixels are read directly, none are read behind the last one */
     const int64_t from = j->is_direct ? smaller(first, j->n - TD_AMX_PIXELS) : first;
-    const uint16_t *w = v->w + block * g->n_taps * j->c.blocks * CELL * CELL;
+    const int64_t group = (i * j->n + first) / TD_AMX_PIXELS;
+    const filter f = filter_of(j, block, group);
     const uint16_t *rest = v->rest ? v->rest + at : NULL;
     _Alignas(64) float sums[ROOM];
     fetch_lines(v->y + at, rest, pixels_among(g, end) - begun, g->K);
     use_memory(sums);
-    multiply(&j->c, j->tap, j->pixels + (i * j->c.image + from) * j->c.step, w, sums);
+    multiply(&j->c, j->tap, j->pixels + (i * j->c.image + from) * j->c.step, &f, sums);
     use_memory(sums);
     put_for(v->act, rest != NULL)(&k, end - first, g->is_flat ? 0 : first % g->row,
                                   sums + (first - from) * CELL, rest, v->y + at);
@@ -323,10 +359,14 @@ static TARGET void run_amx(const td_amx_conv *v, const td_amx_strip *s)
         copy_strip(&j.c, v->x, s);
     use_memory(s->cells);
     use_tiles(&before);
-    if (g->n_taps * g->C * g->K * (int64_t)sizeof *v->w <= FILTER_BYTES)
+    const int64_t groups = s->images * divide_up(j.n, TD_AMX_PIXELS);
+    const int64_t blocks = g->n_taps * j.c.blocks * (s->to - s->from);
+    if (blocks * CELL * CELL * (int64_t)sizeof *v->w <= FILTER_BYTES && groups > FEW) {
         conv_by_pixels(&j);
-    else
+    } else {
+        j.lines = groups > FEW ? 0 : divide_up(LINES, groups);
         conv_by_channels(&j);
+    }
     restore_tiles(&before);
 }
 

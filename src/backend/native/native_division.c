@@ -3,6 +3,8 @@
  */
 #include "backend/native/native_division.h"
 
+#include <stdatomic.h>
+
 /* --- elements --------------------------------------------------------------------------------- */
 
 #define UNEVEN_MAX                                                                                 \
@@ -111,4 +113,31 @@ td_work_share td_native_grid_share(const td_native_grid *d, double each, int thr
 {
     const int64_t most = divide_up(d->tiles, d->tile_parts) * divide_up(d->blocks, d->block_parts);
     return (td_work_share){ (double)most * each, (double)(d->tiles * d->blocks) * each / threads };
+}
+
+/* --- jobs in turn ----------------------------------------------------------------------------- */
+
+/* the next job of one thread's share, alone in its cache line */
+typedef struct {
+    _Alignas(64) atomic_int next;
+} turn;
+
+size_t td_native_turns_bytes(int threads)
+{
+    return (size_t)threads * sizeof(turn);
+}
+
+void td_native_take_turns(const td_native_turns *t, void *scratch)
+{
+    turn *turns = scratch;
+    for (int i = 0; i < t->threads; i++)
+        atomic_init(&turns[i].next, (int)part_of(t->jobs, t->threads, i));
+#pragma omp parallel for schedule(static, 1)
+    for (int thread = 0; thread < t->threads; thread++)
+        for (int k = 0; k < t->threads; k++) {
+            const int of = (thread + k) % t->threads;
+            const int64_t end = part_of(t->jobs, t->threads, of + 1);
+            for (int i; (i = atomic_fetch_add(&turns[of].next, 1)) < end;)
+                t->run(t->context, i, thread);
+        }
 }

@@ -108,4 +108,19 @@ td_native_cell td_native_grid_cell(const td_native_grid *d, int t);
 /** `each`: work for one tile of one block. */
 td_work_share td_native_grid_share(const td_native_grid *d, double each, int threads);
 
+/* Jobs that threads take in turn: each its own share first, whose data may be in its cache, then
+   those that others have not begun.  A core that other processes disturb delays the rest by one job
+   at most. */
+typedef struct {
+    int jobs, threads;
+    void (*run)(const void *context, int job, int thread);
+    const void *context;
+} td_native_turns;
+
+/** Scratch of td_native_take_turns. */
+size_t td_native_turns_bytes(int threads);
+
+/** Run all jobs; no job may wait for another. */
+void td_native_take_turns(const td_native_turns *t, void *scratch);
+
 #endif

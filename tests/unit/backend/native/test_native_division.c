@@ -4,6 +4,7 @@
  */
 #include "support/expect.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backend/native/native_division.h"
@@ -85,6 +86,59 @@ static void spans_cover_all_pixels_evenly(void **state)
             for (size_t g = 0; g < sizeof grains / sizeof grains[0]; g++)
                 for (int threads = 1; threads <= THREADS_MAX; threads++)
                     check_planes(&(td_native_planes){ planes[p], areas[a], grains[g], threads });
+}
+
+/* --- tiles, blocks and jobs ------------------------------------------------------------------- */
+
+static void check_grid(int64_t tiles, int64_t blocks, int threads)
+{
+    const td_native_grid g = td_native_grid_divide(tiles, blocks, 1e6, 1e5, threads);
+    int64_t sum = 0, largest = 0;
+    assert_in_range(g.tile_parts * g.block_parts, 1, threads);
+    for (int t = 0; t < g.tile_parts * g.block_parts; t++) {
+        const td_native_cell c = td_native_grid_cell(&g, t);
+        const int64_t n = (c.to - c.from) * (c.block_to - c.block_from);
+        sum += n;
+        largest = larger(largest, n);
+    }
+    assert_int_equal(sum, tiles * blocks);
+    assert_int_equal((int64_t)td_native_grid_share(&g, 1, threads).largest, largest);
+}
+
+static void grids_cover_all_blocks(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= THREADS_MAX; threads++) {
+        check_grid(1, 1, threads);
+        check_grid(7, 64, threads);
+        check_grid(3136, 2, threads);
+        check_grid(49, 16, threads);
+    }
+}
+
+typedef struct {
+    atomic_int n_runs[100];
+} runs;
+
+static void count_run(const void *context, int job, int thread)
+{
+    runs *r = *(runs *const *)context;
+    assert_in_range(thread, 0, 7);
+    atomic_fetch_add(&r->n_runs[job], 1);
+}
+
+static void jobs_run_once(void **state)
+{
+    (void)state;
+    static _Alignas(64) char scratch[8 * 64];
+    for (int threads = 1; threads <= 8; threads++)
+        for (int jobs = 0; jobs <= 100; jobs += 1 + jobs / 3) {
+            runs r = { { 0 } }, *context = &r;
+            assert_in_range(td_native_turns_bytes(threads), 0, sizeof scratch);
+            td_native_take_turns(&(td_native_turns){ jobs, threads, count_run, &context }, scratch);
+            for (int i = 0; i < 100; i++)
+                assert_int_equal(r.n_runs[i], i < jobs);
+        }
 }
 
 /* --- networks --------------------------------------------------------------------------------- */
@@ -221,6 +275,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_cover_all_elements_evenly),
         cmocka_unit_test(spans_cover_all_pixels_evenly),
+        cmocka_unit_test(grids_cover_all_blocks),
+        cmocka_unit_test(jobs_run_once),
         cmocka_unit_test(the_nodes_of_resnet50_are_divided_evenly),
         cmocka_unit_test(the_nodes_of_resnext50_are_divided_evenly),
         cmocka_unit_test(the_nodes_of_ssd320_are_divided_evenly),
