@@ -360,7 +360,7 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad)                         \
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
-    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(amx_filter)              \
+    K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(amx_filter) K(rgb)       \
     K(sgd) K(sgd_copies)                                                                           \
     K(rmsprop) K(rmsprop_copies) K(adam) K(adam_copies) K(lamb) K(lamb_copies)                     \
     K(accumulate) K(carry) K(ema) K(mixup) K(cutmix) K(dropout)                                    \

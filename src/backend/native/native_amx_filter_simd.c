@@ -8,6 +8,7 @@
 #include "base/isa.h"
 
 #if defined(__x86_64__)
+#include "backend/native/native_bf16_round.h"
 #include "backend/native/native_tile.h"
 #include "backend/native/native_transpose_16.h"
 
@@ -16,30 +17,19 @@
 
 enum { TILE = 16, TILE_SIZE = TILE * TILE, BLOCK = 2 * TILE, BLOCK_SIZE = BLOCK * BLOCK };
 
-/* the upper half of each number is bfloat16 */
-INLINE __m512i rounded(__m512 x)
-{
-    const __m512i u = _mm512_castps_si512(x);
-    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __mmask16 is_odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
-    __m512i r = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
-    r = _mm512_mask_add_epi32(r, is_odd, r, _mm512_set1_epi32(1));
-    return _mm512_mask_or_epi32(r, is_nan, u, _mm512_set1_epi32(0x00400000));
-}
-
 /* 16 channels of y of two adjacent channels of x, as pairs */
 INLINE __m512i pairs_of(const float *x)
 {
-    const __m512i even = rounded(_mm512_loadu_ps(x)), odd = rounded(_mm512_loadu_ps(x + TILE));
+    const __m512i even = td_round_bf16_16(_mm512_loadu_ps(x)),
+                  odd = td_round_bf16_16(_mm512_loadu_ps(x + TILE));
     return _mm512_mask_mov_epi16(_mm512_srli_epi32(even, 16), 0xaaaaaaaa, odd);
 }
 
 /* 32 channels of y of one of x, as pairs of neighbours; next: the distance of the last 16 */
 INLINE __m512i row_of(const float *x, int64_t next)
 {
-    const __m512i a = rounded(_mm512_loadu_ps(x)), b = rounded(_mm512_loadu_ps(x + next));
-    const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(a, 16));
-    const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(b, 16));
+    const __m256i low = td_bf16_16(_mm512_loadu_ps(x));
+    const __m256i high = td_bf16_16(_mm512_loadu_ps(x + next));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
