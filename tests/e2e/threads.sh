@@ -18,7 +18,8 @@ for t in 2 8 32 128; do
 done
 
 # every node has the kernel that it has with two threads, in float32 and bf16; bf16 filter gradients are divided into
-# images and channels as long as there are enough of both, otherwise by the library
+# images and channels as long as there are enough of both, otherwise by the library.  Which layout the library wants for
+# a filter depends on the threads, so copies of filters count as one kernel.
 for precision in fp32 bf16; do
     for t in 2 8 32 128; do
         expect 0 inspect kernels --arch resnet18 --image-size 64 -b 4 --training \
@@ -31,7 +32,7 @@ for precision in fp32 bf16; do
             grep -q emulated out || prints 'dnnl_conv_grad_w_parts +4 x 2 x '
         fi
         grep -v ' refused: ' out | grep -oE '(native|dnnl|ref)_[a-z0-9_]+|emulated: [a-z0-9_]+' |
-            sed 's/_parts$//' | sort | uniq -c >"kernels$t"
+            sed 's/_parts$//; s/native_amx_filter/dnnl_reorder/' | sort | uniq -c >"kernels$t"
         [ -s "kernels$t" ] || complain "no kernels with $t threads"
         cmp -s kernels2 "kernels$t" || complain "$t threads have other kernels in $precision"
     done
