@@ -215,6 +215,48 @@ static td_status check_small(const td_node *n, const conv_view *v)
                : TD_OK;
 }
 
+/* Of one dimension: result p reads p stride + first + r step for each tap r. */
+typedef struct {
+    int64_t size, results, taps, stride, first, step;
+} reading;
+
+static bool reads_all(const reading *d)
+{
+    for (int64_t p = 0; p < d->results; p++) {
+        bool is_read = false;
+        for (int64_t r = 0; r < d->taps && !is_read; r++) {
+            const int64_t at = p * d->stride + d->first + r * d->step;
+            is_read = at >= 0 && at < d->size;
+        }
+        if (!is_read)
+            return false;
+    }
+    return true;
+}
+
+/* dimension d of the images */
+static reading reading_of(const td_node *n, const conv_view *v, int d)
+{
+    const td_conv_attr *a = n->attr;
+    const int64_t x = v->x.dim[d], y = v->y.dim[d], taps = v->w.dim[d];
+    return n->op == &td_op_conv2d_grad_x ? (reading){ y, x, taps, 1, a->pad, -a->dilation }
+                                         : (reading){ x, y, taps, a->stride, -a->pad, a->dilation };
+}
+
+/* Where rows or columns of the result come from padding alone, oneDNN 3.2's convolutions of bf16
+   for AMX crash while they are created: forward, and gradients of images if the stride is 1. */
+static td_status check_read(const td_node *n, const conv_view *v)
+{
+    const bool is_grad_x = n->op == &td_op_conv2d_grad_x;
+    if (v->x.dtype != TD_DT_BF16 || n->op == &td_op_conv2d_grad_w ||
+        (is_grad_x && ((const td_conv_attr *)n->attr)->stride > 1))
+        return TD_OK;
+    const reading rows = reading_of(n, v, 2), cols = reading_of(n, v, 3);
+    return reads_all(&rows) && reads_all(&cols)
+               ? TD_OK
+               : td_error(TD_ENOKERNEL, "some results come from padding alone");
+}
+
 static td_status make_pd(const td_node *n, const conv_view *given, free_layouts any,
                          dnnl_primitive_desc_t *pd)
 {
@@ -222,6 +264,7 @@ static td_status make_pd(const td_node *n, const conv_view *given, free_layouts 
     conv_parts p = { 0 };
     *pd = NULL;
     TD_TRY(check_small(n, &v));
+    TD_TRY(check_read(n, &v));
     name_pixels(&v);
     td_status st = parts_make(n, &v, any, &p);
     if (st == TD_OK)
