@@ -131,7 +131,7 @@ def networks(o, where, arch, precision, batch):
     found = []
     if not o.no_tandem:
         found.append(Program("Tandem", [o.tandem, "benchmark", *work, "--precision", PRECISIONS[precision], "--json",
-                                        *o.tandem_args], True))
+                                        *(["--no-bound"] if o.slice else []), *o.tandem_args], True))
         if o.mode == "training" and o.ranks > 1:
             found.extend(tandem_ranks(o, batch, theirs))
         if o.real:

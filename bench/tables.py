@@ -136,8 +136,9 @@ class Table:
                 peak = max(r["peak"] for r in self.results("Tandem"))
                 least = min(r["peak"] for n in self.peers for r in self.results(n))
                 lines.append(f"Peak memory: {peak / least:.2f} × the smallest peer's.")
-            late = [r["time_to_first_step_s"] - 1e-3 * r["latency_ms"]["p50"] for r in self.results("Tandem")]
-            lines.append(f"Start to first result, less one step's time: {spread(late, 2)} s.")
+            if not self.o.slice:
+                late = [r["time_to_first_step_s"] - 1e-3 * r["latency_ms"]["p50"] for r in self.results("Tandem")]
+                lines.append(f"Start to first result, less one step's time: {spread(late, 2)} s.")
             for key, what in (("bound_images_per_s", "alone"),
                               ("chosen_bound_images_per_s", "alone, by the algorithms that the step uses")):
                 bounds = [r.get(key) for r in self.results("Tandem")]
@@ -155,6 +156,8 @@ class Table:
             head += f" of {o.seconds:g} s"
         else:
             head += f" of {o.iters_of(batch)} steps after {o.warmup_of(batch)} to warm up"
+        if o.slice:
+            head += f", in slices of {o.slice:g} s"
         lines = [f"{head}; {measure.cpu()}; load before {o.load:.2f}", ""]
         if not self.done:
             return "\n".join(lines + [f"- {p.name}: {p.why_not or self.failures[p.name]}" for p in self.programs])
