@@ -41,6 +41,9 @@ static bool supports(void *ctx, const td_node *n)
     for (int i = 0; i < n->n_in; i++)
         if (!(n->op->shape_only >> i & 1) && is_padded(td_in_type(n, i)))
             return false;
+    for (int i = 0; i < n->n_out; i++)
+        if (is_padded(&n->out[i]->type))
+            return false;
     return true;
 }
 

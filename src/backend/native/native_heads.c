@@ -2,7 +2,8 @@
  * native_heads.c -- channel biases, nearest-neighbour resize, joining a detector's heads
  *
  * All on channel blocks (native.h).  Heads may have channels that do not fill their last block:
- * the remaining lanes are zeros in memory: skipped in tables, and written as zeros.
+ * the remaining lanes are zeros in memory: skipped in tables, and written as zeros.  Heads with
+ * channels last may have any number.
  *
  * A table's rows of a pixel are adjacent (order pixel) or far apart (order channel); either way a
  * pixel's channels are collected in float32 first.  Bias gradients are summed over TILE pixels in
@@ -158,21 +159,21 @@ static td_status run_resize(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* convert `lanes` elements of any of the dtypes to float32 and back */
-static void load(const td_native_simd *f, const void *x, float *to)
+/* convert n elements of any of the dtypes to float32 and back */
+static void load(const td_native_simd *f, int64_t n, const void *x, float *to)
 {
     if (f->widen)
-        f->widen(f->lanes, x, to, false);
+        f->widen(n, x, to, false);
     else
-        memcpy(to, x, (size_t)f->lanes * sizeof *to);
+        memcpy(to, x, (size_t)n * sizeof *to);
 }
 
-static void store(const td_native_simd *f, const float *x, void *to)
+static void store(const td_native_simd *f, int64_t n, const float *x, void *to)
 {
     if (f->narrow)
-        f->narrow(f->lanes, x, to, false);
+        f->narrow(n, x, to, false);
     else
-        memcpy(to, x, (size_t)f->lanes * sizeof *x);
+        memcpy(to, x, (size_t)n * sizeof *x);
 }
 
 /* resizing `of` elements to n: the first index of the result whose source is at least i */
@@ -198,11 +199,11 @@ static td_status run_resize_grad(const td_prepared *p, void *const *args)
                     for (int64_t i = first_of(h, x.H, y.H); i < first_of(h + 1, x.H, y.H); i++)
                         for (int64_t j = first_of(w, x.W, y.W); j < first_of(w + 1, x.W, y.W);
                              j++) {
-                            load(simd, dy + (i * y.W + j) * y.plane.stride * y.each, one);
+                            load(simd, x.lanes, dy + (i * y.W + j) * y.plane.stride * y.each, one);
                             for (int k = 0; k < x.lanes; k++)
                                 sum[k] += one[k];
                         }
-                    store(simd, sum, dx + (h * x.W + w) * x.plane.stride * x.each);
+                    store(simd, x.lanes, sum, dx + (h * x.W + w) * x.plane.stride * x.each);
                 }
             }
     return TD_OK;
@@ -218,10 +219,10 @@ static td_work_share share_resize(const td_node *n, int threads)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* A head, and the position of its rows in the table. */
+/* A head, and the position of its rows in the table.  With channels last a pixel is one block. */
 typedef struct {
     int64_t N, C, CB, area; /* CB blocks of `lanes` hold C channels */
-    int lanes;
+    int64_t lanes;
     td_dtype dtype;
     int64_t pixel, block, image; /* bytes to the next pixel, ... */
     int64_t columns, anchors;    /* per pixel */
@@ -231,11 +232,12 @@ typedef struct {
 
 static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
 {
-    const int lanes = strcmp(x->layout, "aBcd16b") == 0  ? 16
-                      : strcmp(x->layout, "aBcd8b") == 0 ? 8
-                                                         : 0;
     if (!td_native_knows(x->dtype) || x->rank != 4)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
+    const int64_t lanes = strcmp(x->layout, "aBcd16b") == 0          ? 16
+                          : strcmp(x->layout, "aBcd8b") == 0         ? 8
+                          : strcmp(x->layout, TD_CHANNELS_LAST) == 0 ? x->dim[1]
+                                                                     : 0;
     if (!lanes)
         return td_error(TD_ENOKERNEL, "layout is %s", *x->layout ? x->layout : "plain");
     *h = (head){ .N = x->dim[0],
@@ -264,7 +266,7 @@ static void take_pixel(const head *h, const td_native_simd *f, const char *x, in
 {
     const char *at = x + n * h->image + p * h->pixel;
     for (int64_t cb = 0; cb < h->CB; cb++)
-        load(f, at + cb * h->block, channels + cb * h->lanes);
+        load(f, h->lanes, at + cb * h->block, channels + cb * h->lanes);
 }
 
 static void put_pixel(const head *h, const td_native_simd *f, const float *channels,
@@ -272,7 +274,7 @@ static void put_pixel(const head *h, const td_native_simd *f, const float *chann
 {
     char *at = x + q->n * h->image + p * h->pixel;
     for (int64_t cb = q->from; cb < q->to; cb++)
-        store(f, channels + (cb - q->from) * h->lanes, at + cb * h->block);
+        store(f, h->lanes, channels + (cb - q->from) * h->lanes, at + cb * h->block);
 }
 
 /* offset in the table of column 0 of anchor a of pixel p */
@@ -343,7 +345,7 @@ static td_status run_join(const td_prepared *p, void *const *args)
     for (int k = 0; k < n->n_in; k += 2) {
         head h;
         TD_TRY(head_of(td_in_type(n, k), n->attr, &h));
-        const td_native_simd *f = td_native_simd_for(h.dtype, h.lanes);
+        const td_native_simd *f = td_native_simd_for(h.dtype, L);
         const char *x = args[k];
         const float *bias = args[k + 1];
         h.table = y->dim[1];
@@ -451,7 +453,7 @@ static td_status run_join_grad(const td_prepared *p, void *const *args)
     const td_type *dy = td_in_type(n, 0);
     head h;
     TD_TRY(head_of(&n->out[0]->type, a, &h));
-    const td_native_simd *f = td_native_simd_for(h.dtype, h.lanes);
+    const td_native_simd *f = td_native_simd_for(h.dtype, L);
     float *sums = args[n->n_in + n->n_out], *dbias = args[n->n_in + 1];
     const head_jobs d = divide_head(&h, td_threads());
     h.table = dy->dim[1];
