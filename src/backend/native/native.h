@@ -383,7 +383,8 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(transpose) K(layer_norm) K(layer_norm_grad) K(softmax) K(softmax_grad) K(sum_to)             \
     K(mul_rows) K(mul_channels) K(mul_reduce_channels)                                             \
     K(add_repeated) K(mul_repeated) K(mul_reduce_rows) K(sum_to_rows)                              \
-    K(bias_add_grad_rows) K(join_heads) K(join_heads_grad) K(concat) K(slice) K(slice_grad) K(quantize) K(dequantize)               \
+    K(bias_add_grad_rows) K(join_heads) K(join_heads_grad) K(concat) K(slice) K(slice_grad)        \
+    K(quantize) K(dequantize)                                                                      \
     K(quantize_weights) K(shift_int8) K(conv2d_pool_int8) K(pointwise_int8) K(taps_int8)
 /* clang-format on */
 
