@@ -37,11 +37,13 @@ static bool saves_tiles(void)
     return (low & TILE_CONFIG) && (low & TILE_DATA);
 }
 
-static bool has_amx_bf16(void)
+/* tiles, and products of both bfloat16 and 8-bit integers, which all such processors have */
+static bool has_amx(void)
 {
-    enum { FEATURES = 7, AMX_BF16 = 1 << 22 };
+    enum { FEATURES = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
+    const unsigned all = AMX_BF16 | AMX_TILE | AMX_INT8;
     unsigned a, b, c, d = 0;
-    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & AMX_BF16) && saves_tiles();
+    return __get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) && (d & all) == all && saves_tiles();
 }
 
 static td_isa of_processor(void)
@@ -55,7 +57,7 @@ static td_isa of_processor(void)
         return TD_ISA_AVX2;
     if (!__builtin_cpu_supports("avx512bf16"))
         return TD_ISA_AVX512;
-    return has_amx_bf16() ? TD_ISA_AMX_BF16 : TD_ISA_AVX512_BF16;
+    return has_amx() ? TD_ISA_AMX_BF16 : TD_ISA_AVX512_BF16;
 }
 
 bool td_isa_has_vnni(void)

@@ -11,11 +11,25 @@ static bool is_grad_x(const td_node *n)
     return n->op == &td_op_conv2d_grad_x;
 }
 
+typedef struct {
+    int64_t stride, pad, pad_extra, dilation;
+} windows;
+
+static windows windows_of(const td_node *n)
+{
+    if (n->op == &td_op_conv2d_int8) {
+        const td_conv_int8_attr *a = n->attr;
+        return (windows){ a->stride, a->pad, a->pad_extra, a->dilation };
+    }
+    const td_conv_attr *a = n->attr;
+    return (windows){ is_grad_x(n) ? 1 : a->stride, a->pad, a->pad_extra, a->dilation };
+}
+
 /* which row (or column) the result's first one reads for tap r, before the padding is added */
 static int64_t first_read(const td_node *n, int64_t r)
 {
-    const td_conv_attr *a = n->attr;
-    return is_grad_x(n) ? a->pad - r * a->dilation : r * a->dilation - a->pad;
+    const windows v = windows_of(n);
+    return is_grad_x(n) ? v.pad - r * v.dilation : r * v.dilation - v.pad;
 }
 
 /* of one dimension: numbers of cells, from the result's, and the remainder, for tap r */
@@ -26,8 +40,7 @@ typedef struct {
 
 static reading reading_of(const td_node *n, int64_t r)
 {
-    const int64_t stride = is_grad_x(n) ? 1 : ((const td_conv_attr *)n->attr)->stride;
-    const int64_t at = first_read(n, r);
+    const int64_t stride = windows_of(n).stride, at = first_read(n, r);
     const int64_t cell = at >= 0 ? at / stride : -divide_up(-at, stride);
     return (reading){ cell, (int)(at - cell * stride) };
 }
@@ -80,7 +93,7 @@ static void flatten(td_amx_geometry *g)
 
 td_amx_geometry td_amx_geometry_of(const td_node *n)
 {
-    const td_conv_attr *a = n->attr;
+    const windows v = windows_of(n);
     const td_native_conv_types t = td_native_conv_types_of(n);
     const td_type *x = is_grad_x(n) ? t.y : t.x, *y = is_grad_x(n) ? t.x : t.y;
     const span rows = span_of(n, t.w->dim[2]), cols = span_of(n, t.w->dim[3]);
@@ -91,7 +104,8 @@ td_amx_geometry td_amx_geometry_of(const td_node *n)
                           .K = y->dim[1],
                           .P = y->dim[2],
                           .Q = y->dim[3],
-                          .stride = is_grad_x(n) ? 1 : a->stride,
+                          .channels = TD_AMX_CELL_BYTES / (int64_t)td_dtype_bytes(x->dtype),
+                          .stride = v.stride,
                           .top = -rows.from,
                           .left = -cols.from,
                           .tall = rows.to - rows.from,
@@ -99,7 +113,7 @@ td_amx_geometry td_amx_geometry_of(const td_node *n)
     /* what is read behind a row has to be the zeros before the next one */
     g.row = larger(g.Q + cols.to, divide_up(g.W, g.stride) + g.left);
     add_taps(n, t.w, &g);
-    if (g.n_taps == 1 && a->pad == 0 && a->pad_extra == 0 && g.stride == 1)
+    if (g.n_taps == 1 && v.pad == 0 && v.pad_extra == 0 && g.stride == 1)
         flatten(&g);
     return g;
 }
@@ -118,5 +132,5 @@ int64_t td_amx_plane_cells(const td_amx_geometry *g, int64_t rows)
 
 int64_t td_amx_cells(const td_amx_geometry *g, int64_t images, int64_t rows)
 {
-    return images * g->n_planes * td_amx_plane_cells(g, rows) * divide_up(g->C, TD_AMX_CHANNELS);
+    return images * g->n_planes * td_amx_plane_cells(g, rows) * divide_up(g->C, g->channels);
 }

@@ -1,13 +1,15 @@
 /*
- * backend/native/native_amx.h -- convolutions of bfloat16 in the tiles of AMX: the inner loops
+ * backend/native/native_amx.h -- convolutions of bfloat16 and of 8-bit integers in the tiles of
+ * AMX: the inner loops
  *
  *     y [N, P, Q, K] = act(x [N, H, W, C] * w + bias + rest)      images with channels last
  *     w [K / 32][taps][C / 32][16 pairs of channels][32][2]       zeros where K or C ends
+ *     w [K / 32][taps][C / 64][16 x 4 channels][32][4]            the same of integers
  *
  * A tile of sums is 16 pixels of 16 channels; 4 of them are added up at a time.  Their factors are
- * 16 pixels of 32 channels, and these have to be adjacent, with the same distance from pixel to
- * pixel for every tap.  So a job first copies its pixels to cells of 32 channels, one plane for
- * each remainder of rows and columns by the stride, with cells of zeros for the padding:
+ * 16 pixels of 64 bytes of channels, a cell each, and these have to be adjacent, with the same
+ * distance from pixel to pixel for every tap.  So a job first copies its pixels to cells, one plane
+ * for each remainder of rows and columns by the stride, with cells of zeros for the padding:
  *
  *     a row of x        x0 x1 x2 x3            stride 1, 3 x 3, padding 1
  *     its cells       0 x0 x1 x2 x3 |0 ...     the zero behind a row is the one before the next
@@ -32,9 +34,11 @@
 #define TD_AMX_FILTER      "AcdB16b32a2b"
 #define TD_AMX_FILTER_BACK "BcdA16a32b2a"
 #define TD_AMX_GRADIENT    "ABcd16b16a"
+#define TD_AMX_FILTER_INT8 "AcdB16b32a4b"
 
 enum {
-    TD_AMX_CHANNELS = 32, /* of a cell, and results that are computed together */
+    TD_AMX_CELL_BYTES = 64,
+    TD_AMX_CHANNELS = 32, /* of a cell of bfloat16, and results that are computed together */
     TD_AMX_PIXELS = 32,   /* results that are computed together */
     TD_AMX_TAPS_MAX = 49,
     TD_AMX_STRIDE_MAX = 2
@@ -48,11 +52,13 @@ typedef struct {
 /* one convolution; distances in cells */
 typedef struct {
     int64_t N, C, H, W, K, P, Q;
+    int64_t channels;  /* of a cell */
     bool is_flat;      /* one row of all pixels: N, H and P are 1 */
     int64_t stride;    /* of the pixels that are read */
     int64_t row;       /* from one row of cells to the next */
     int64_t top, left; /* of zeros, before pixel (0, 0) */
-    int64_t tall;      /* rows that a row of the result reads, less one */
+    int64_t tall;      /* rows from the first that a row of the result reads to the last, or to its
+                          own */
     int64_t wide;      /* the same of columns */
     int n_planes, n_taps;
     struct {
@@ -61,33 +67,44 @@ typedef struct {
     td_amx_tap tap[TD_AMX_TAPS_MAX];
 } td_amx_geometry;
 
+/* results of 8-bit integers: sum scale + bias + rest rest_step, from `low` to `high`, rounded and
+   clipped; all in steps of y, which are 1 if it is float32 */
+typedef struct {
+    const float *scale, *bias; /* [K] */
+    float rest_step, low, high;
+    bool is_simple; /* y is of 8 bits, and none is below `low` or above `high` once it is clipped */
+    td_dtype rest, y; /* u8, s8 or float32 */
+} td_amx_int8;
+
+/* of bfloat16: x, w, y and the rest are, and int8 is NULL; otherwise x is u8 and w s8 */
 typedef struct {
     td_amx_geometry g;
-    const uint16_t *x, *w;
-    const float *bias;    /* NULL: none */
-    const uint16_t *rest; /* NULL: none; as y */
-    uint16_t *y;
-    td_block_act act;
+    const void *x, *w;
+    const float *bias; /* NULL: none; of bfloat16 */
+    const void *rest;  /* NULL: none; as y */
+    void *y;
+    td_block_act act; /* of bfloat16 */
+    const td_amx_int8 *int8;
 } td_amx_conv;
 
 /* Rows [p, p + rows) of each of some images, or pixels [p, p + rows) of a flat one, and blocks
-   [from, to) of TD_AMX_CHANNELS of the result. */
+   [block_from, block_to) of TD_AMX_CHANNELS of the result. */
 typedef struct {
     int64_t image, images;
     int64_t p, rows;
-    int64_t from, to;
-    uint16_t *cells; /* scratch of td_amx_cells, TD_AMX_CHANNELS each */
+    int64_t block_from, block_to;
+    void *cells; /* scratch of td_amx_cells, at a multiple of 64 bytes */
 } td_amx_strip;
 
-/** Of a node that is no gradient of a filter, x and y are its own; otherwise those of its
-    convolution.  Strides, padding and taps have to be within the limits. */
+/** Of conv2d, conv2d_fused, their gradients, or conv2d_int8.  Of a gradient of a filter, x and y
+    are those of its convolution, otherwise the node's own.  Strides, padding and taps have to be within the limits. */
 td_amx_geometry td_amx_geometry_of(const td_node *n);
 
 /** The result's pixels, numbered like cells, that `rows` rows of it need. */
 int64_t td_amx_numbers(const td_amx_geometry *g, int64_t rows);
 
-/** Cells of a plane of one image for `rows` rows of the result; 32 can be read from each number on,
-    for each tap. */
+/** Cells of a plane of one image for `rows` rows of the result; 32 can be read from each multiple of
+    32 on, for each tap. */
 int64_t td_amx_plane_cells(const td_amx_geometry *g, int64_t rows);
 
 /** Cells of `images` images with `rows` rows of the result each. */

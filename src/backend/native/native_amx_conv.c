@@ -1,6 +1,6 @@
 /*
- * native_amx_conv.c -- convolutions of bfloat16 with AMX: forward, fused for inference, and the
- * gradients of images if the stride is 1
+ * native_amx_conv.c -- convolutions with AMX: of bfloat16 forward, fused for inference, and the
+ * gradients of images if the stride is 1; of 8-bit integers
  *
  * On such processors oneDNN's convolutions reach a quarter of what the tiles can multiply, where
  * pixels and filters come from the L2 cache.
@@ -8,20 +8,21 @@
  * A gradient of images is a convolution, too: of dy, with the filter's taps in the reverse order
  * and its channels exchanged, which the layout of the filter does.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backend/native/native_amx.h"
 #include "backend/native/native_conv.h"
+#include "backend/native/native_int8_conv.h"
 #include "base/arena.h"
 #include "tandem/program.h"
 
 enum {
     CHANNELS_MIN = 32,        /* with fewer most of a tile is zeros */
-    STRIP_BYTES = 640 * 1024, /* of cells: a part of the L2 cache */
+    STRIP_BYTES = 640 * 1024, /* of cells, or those of one row: a part of the L2 cache */
     JOBS_PER_THREAD = 4,
-    JOB_NUMBERS = 256, /* of pixels, at least, if a thread has several jobs */
-    COPY_COST = 8,     /* of a byte that is copied to cells, of one that is read */
-    CELL_BYTES = TD_AMX_CHANNELS * 2
+    JOB_NUMBERS = 256, /* of pixels, of which a job has so many if it can */
+    COPY_COST = 8      /* of a byte that is copied to cells, of one that is read */
 };
 
 static bool is_grad_x(const td_node *n)
@@ -29,9 +30,20 @@ static bool is_grad_x(const td_node *n)
     return n->op == &td_op_conv2d_grad_x;
 }
 
+static bool is_int8(const td_node *n)
+{
+    return n->op == &td_op_conv2d_int8;
+}
+
 static const char *filter_layout(const td_node *n)
 {
-    return is_grad_x(n) ? TD_AMX_FILTER_BACK : TD_AMX_FILTER;
+    return is_grad_x(n) ? TD_AMX_FILTER_BACK : is_int8(n) ? TD_AMX_FILTER_INT8 : TD_AMX_FILTER;
+}
+
+/* the number of the operand that is added to the result */
+static int rest_of(const td_node *n)
+{
+    return is_int8(n) ? 4 : 3;
 }
 
 /* --- queries ---------------------------------------------------------------------------------- */
@@ -39,9 +51,12 @@ static const char *filter_layout(const td_node *n)
 static td_status check_shape(const td_node *n)
 {
     const td_conv_attr *a = n->attr;
+    const td_conv_int8_attr *b = n->attr;
+    const int groups = is_int8(n) ? b->groups : a->groups;
+    const int stride = is_int8(n) ? b->stride : a->stride;
     const td_type *w = td_in_type(n, 1);
-    if (a->groups != 1 || a->stride > (is_grad_x(n) ? 1 : TD_AMX_STRIDE_MAX))
-        return td_error(TD_ENOKERNEL, "in groups, or the stride is %d", a->stride);
+    if (groups != 1 || stride > (is_grad_x(n) ? 1 : TD_AMX_STRIDE_MAX))
+        return td_error(TD_ENOKERNEL, "in groups, or the stride is %d", stride);
     if (w->dim[0] < CHANNELS_MIN || w->dim[1] < CHANNELS_MIN)
         return td_error(TD_ENOKERNEL, "%lld channels to %lld", (long long)w->dim[1],
                         (long long)w->dim[0]);
@@ -66,7 +81,11 @@ static td_status check_types(const td_node *n)
 /* checks everything except layouts */
 static td_status check(const td_node *n)
 {
-    TD_TRY(check_types(n));
+    if (is_int8(n) && td_in_type(n, 0)->dtype != TD_DT_U8)
+        return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
+                        td_dtype_name(td_in_type(n, 0)->dtype));
+    if (!is_int8(n))
+        TD_TRY(check_types(n));
     TD_TRY(check_shape(n));
     return td_amx_loops_here() ? TD_OK : td_error(TD_ENOKERNEL, "the processor has no AMX");
 }
@@ -74,18 +93,20 @@ static td_status check(const td_node *n)
 static td_status accepts(const td_node *n)
 {
     TD_TRY(check(n));
-    if (n->n_in > 3 && strcmp(td_in_type(n, 3)->layout, TD_CHANNELS_LAST) != 0)
+    const int rest = rest_of(n);
+    if (n->n_in > rest && strcmp(td_in_type(n, rest)->layout, TD_CHANNELS_LAST) != 0)
         return td_error(TD_ENOKERNEL, "the residual does not have layout '%s'", TD_CHANNELS_LAST);
     return td_native_conv_check_layouts(n, TD_CHANNELS_LAST, filter_layout(n));
 }
 
 bool td_native_amx_preferred_layout(const td_node *n, td_node_layouts *out)
 {
-    if (!td_native_is_conv(n) || n->op == &td_op_conv2d_grad_w || check(n) != TD_OK)
+    if ((!td_native_is_conv(n) && !is_int8(n)) || n->op == &td_op_conv2d_grad_w ||
+        check(n) != TD_OK)
         return false;
     td_native_conv_layouts(n, TD_CHANNELS_LAST, filter_layout(n), out);
-    if (n->n_in > 3)
-        memcpy(out->in[3], TD_CHANNELS_LAST, sizeof TD_CHANNELS_LAST);
+    if (n->n_in > rest_of(n))
+        memcpy(out->in[rest_of(n)], TD_CHANNELS_LAST, sizeof TD_CHANNELS_LAST);
     return true;
 }
 
@@ -100,13 +121,14 @@ typedef struct {
 static td_native_grid divide_lines(const td_node *n, const td_amx_geometry *g, int64_t lines,
                                    int64_t jobs)
 {
-    const td_native_conv_types t = td_native_conv_types_of(n);
+    const bool is_copied = !g->is_flat || g->C % g->channels != 0;
     return td_native_grid_divide(lines, divide_up(g->K, TD_AMX_CHANNELS),
-                                 (double)td_type_bytes(t.x) * (g->is_flat ? 1 : COPY_COST),
-                                 (double)td_type_bytes(t.w), (int)jobs);
+                                 (double)td_type_bytes(td_in_type(n, 0)) *
+                                     (is_copied ? COPY_COST : 1),
+                                 (double)td_type_bytes(td_in_type(n, 1)), (int)jobs);
 }
 
-/* The fewest images of a job, whose filters are read for each job. */
+/* The images of a job: enough pixels, since filters are read for each job. */
 static int64_t images_of(const td_amx_geometry *g, int threads)
 {
     const int64_t needed = divide_up(JOB_NUMBERS, td_amx_numbers(g, g->P));
@@ -139,7 +161,7 @@ static division divide(const td_node *n, const td_amx_geometry *g, int threads)
 
 static int64_t strip_bytes(const td_amx_geometry *g, int64_t images, int64_t rows)
 {
-    return td_amx_cells(g, images, rows) * CELL_BYTES;
+    return td_amx_cells(g, images, rows) * TD_AMX_CELL_BYTES;
 }
 
 /* the size of equal parts of `all`, of which no more than `most` fit a strip */
@@ -169,7 +191,13 @@ typedef struct {
     strip_size size;
     int jobs, threads;
     size_t scratch; /* bytes of each thread */
+    size_t scales;  /* bytes of those of all results, before it */
 } state;
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + TD_AMX_CELL_BYTES - 1) / TD_AMX_CELL_BYTES * TD_AMX_CELL_BYTES;
+}
 
 static td_status prepare(const td_node *n, td_prepared *out)
 {
@@ -186,7 +214,9 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->jobs = grid->tile_parts * grid->block_parts;
     s->threads = (int)smaller(td_threads(), s->jobs);
     s->scratch = (size_t)strip_bytes(&s->g, images, smaller(s->size.rows, rows));
-    out->scratch_bytes = s->scratch * (size_t)s->threads + td_native_turns_bytes(s->threads);
+    s->scales = is_int8(n) ? whole_lines(2 * (size_t)s->g.K * sizeof(float)) : 0;
+    out->scratch_bytes =
+        s->scales + s->scratch * (size_t)s->threads + td_native_turns_bytes(s->threads);
     return TD_OK;
 }
 
@@ -206,6 +236,27 @@ static td_amx_strip strip_at(const state *s, int64_t from, int64_t to)
                            .rows = smaller(smaller(s->size.rows, to - from), g->P - p) };
 }
 
+/* in steps of the result; `scales`: of all results */
+static td_amx_int8 int8_of(const td_node *n, const td_int8_scales *scales)
+{
+    const td_conv_int8_attr *a = n->attr;
+    const td_dtype y = n->out[0]->type.dtype;
+    const double step = td_native_int8_step(n);
+    td_amx_int8 v = { .scale = scales->scale,
+                      .bias = scales->bias,
+                      .rest_step = y == TD_DT_F32 ? 1 : (float)(a->residual_scale / step),
+                      .low = a->relu ? 0 : -INFINITY,
+                      .high = a->relu && a->relu6 ? (float)(6 / step) : INFINITY,
+                      .rest = n->n_in > 4 ? td_in_type(n, 4)->dtype : y,
+                      .y = y };
+    if (y == TD_DT_F32)
+        return v;
+    v.is_simple = scales->is_bounded && !(a->relu && (a->relu6 || y == TD_DT_S8));
+    v.low = fmaxf(v.low, INT8_MIN); /* so that they fit 32 bits */
+    v.high = fminf(v.high, UINT8_MAX);
+    return v;
+}
+
 static td_amx_conv operands_of(const td_node *n, const state *s, void *const *args)
 {
     const bool is_fused = n->op == &td_op_conv2d_fused;
@@ -213,7 +264,7 @@ static td_amx_conv operands_of(const td_node *n, const state *s, void *const *ar
                           .x = args[0],
                           .w = args[1],
                           .bias = is_fused && n->n_in > 2 ? args[2] : NULL,
-                          .rest = is_fused && n->n_in > 3 ? args[3] : NULL,
+                          .rest = n->n_in > rest_of(n) ? args[rest_of(n)] : NULL,
                           .y = args[n->n_in],
                           .act =
                               is_fused ? (td_block_act)td_block_act_of(n->attr) : TD_BLOCK_LINEAR };
@@ -234,9 +285,9 @@ static void run_job(const void *context, int job, int thread)
     const int64_t to = smaller(c.to * rows, all);
     for (int64_t from = c.from * rows; from < to && c.block_from < c.block_to;) {
         td_amx_strip strip = strip_at(s, from, to);
-        strip.from = c.block_from;
-        strip.to = c.block_to;
-        strip.cells = (uint16_t *)(void *)(r->scratch + s->scratch * (size_t)thread);
+        strip.block_from = c.block_from;
+        strip.block_to = c.block_to;
+        strip.cells = r->scratch + s->scratch * (size_t)thread;
         td_amx_loops_here()(&r->v, &strip);
         from += strip.images * strip.rows;
     }
@@ -246,7 +297,15 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     const state *s = p->state;
-    const running r = { s, operands_of(n, s, args), args[n->n_in + 1] };
+    char *scratch = args[n->n_in + 1];
+    running r = { s, operands_of(n, s, args), scratch + s->scales };
+    td_amx_int8 int8;
+    if (is_int8(n)) {
+        const td_int8_scales scales =
+            td_native_int8_scales(n, args, 0, s->g.K, (float *)(void *)scratch);
+        int8 = int8_of(n, &scales);
+        r.v.int8 = &int8;
+    }
     td_native_take_turns(&(td_native_turns){ s->jobs, s->threads, run_job, &r },
                          r.scratch + s->scratch * (size_t)s->threads);
     return TD_OK;
@@ -277,3 +336,4 @@ static td_work_share share(const td_node *n, int threads)
 AMX(amx_conv, conv2d);
 AMX(amx_conv_fused, conv2d_fused);
 AMX(amx_conv_grad_x, conv2d_grad_x);
+AMX(amx_conv_int8, conv2d_int8);

@@ -16,82 +16,87 @@
 #define TARGET __attribute__((target(TILES)))
 
 enum {
-    CELL = TD_AMX_CHANNELS,
-    ROOM = TD_AMX_PIXELS * TD_AMX_CHANNELS,
-    FILTER_BYTES = 640 * 1024, /* of a filter that stays in the L2 cache */
-    FEW = 8,    /* groups of 32 pixels that wait for the filter rather than for pixels */
-    LINES = 32, /* of the cache in 32 x 32 channels of a filter */
+    CELL = TD_AMX_CELL_BYTES,
+    WIDTH = TD_AMX_CHANNELS, /* of a block of results */
+    ROOM = TD_AMX_PIXELS * WIDTH,
+    PANEL_BYTES = CELL * WIDTH, /* of the filter, for a block of results and a cell */
+    FILTER_BYTES = 640 * 1024,  /* of a filter that stays in the L2 cache */
+    FEW = 8, /* groups of 32 pixels that wait for the filter rather than for pixels */
+    LINES = PANEL_BYTES / CELL,
 };
 
 /* where the cells of a strip are */
 typedef struct {
     const td_amx_geometry *g;
-    int64_t plane, image, depth; /* cells from one plane, image, 32 channels to the next */
-    int64_t blocks;              /* of 32 channels that are read */
-    int64_t step;                /* elements from one pixel to the next */
+    int64_t each;                /* bytes of an element of x */
+    int64_t plane, image, depth; /* cells from one plane, image, block of channels to the next */
+    int64_t blocks;              /* of channels that are read */
+    int64_t step;                /* bytes from one pixel to the next */
 } places;
 
 /* Are the pixels read where they are? */
 static bool is_direct(const td_amx_geometry *g, const td_amx_strip *s)
 {
-    return g->is_flat && g->C % CELL == 0 && s->rows >= TD_AMX_PIXELS;
+    return g->is_flat && g->C % g->channels == 0 && s->rows >= TD_AMX_PIXELS;
 }
 
 static places places_of(const td_amx_geometry *g, const td_amx_strip *s)
 {
-    places c = { .g = g, .plane = td_amx_plane_cells(g, s->rows) };
+    places c = { .g = g,
+                 .each = CELL / g->channels,
+                 .plane = td_amx_plane_cells(g, s->rows),
+                 .blocks = divide_up(g->C, g->channels),
+                 .step = CELL };
     c.image = c.plane * g->n_planes;
     c.depth = c.image * s->images;
-    c.blocks = divide_up(g->C, TD_AMX_CHANNELS);
-    c.step = CELL;
     if (is_direct(g, s)) {
         c.depth = 1;
-        c.step = g->C;
+        c.step = g->C * c.each;
     }
     return c;
 }
 
-/* n pixels that are `step` elements apart; `to`: the first cell of the first 32 channels */
-static TARGET void copy_pixels(const places *c, const uint16_t *x, int64_t n, int64_t step,
-                               uint16_t *to)
+/* n pixels that are `step` bytes apart; `to`: the first cell of the first block of channels */
+static TARGET void copy_pixels(const places *c, const char *x, int64_t n, int64_t step, char *to)
 {
-    const int64_t whole = c->g->C / CELL, rest = c->g->C % CELL;
-    const __mmask32 some = (__mmask32)((1U << rest) - 1);
+    const int64_t whole = c->g->C * c->each / CELL, rest = c->g->C * c->each % CELL;
+    const __mmask64 some = (UINT64_C(1) << rest) - 1;
     for (int64_t i = 0; i < n; i++, x += step, to += CELL) {
         for (int64_t b = 0; b < whole; b++)
             _mm512_store_si512(to + b * c->depth * CELL, _mm512_loadu_si512(x + b * CELL));
         if (rest)
             _mm512_store_si512(to + whole * c->depth * CELL,
-                               _mm512_maskz_loadu_epi16(some, x + whole * CELL));
+                               _mm512_maskz_loadu_epi8(some, x + whole * CELL));
     }
 }
 
-static void zero_cells(const places *c, int64_t n, uint16_t *to)
+static void zero_cells(const places *c, int64_t n, char *to)
 {
     for (int64_t b = 0; b < c->blocks && n > 0; b++)
-        memset(to + b * c->depth * CELL, 0, (size_t)(n * CELL) * sizeof *to);
+        memset(to + b * c->depth * CELL, 0, (size_t)(n * CELL));
 }
 
 /* a row of one plane, from the row h of x, which may be outside */
-static void copy_row(const places *c, const uint16_t *image, int64_t h, int col, uint16_t *to)
+static void copy_row(const places *c, const char *image, int64_t h, int col, char *to)
 {
     const td_amx_geometry *g = c->g;
+    const int64_t pixel = g->C * c->each;
     if (h < 0 || h >= g->H) {
         zero_cells(c, g->row, to);
         return;
     }
-    const int64_t n = smaller(divide_up(g->W - col, g->stride), g->row - g->left);
+    const int64_t n = divide_up(g->W - col, g->stride);
     zero_cells(c, g->left, to);
-    copy_pixels(c, image + (h * g->W + col) * g->C, n, g->stride * g->C, to + g->left * CELL);
+    copy_pixels(c, image + (h * g->W + col) * pixel, n, g->stride * pixel, to + g->left * CELL);
     zero_cells(c, g->row - g->left - n, to + (g->left + n) * CELL);
 }
 
 /* the rows of one image that s->rows rows of the result read */
-static void copy_image(const places *c, const uint16_t *image, const td_amx_strip *s, uint16_t *to)
+static void copy_image(const places *c, const char *image, const td_amx_strip *s, char *to)
 {
     const td_amx_geometry *g = c->g;
     for (int k = 0; k < g->n_planes; k++) {
-        uint16_t *plane = to + k * c->plane * CELL;
+        char *plane = to + k * c->plane * CELL;
         const int64_t n = s->rows + g->tall;
         for (int64_t i = 0; i < n; i++)
             copy_row(c, image, (s->p + i - g->top) * g->stride + g->plane[k].row, g->plane[k].col,
@@ -100,70 +105,94 @@ static void copy_image(const places *c, const uint16_t *image, const td_amx_stri
     }
 }
 
-static void copy_strip(const places *c, const uint16_t *x, const td_amx_strip *s)
+static void copy_strip(const places *c, const char *x, const td_amx_strip *s)
 {
     const td_amx_geometry *g = c->g;
+    const int64_t pixel = g->C * c->each;
+    char *cells = s->cells;
     if (g->is_flat)
-        copy_pixels(c, x + s->p * g->C, s->rows, g->C, s->cells);
+        copy_pixels(c, x + s->p * pixel, s->rows, pixel, cells);
     for (int64_t i = 0; i < s->images && !g->is_flat; i++)
-        copy_image(c, x + (s->image + i) * g->H * g->W * g->C, s, s->cells + i * c->image * CELL);
+        copy_image(c, x + (s->image + i) * g->H * g->W * pixel, s, cells + i * c->image * CELL);
 }
 
 /* --- products --------------------------------------------------------------------------------- */
 
 /* a filter's block of 32 results; what is fetched while it is multiplied */
 typedef struct {
-    const uint16_t *w, *ahead; /* ahead: the next block or a part of it; NULL: nothing */
-    int64_t lines;             /* of the cache, for every 32 channels */
+    const char *w, *ahead, *end; /* [ahead, end): the rest of the next block; NULL: nothing */
+    int64_t lines;               /* of the cache, for every panel */
 } filter;
 
 INLINE void fetch_ahead(const filter *f, int64_t i)
 {
-    for (int64_t k = 0; k < f->lines; k++)
-        _mm_prefetch((const char *)(f->ahead + (i * f->lines + k) * CELL), _MM_HINT_T1);
+    const char *at = f->ahead + i * f->lines * CELL;
+    for (int64_t k = 0; k < f->lines && at < f->end; k++, at += CELL)
+        _mm_prefetch(at, _MM_HINT_T1);
 }
 
-/* sums of 32 numbers from cell `at` on, of 32 channels; tiles 0 to 3 are sums, 4 and 5 pixels, 6
-   and 7 filters */
-static TARGET NOINLINE void multiply(const places *c, const int64_t *tap, const uint16_t *at,
-                                     const filter *f, float *sums)
+/* sums of 32 numbers from cell `at` on, of 32 results, float32 or integers of 32 bits; tiles 0 to 3
+   are sums, 4 and 5 pixels, 6 and 7 filters */
+INLINE TARGET void multiply(bool is_int8, const places *c, const int64_t *tap, const char *at,
+                            const filter *f, void *sums)
 {
-    enum { OUT = CELL * (int)sizeof(float), PANEL = 2 * TILE_ROW_BYTES };
-    const int64_t row = c->step * (int64_t)sizeof *at, next = TILE_ROWS * c->step;
-    const uint16_t *w = f->w;
+    enum { OUT = WIDTH * (int)sizeof(float), ROW = 2 * TILE_ROW_BYTES };
+    const int64_t next = TILE_ROWS * c->step;
+    const char *w = f->w;
+    char *out = sums;
     int64_t i = 0;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int t = 0; t < c->g->n_taps; t++) {
-        const uint16_t *x = at + tap[t];
-        for (int64_t b = 0; b < c->blocks; b++, x += c->depth * CELL, w += CELL * CELL) {
+        const char *x = at + tap[t];
+        for (int64_t b = 0; b < c->blocks; b++, x += c->depth * CELL, w += PANEL_BYTES) {
             fetch_ahead(f, i++);
-            _tile_loadd(4, x, row);
-            _tile_loadd(6, w, PANEL);
-            _tile_loadd(7, w + CELL, PANEL);
-            _tile_loadd(5, x + next, row);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            _tile_loadd(4, x, c->step);
+            _tile_loadd(6, w, ROW);
+            _tile_loadd(7, w + TILE_ROW_BYTES, ROW);
+            _tile_loadd(5, x + next, c->step);
+            if (is_int8) {
+                _tile_dpbusd(0, 4, 6);
+                _tile_dpbusd(1, 4, 7);
+                _tile_dpbusd(2, 5, 6);
+                _tile_dpbusd(3, 5, 7);
+            } else {
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_dpbf16ps(1, 4, 7);
+                _tile_dpbf16ps(2, 5, 6);
+                _tile_dpbf16ps(3, 5, 7);
+            }
         }
     }
-    _tile_stored(0, sums, OUT);
-    _tile_stored(1, sums + TILE_ROWS, OUT);
-    _tile_stored(2, sums + ROOM / 2, OUT);
-    _tile_stored(3, sums + ROOM / 2 + TILE_ROWS, OUT);
+    _tile_stored(0, out, OUT);
+    _tile_stored(1, out + OUT / 2, OUT);
+    _tile_stored(2, out + TILE_ROWS * OUT, OUT);
+    _tile_stored(3, out + TILE_ROWS * OUT + OUT / 2, OUT);
+}
+
+static TARGET NOINLINE void multiply_halves(const places *c, const int64_t *tap, const char *at,
+                                            const filter *f, void *sums)
+{
+    multiply(false, c, tap, at, f, sums);
+}
+
+static TARGET NOINLINE void multiply_int8(const places *c, const int64_t *tap, const char *at,
+                                          const filter *f, void *sums)
+{
+    multiply(true, c, tap, at, f, sums);
 }
 
 /* --- results ---------------------------------------------------------------------------------- */
 
 /* 32 channels of the result */
 typedef struct {
-    __m512 low, high; /* bias */
+    __m512 bias[2], scale[2]; /* scale: of integers */
     __mmask32 which;
     int64_t first, step; /* elements: of the first channel, from one pixel to the next */
     int64_t row, Q;      /* of the geometry */
+    const td_amx_int8 *int8;
 } channels;
 
 INLINE TARGET __m512 apply(td_block_act act, __m512 x)
@@ -185,14 +214,17 @@ INLINE TARGET __m512 widened(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
+typedef void put_loop(const channels *k, int64_t n, int64_t col, const void *sums, const void *rest,
+                      void *y);
+
 /* those of 32 numbers that are pixels; col: of the first one */
-INLINE TARGET void put_pixels(const channels *k, td_block_act act, bool has_rest, int64_t n,
+INLINE TARGET void put_halves(const channels *k, td_block_act act, bool has_rest, int64_t n,
                               int64_t col, const float *sums, const uint16_t *rest, uint16_t *y)
 {
-    for (int64_t i = 0; i < n; i++, sums += CELL) {
+    for (int64_t i = 0; i < n; i++, sums += WIDTH) {
         if (col < k->Q) {
-            __m512 low = _mm512_add_ps(_mm512_load_ps(sums), k->low);
-            __m512 high = _mm512_add_ps(_mm512_load_ps(sums + LANES), k->high);
+            __m512 low = _mm512_add_ps(_mm512_load_ps(sums), k->bias[0]);
+            __m512 high = _mm512_add_ps(_mm512_load_ps(sums + LANES), k->bias[1]);
             if (has_rest) {
                 const __m512i r = _mm512_maskz_loadu_epi16(k->which, rest);
                 low = _mm512_add_ps(low, widened(_mm512_castsi512_si256(r)));
@@ -212,10 +244,10 @@ INLINE TARGET void put_pixels(const channels *k, td_block_act act, bool has_rest
 }
 
 #define PUT(name, act, has_rest)                                                                   \
-    static TARGET void name(const channels *k, int64_t n, int64_t col, const float *sums,          \
-                            const uint16_t *rest, uint16_t *y)                                     \
+    static TARGET void name(const channels *k, int64_t n, int64_t col, const void *sums,           \
+                            const void *rest, void *y)                                             \
     {                                                                                              \
-        put_pixels(k, act, has_rest, n, col, sums, rest, y);                                       \
+        put_halves(k, act, has_rest, n, col, sums, rest, y);                                       \
     }
 
 PUT(put_linear, TD_BLOCK_LINEAR, false)
@@ -229,9 +261,6 @@ PUT(add_relu6, TD_BLOCK_RELU6, true)
 PUT(add_silu, TD_BLOCK_SILU, true)
 PUT(add_hardswish, TD_BLOCK_HARDSWISH, true)
 
-typedef void put_loop(const channels *k, int64_t n, int64_t col, const float *sums,
-                      const uint16_t *rest, uint16_t *y);
-
 static put_loop *put_for(td_block_act act, bool has_rest)
 {
     static put_loop *const all[][2] = { [TD_BLOCK_LINEAR] = { put_linear, add_linear },
@@ -242,18 +271,133 @@ static put_loop *put_for(td_block_act act, bool has_rest)
     return all[act][has_rest];
 }
 
+/* --- results of integers ---------------------------------------------------------------------- */
+
+/* half j of a pixel's rest, as float32; is_simple: all of it */
+INLINE TARGET __m512 rest_at(const channels *k, td_dtype type, bool is_simple, const char *rest,
+                             int j)
+{
+    const __mmask16 which = (__mmask16)(is_simple ? UINT16_MAX : k->which >> (j * LANES));
+    if (type == TD_DT_F32)
+        return _mm512_maskz_loadu_ps(which, (const float *)(const void *)rest + j * LANES);
+    const __m128i r = is_simple ? _mm_loadu_si128((const __m128i *)(const void *)rest + j)
+                                : _mm_maskz_loadu_epi8(which, rest + j * LANES);
+    return _mm512_cvtepi32_ps(type == TD_DT_S8 ? _mm512_cvtepi8_epi32(r) : _mm512_cvtepu8_epi32(r));
+}
+
+/* 32 integers of 32 bits, clipped to 8 */
+INLINE TARGET __m256i packed(bool is_signed, __m512i low, __m512i high)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i p = _mm512_packs_epi32(low, high);
+    const __m512i bytes = is_signed ? _mm512_packs_epi16(p, p) : _mm512_packus_epi16(p, p);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, bytes));
+}
+
+/* NaN becomes 0 */
+INLINE TARGET __m512i rounded(__m512 v)
+{
+    return _mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
+}
+
+INLINE TARGET __m512 clipped(const td_amx_int8 *t, __m512 v)
+{
+    /* NaN stays */
+    return _mm512_max_ps(_mm512_set1_ps(t->low), _mm512_min_ps(_mm512_set1_ps(t->high), v));
+}
+
+/* is_simple: 32 results that packing clips */
+INLINE TARGET void put_pixel(const channels *k, td_dtype type, bool is_simple, const __m512 *v,
+                             char *y)
+{
+    if (type == TD_DT_F32) {
+        float *to = (float *)(void *)y;
+        _mm512_mask_storeu_ps(to, (__mmask16)k->which, clipped(k->int8, v[0]));
+        _mm512_mask_storeu_ps(to + LANES, (__mmask16)(k->which >> LANES), clipped(k->int8, v[1]));
+    } else if (is_simple) {
+        const __m512i low = _mm512_cvtps_epi32(v[0]), high = _mm512_cvtps_epi32(v[1]);
+        _mm256_storeu_si256((__m256i *)(void *)y, packed(type == TD_DT_S8, low, high));
+    } else {
+        const __m512i low = rounded(clipped(k->int8, v[0]));
+        const __m512i high = rounded(clipped(k->int8, v[1]));
+        _mm256_mask_storeu_epi8(y, k->which, packed(type == TD_DT_S8, low, high));
+    }
+}
+
+INLINE TARGET void put_int8(const channels *k, td_dtype type, td_dtype rest_type, bool has_rest,
+                            bool is_simple, int64_t n, int64_t col, const int32_t *sums,
+                            const char *rest, char *y)
+{
+    const __m512 by = _mm512_set1_ps(k->int8->rest_step);
+    const int64_t step = k->step * (type == TD_DT_F32 ? (int64_t)sizeof(float) : 1);
+    for (int64_t i = 0; i < n; i++, sums += WIDTH) {
+        if (col < k->Q) {
+            __m512 v[2];
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++) {
+                v[j] = _mm512_cvtepi32_ps(_mm512_load_si512(sums + j * LANES));
+                v[j] = _mm512_fmadd_ps(v[j], k->scale[j], k->bias[j]);
+                if (has_rest)
+                    v[j] = _mm512_fmadd_ps(rest_at(k, rest_type, is_simple, rest, j), by, v[j]);
+            }
+            put_pixel(k, type, is_simple, v, y);
+            rest += has_rest ? step : 0;
+            y += step;
+        }
+        if (++col == k->row)
+            col = 0;
+    }
+}
+
+#define PUT_INT8(name, type, rest_type, has_rest)                                                  \
+    static TARGET void name(const channels *k, int64_t n, int64_t col, const void *sums,           \
+                            const void *rest, void *y)                                             \
+    {                                                                                              \
+        if (k->int8->is_simple && k->which == UINT32_MAX)                                          \
+            put_int8(k, type, rest_type, has_rest, true, n, col, sums, rest, y);                   \
+        else                                                                                       \
+            put_int8(k, type, rest_type, has_rest, false, n, col, sums, rest, y);                  \
+    }
+
+PUT_INT8(put_u8, TD_DT_U8, TD_DT_U8, false)
+PUT_INT8(put_s8, TD_DT_S8, TD_DT_S8, false)
+PUT_INT8(put_f32, TD_DT_F32, TD_DT_F32, false)
+PUT_INT8(put_u8_of_u8, TD_DT_U8, TD_DT_U8, true)
+PUT_INT8(put_u8_of_s8, TD_DT_U8, TD_DT_S8, true)
+PUT_INT8(put_s8_of_u8, TD_DT_S8, TD_DT_U8, true)
+PUT_INT8(put_s8_of_s8, TD_DT_S8, TD_DT_S8, true)
+PUT_INT8(put_f32_of_f32, TD_DT_F32, TD_DT_F32, true)
+
+static put_loop *put_int8_for(const td_amx_int8 *t, bool has_rest)
+{
+    if (t->y == TD_DT_F32)
+        return has_rest ? put_f32_of_f32 : put_f32;
+    if (!has_rest)
+        return t->y == TD_DT_S8 ? put_s8 : put_u8;
+    if (t->y == TD_DT_S8)
+        return t->rest == TD_DT_S8 ? put_s8_of_s8 : put_s8_of_u8;
+    return t->rest == TD_DT_S8 ? put_u8_of_s8 : put_u8_of_u8;
+}
+
+/* --- a strip ---------------------------------------------------------------------------------- */
+
 static TARGET channels channels_of(const td_amx_conv *v, int64_t block)
 {
-    const int64_t k = block * CELL, n = smaller(v->g.K - k, CELL);
+    const int64_t k = block * WIDTH, n = smaller(v->g.K - k, WIDTH);
+    const float *bias = v->int8 ? v->int8->bias : v->bias;
     channels c = { .which = (__mmask32)((UINT64_C(1) << n) - 1),
                    .first = k,
                    .step = v->g.K,
                    .row = v->g.row,
-                   .Q = v->g.Q };
-    c.low = c.high = _mm512_setzero_ps();
-    if (v->bias) {
-        c.low = _mm512_maskz_loadu_ps((__mmask16)c.which, v->bias + k);
-        c.high = _mm512_maskz_loadu_ps((__mmask16)(c.which >> LANES), v->bias + k + LANES);
+                   .Q = v->g.Q,
+                   .int8 = v->int8 };
+    for (int j = 0; j < 2; j++) {
+        const __mmask16 which = (__mmask16)(c.which >> (j * LANES));
+        c.bias[j] = c.scale[j] = _mm512_setzero_ps();
+        if (bias)
+            c.bias[j] = _mm512_maskz_loadu_ps(which, bias + k + j * LANES);
+        if (v->int8)
+            c.scale[j] = _mm512_maskz_loadu_ps(which, v->int8->scale + k + j * LANES);
     }
     return c;
 }
@@ -265,12 +409,14 @@ static int64_t pixels_among(const td_amx_geometry *g, int64_t n)
 }
 
 /* Lines that are far apart come late unless they are asked for before the products. */
-static void fetch_lines(const uint16_t *y, const uint16_t *rest, int64_t n, int64_t step)
+static void fetch_lines(const char *y, const char *rest, int64_t n, int64_t step, int64_t bytes)
 {
     for (int64_t i = 0; i < n; i++)
-        __builtin_prefetch(y + i * step, 1);
+        for (int64_t k = 0; k < bytes; k += CELL)
+            __builtin_prefetch(y + i * step + k, 1);
     for (int64_t i = 0; i < n && rest; i++)
-        __builtin_prefetch(rest + i * step, 0);
+        for (int64_t k = 0; k < bytes; k += CELL)
+            __builtin_prefetch(rest + i * step + k, 0);
 }
 
 /* a strip while it is computed */
@@ -279,27 +425,36 @@ typedef struct {
     const td_amx_strip *s;
     places c;
     bool is_direct;
-    const uint16_t *pixels;       /* cells, or x */
-    int64_t tap[TD_AMX_TAPS_MAX]; /* elements */
+    const char *pixels;           /* cells, or x */
+    int64_t tap[TD_AMX_TAPS_MAX]; /* bytes */
     int64_t n;                    /* numbers of an image */
     int64_t lines;                /* of the next block of the filter that are fetched */
 } job;
 
-static int64_t panel_of(const job *j)
+/* bytes of a block of the filter */
+static int64_t filter_bytes(const job *j)
 {
-    return j->v->g.n_taps * j->c.blocks * CELL * CELL;
+    return j->v->g.n_taps * j->c.blocks * PANEL_BYTES;
 }
 
-/* group i of all 32 numbers fetches its part of the next block */
+/* group i of 32 numbers, of all images, fetches its part of the next block */
 static filter filter_of(const job *j, int64_t block, int64_t i)
 {
-    filter f = { .w = j->v->w + block * panel_of(j) };
-    const int64_t each = j->v->g.n_taps * j->c.blocks * j->lines;
-    if (j->lines > 0 && block + 1 < j->s->to && (i + 1) * each * CELL <= panel_of(j)) {
-        f.ahead = f.w + panel_of(j) + i * each * CELL;
+    const int64_t bytes = filter_bytes(j);
+    filter f = { .w = (const char *)j->v->w + block * bytes };
+    const int64_t from = i * bytes / PANEL_BYTES * j->lines * CELL;
+    if (j->lines > 0 && block + 1 < j->s->block_to && from < bytes) {
+        f.ahead = f.w + bytes + from;
+        f.end = f.w + 2 * bytes;
         f.lines = j->lines;
     }
     return f;
+}
+
+/* bytes of an element of the result */
+static int64_t result_bytes(const td_amx_conv *v)
+{
+    return (int64_t)td_dtype_bytes(v->int8 ? v->int8->y : TD_DT_BF16);
 }
 
 /* 32 numbers from `first` on of image i, of a block of 32 channels */
@@ -311,19 +466,21 @@ static TARGET void conv_block(const job *j, int64_t i, int64_t first, int64_t bl
     const channels k = channels_of(v, block);
     const int64_t end = smaller(first + TD_AMX_PIXELS, j->n), begun = pixels_among(g, first);
     const int64_t pixel = (g->is_flat ? s->p : ((s->image + i) * g->P + s->p) * g->Q) + begun;
-    const int64_t at = pixel * g->K + k.first;
+    const int64_t each = result_bytes(v), at = (pixel * g->K + k.first) * each;
     /* where pixels are read directly, none are read behind the last one */
     const int64_t from = j->is_direct ? smaller(first, j->n - TD_AMX_PIXELS) : first;
-    const int64_t group = (i * j->n + first) / TD_AMX_PIXELS;
-    const filter f = filter_of(j, block, group);
-    const uint16_t *rest = v->rest ? v->rest + at : NULL;
+    const filter f =
+        filter_of(j, block, i * divide_up(j->n, TD_AMX_PIXELS) + first / TD_AMX_PIXELS);
+    const char *rest = v->rest ? (const char *)v->rest + at : NULL;
+    const char *x = j->pixels + i * j->c.image * CELL + from * j->c.step;
+    char *y = (char *)v->y + at;
     _Alignas(64) float sums[ROOM];
-    fetch_lines(v->y + at, rest, pixels_among(g, end) - begun, g->K);
+    fetch_lines(y, rest, pixels_among(g, end) - begun, g->K * each, WIDTH * each);
     use_memory(sums);
-    multiply(&j->c, j->tap, j->pixels + (i * j->c.image + from) * j->c.step, &f, sums);
+    (v->int8 ? multiply_int8 : multiply_halves)(&j->c, j->tap, x, &f, sums);
     use_memory(sums);
-    put_for(v->act, rest != NULL)(&k, end - first, g->is_flat ? 0 : first % g->row,
-                                  sums + (first - from) * CELL, rest, v->y + at);
+    (v->int8 ? put_int8_for(v->int8, rest != NULL) : put_for(v->act, rest != NULL))(
+        &k, end - first, g->is_flat ? 0 : first % g->row, sums + (first - from) * WIDTH, rest, y);
 }
 
 /* all results of 32 numbers, then the next: for filters that stay in the cache */
@@ -331,13 +488,13 @@ static TARGET void conv_by_pixels(const job *j)
 {
     for (int64_t i = 0; i < j->s->images; i++)
         for (int64_t first = 0; first < j->n; first += TD_AMX_PIXELS)
-            for (int64_t block = j->s->from; block < j->s->to; block++)
+            for (int64_t block = j->s->block_from; block < j->s->block_to; block++)
                 conv_block(j, i, first, block);
 }
 
 static TARGET void conv_by_channels(const job *j)
 {
-    for (int64_t block = j->s->from; block < j->s->to; block++)
+    for (int64_t block = j->s->block_from; block < j->s->block_to; block++)
         for (int64_t i = 0; i < j->s->images; i++)
             for (int64_t first = 0; first < j->n; first += TD_AMX_PIXELS)
                 conv_block(j, i, first, block);
@@ -354,14 +511,14 @@ static TARGET void run_amx(const td_amx_conv *v, const td_amx_strip *s)
     tile_config before;
     for (int t = 0; t < g->n_taps; t++)
         j.tap[t] = (g->tap[t].plane * j.c.plane + g->tap[t].row * g->row + g->tap[t].col) * CELL;
-    j.pixels = j.is_direct ? v->x + s->p * g->C : s->cells;
+    j.pixels = j.is_direct ? (const char *)v->x + s->p * j.c.step : s->cells;
     if (!j.is_direct)
         copy_strip(&j.c, v->x, s);
     use_memory(s->cells);
     use_tiles(&before);
     const int64_t groups = s->images * divide_up(j.n, TD_AMX_PIXELS);
-    const int64_t blocks = g->n_taps * j.c.blocks * (s->to - s->from);
-    if (blocks * CELL * CELL * (int64_t)sizeof *v->w <= FILTER_BYTES && groups > FEW) {
+    const int64_t blocks = g->n_taps * j.c.blocks * (s->block_to - s->block_from);
+    if (blocks * PANEL_BYTES <= FILTER_BYTES && groups > FEW) {
         conv_by_pixels(&j);
     } else {
         j.lines = groups > FEW ? 0 : divide_up(LINES, groups);

@@ -64,7 +64,7 @@ size_t td_native_int8_scratch(const td_node *n, const td_native_grid *d)
            sizeof(float);
 }
 
-static double step_of(const td_node *n)
+double td_native_int8_step(const td_node *n)
 {
     const bool is_float = n->out[0]->type.dtype == TD_DT_F32;
     return is_float ? 1 : ((const td_conv_int8_attr *)n->attr)->y_scale;
@@ -83,19 +83,19 @@ static float largest_residual(const td_node *n)
     return n->n_in > 4 ? UINT8_MAX * (float)(a->residual_scale / a->y_scale) : 0;
 }
 
-/* those of a part, in the scratch of thread t */
-static td_int8_scales scales_of(const td_node *n, void *const *args, const td_native_cell *p, int t)
+td_int8_scales td_native_int8_scales(const td_node *n, void *const *args, int64_t from, int64_t to,
+                                     float *scale)
 {
     const td_conv_int8_attr *a = n->attr;
     const int64_t K = n->out[0]->type.dim[1];
-    const double step = step_of(n);
+    const double step = td_native_int8_step(n);
     const float by = (float)(a->x_scale / step), bias_by = (float)(1 / step);
     const float sum = largest_sum(n), room = 0x1p30f - largest_residual(n);
     const float *s = args[2], *b = args[3];
-    float *scale = (float *)args[n->n_in + 1] + t * 2 * K, *bias = scale + K;
+    float *bias = scale + K;
     int n_beyond = 0;
 #pragma omp simd reduction(+ : n_beyond)
-    for (int64_t k = p->block_from * TD_INT8_CHANNELS; k < p->block_to * TD_INT8_CHANNELS; k++) {
+    for (int64_t k = from; k < to; k++) {
         scale[k] = s[k] * by;
         bias[k] = b[k] * bias_by;
         n_beyond += !(fabsf(scale[k]) * sum + fabsf(bias[k]) < room); /* or NaN */
@@ -107,10 +107,14 @@ void td_native_int8_run(const td_prepared *p, void *const *args, const td_native
                         td_int8_run_part *run_part)
 {
     const int threads = d->tile_parts * d->block_parts;
+    const td_node *n = p->node;
+    float *scratch = args[n->n_in + 1];
 #pragma omp parallel for schedule(static, 1)
     for (int t = 0; t < threads; t++) {
         const td_native_cell part = td_native_grid_cell(d, t);
-        const td_int8_scales scales = scales_of(p->node, args, &part, t);
+        const td_int8_scales scales = td_native_int8_scales(
+            n, args, part.block_from * TD_INT8_CHANNELS, part.block_to * TD_INT8_CHANNELS,
+            scratch + t * 2 * n->out[0]->type.dim[1]);
         run_part(p, args, &part, &scales);
     }
 }

@@ -52,6 +52,13 @@ typedef struct {
     bool is_bounded;
 } td_int8_scales;
 
+/** What one step of the result is: its scale, 1 if it is float32. */
+double td_native_int8_step(const td_node *n);
+
+/** Of results [from, to), at these places of `scale`, which has room for 2 K numbers. */
+td_int8_scales td_native_int8_scales(const td_node *n, void *const *args, int64_t from, int64_t to,
+                                     float *scale);
+
 /* computes a part */
 typedef void td_int8_run_part(const td_prepared *p, void *const *args, const td_native_cell *part,
                               const td_int8_scales *scales);

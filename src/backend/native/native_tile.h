@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define HALVES "avx512f,avx512bw,avx512dq,avx512vl,fma,avx512bf16"
-#define TILES  HALVES ",amx-tile,amx-bf16"
+#define TILES  HALVES ",amx-tile,amx-bf16,amx-int8"
 #define NOINLINE                                                                                   \
     __attribute__((noinline)) /* the compiler does not know what tiles read and write */
 
