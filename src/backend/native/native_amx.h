@@ -97,14 +97,15 @@ typedef struct {
 } td_amx_strip;
 
 /** Of conv2d, conv2d_fused, their gradients, or conv2d_int8.  Of a gradient of a filter, x and y
-    are those of its convolution, otherwise the node's own.  Strides, padding and taps have to be within the limits. */
+    are those of its convolution, otherwise the node's own.  Strides, padding and taps have to be
+    within the limits. */
 td_amx_geometry td_amx_geometry_of(const td_node *n);
 
 /** The result's pixels, numbered like cells, that `rows` rows of it need. */
 int64_t td_amx_numbers(const td_amx_geometry *g, int64_t rows);
 
-/** Cells of a plane of one image for `rows` rows of the result; 32 can be read from each multiple of
-    32 on, for each tap. */
+/** Cells of a plane of one image for `rows` rows of the result; 32 can be read from each multiple
+    of 32 on, for each tap. */
 int64_t td_amx_plane_cells(const td_amx_geometry *g, int64_t rows);
 
 /** Cells of `images` images with `rows` rows of the result each. */

@@ -27,7 +27,8 @@ typedef struct {
     int64_t p, rows;
     int64_t c, c_to, k, k_to;
     bool is_first;             /* nothing has been added to `sums` */
-    uint16_t *columns, *pairs; /* scratch of td_amx_columns, td_amx_pairs elements */
+    uint16_t *columns, *pairs; /* scratch of td_amx_columns, td_amx_pairs elements,
+                                  at multiples of 64 bytes */
     float *sums;               /* dw, or another part of it */
 } td_amx_grad_strip;
 

@@ -4,8 +4,10 @@
  *     pieces    elements of flat tensors:  [ piece | piece | ... | rest ]  in OpenMP's static order
  *     spans     pixels of planes:          [ plane | plane | plane | ... ]
  *                                          thread 0 |  thread 1  | thread 2     as even as possible
+ *     grids     tiles of pixels by blocks of channels
+ *     turns     jobs of any kind, which threads take as they become free
  *
- * Both divide what is independent, or sums at the places where they are added in float64 anyway: a
+ * All divide what is independent, or sums at the places where they are added in float64 anyway: a
  * result has the same bits for every division.  The kernels' `share` is computed from the same
  * structs as the division itself.
  */
@@ -84,14 +86,14 @@ bool td_native_span_next(const td_native_planes *d, td_native_span *s);
 /** In pixels. */
 td_work_share td_native_planes_share(const td_native_planes *d);
 
-/* Tiles of pixels by blocks of channels: thread (i, j) of a x b has part i of a of the tiles and
-   part j of b of the blocks. */
+/* Tiles of pixels by blocks of channels: job (i, j) of a x b, or thread (i, j) where each has one,
+   is part i of a of the tiles and part j of b of the blocks. */
 typedef struct {
     int64_t tiles, blocks;
     int tile_parts, block_parts; /* a, b */
 } td_native_grid;
 
-/* The share of one thread. */
+/* One job. */
 typedef struct {
     int64_t from, to; /* tiles */
     int64_t block_from, block_to;
@@ -102,7 +104,7 @@ typedef struct {
 td_native_grid td_native_grid_divide(int64_t tiles, int64_t blocks, double tile_bytes,
                                      double block_bytes, int threads);
 
-/** The share of thread t, less than tile_parts x block_parts; it may be empty. */
+/** Job t, less than tile_parts x block_parts; it may be empty. */
 td_native_cell td_native_grid_cell(const td_native_grid *d, int t);
 
 /** `each`: work for one tile of one block. */
@@ -117,10 +119,11 @@ typedef struct {
     const void *context;
 } td_native_turns;
 
-/** Scratch of td_native_take_turns. */
+/** Scratch of td_native_take_turns, at a multiple of 64 bytes. */
 size_t td_native_turns_bytes(int threads);
 
-/** Run all jobs; no job may wait for another. */
+/** Run all jobs; no job may wait for another.  `thread` is less than `threads`, and no two jobs
+    that run at the same time have the same one: it may choose their scratch. */
 void td_native_take_turns(const td_native_turns *t, void *scratch);
 
 #endif

@@ -219,11 +219,13 @@ static td_work_share share_resize(const td_node *n, int threads)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* A head, and the position of its rows in the table.  With channels last a pixel is one block. */
+/* A head, and the position of its rows in the table.  With channels last a pixel's blocks are
+   adjacent, and the last one is as wide as the channels that are left. */
 typedef struct {
     int64_t N, C, CB, area; /* CB blocks of `lanes` hold C channels */
-    int64_t lanes;
+    int lanes;
     td_dtype dtype;
+    bool is_last;                /* channels last */
     int64_t pixel, block, image; /* bytes to the next pixel, ... */
     int64_t columns, anchors;    /* per pixel */
     bool by_channel;
@@ -234,10 +236,11 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
 {
     if (!td_native_knows(x->dtype) || x->rank != 4)
         return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(x->dtype));
-    const int64_t lanes = strcmp(x->layout, "aBcd16b") == 0          ? 16
-                          : strcmp(x->layout, "aBcd8b") == 0         ? 8
-                          : strcmp(x->layout, TD_CHANNELS_LAST) == 0 ? x->dim[1]
-                                                                     : 0;
+    const bool is_last = strcmp(x->layout, TD_CHANNELS_LAST) == 0;
+    const int lanes = is_last || strcmp(x->layout, "aBcd16b") == 0 ? 16
+                      : strcmp(x->layout, "aBcd8b") == 0           ? 8
+                                                                   : 0;
+    const int64_t each = (int64_t)td_dtype_bytes(x->dtype);
     if (!lanes)
         return td_error(TD_ENOKERNEL, "layout is %s", *x->layout ? x->layout : "plain");
     *h = (head){ .N = x->dim[0],
@@ -246,12 +249,13 @@ static td_status head_of(const td_type *x, const td_join_attr *a, head *h)
                  .area = x->dim[2] * x->dim[3],
                  .lanes = lanes,
                  .dtype = x->dtype,
-                 .pixel = lanes * (int64_t)td_dtype_bytes(x->dtype),
+                 .is_last = is_last,
+                 .pixel = each * (is_last ? x->dim[1] : lanes),
                  .columns = a->columns,
                  .anchors = x->dim[1] / a->columns,
                  .by_channel = a->order == TD_JOIN_CHANNEL };
-    h->block = h->area * h->pixel;
-    h->image = h->CB * h->block;
+    h->block = is_last ? each * lanes : h->area * h->pixel;
+    h->image = is_last ? h->area * h->pixel : h->CB * h->block;
     return TD_OK;
 }
 
@@ -265,7 +269,9 @@ static void take_pixel(const head *h, const td_native_simd *f, const char *x, in
                        float *channels)
 {
     const char *at = x + n * h->image + p * h->pixel;
-    for (int64_t cb = 0; cb < h->CB; cb++)
+    if (h->is_last)
+        load(f, h->C, at, channels);
+    for (int64_t cb = 0; cb < h->CB && !h->is_last; cb++)
         load(f, h->lanes, at + cb * h->block, channels + cb * h->lanes);
 }
 
@@ -273,7 +279,10 @@ static void put_pixel(const head *h, const td_native_simd *f, const float *chann
                       const head_part *q, int64_t p, char *x)
 {
     char *at = x + q->n * h->image + p * h->pixel;
-    for (int64_t cb = q->from; cb < q->to; cb++)
+    const int64_t from = q->from * h->lanes, end = q->to * h->lanes;
+    if (h->is_last)
+        store(f, (end < h->C ? end : h->C) - from, channels, at + q->from * h->block);
+    for (int64_t cb = q->from; cb < q->to && !h->is_last; cb++)
         store(f, h->lanes, channels + (cb - q->from) * h->lanes, at + cb * h->block);
 }
 

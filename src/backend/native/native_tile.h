@@ -9,8 +9,9 @@
 
 #define HALVES "avx512f,avx512bw,avx512dq,avx512vl,fma,avx512bf16"
 #define TILES  HALVES ",amx-tile,amx-bf16,amx-int8"
-#define NOINLINE                                                                                   \
-    __attribute__((noinline)) /* the compiler does not know what tiles read and write */
+
+/* for loops with tiles: the compiler does not know what these read and write */
+#define NOINLINE __attribute__((noinline))
 
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES };
 

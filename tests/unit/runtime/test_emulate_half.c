@@ -216,14 +216,15 @@ static void refusals_have_reasons(void **state)
     td_graph *g = td_test_graph(
         "%x:f16[4,6] = input\n%z:f32[4,6] = input\n%lr:f32[] = input\n%one:f32[] = input\n"
         "%w:f32[4,6] = param\n%v:f32[4,6] = param {role=momentum}\n%c:bf16[4,6] = param\n"
-        "%a = relu %z\n%b = cast %x {to=bf16}\n%s = slice %x {axis=1, size=2}\n"
+        "%i:i64[2] = input\n"
+        "%a = relu %z\n%b = cast %x {to=bf16}\n%s = gather %x, %i {axis=1}\n"
         "sgd %w, %v, %z, %lr, %one, %one, %c\n"
         "output a = %a\noutput b = %b\noutput s = %s\n");
     expect_error(td_emulate_half.accepts(node_of(g, &td_op_relu)), TD_ENOKERNEL,
                  "no tensor is half");
     expect_error(td_emulate_half.accepts(node_of(g, &td_op_cast)), TD_ENOKERNEL,
                  "its attributes name the type of a result");
-    expect_error(td_emulate_half.accepts(node_of(g, &td_op_slice)), TD_ENOKERNEL,
+    expect_error(td_emulate_half.accepts(node_of(g, &td_op_gather)), TD_ENOKERNEL,
                  "no kernel computes it in float32");
     expect_error(td_emulate_half.accepts(node_of(g, &td_op_sgd)), TD_ENOKERNEL,
                  "operand 6 is half and overwritten");
@@ -236,8 +237,8 @@ static void native_comes_first(void **state)
     (void)state;
     td_device *cpu, *ref;
     td_graph *g =
-        td_test_graph("%x:f16[4,6] = input\n%w:f16[3,6] = param\n%r = relu %x\n"
-                      "%y = linear %r, %w\n%s = slice %y {axis=1, size=2}\noutput s = %s\n");
+        td_test_graph("%x:f16[4,6] = input\n%i:i64[2] = input\n%w:f16[3,6] = param\n%r = relu %x\n"
+                      "%y = linear %r, %w\n%s = gather %y, %i {axis=1}\noutput s = %s\n");
     expect_ok(td_device_open("cpu", &cpu));
     expect_ok(td_device_open("ref", &ref));
     static const struct {
@@ -245,14 +246,14 @@ static void native_comes_first(void **state)
         const char *kernel;
     } rows[] = { { &td_op_relu, "native_relu" },
                  { &td_op_linear, TD_HAVE_DNNL ? "widen" : "ref_linear" },
-                 { &td_op_slice, "ref_slice" } };
+                 { &td_op_gather, "ref_gather" } };
     for (int i = 0; i < 3; i++) {
         const td_node *n = node_of(g, rows[i].op);
         assert_string_equal(td_device_select(cpu, n, NULL)->name, rows[i].kernel);
         assert_int_equal(strncmp(td_device_select(ref, n, NULL)->name, "ref_", 4), 0);
     }
     td_text why = { 0 };
-    assert_non_null(td_device_select(cpu, node_of(g, &td_op_slice), &why));
+    assert_non_null(td_device_select(cpu, node_of(g, &td_op_gather), &why));
     assert_non_null(strstr(td_text_get(&why), "widen: no kernel computes it in float32"));
     td_text_release(&why);
     td_device_close(cpu);
