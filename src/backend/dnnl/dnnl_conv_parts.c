@@ -277,12 +277,18 @@ static td_status run_job(const td_node *n, const state *s, const job *j, void *c
     return TD_OK;
 }
 
+enum { SUMMED = 4096 /* elements of all parts at a time */ };
+
 static void sum_parts(int n_parts, int64_t count, float *dw, const float *others, int64_t stride)
 {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < count; i++)
+#pragma omp parallel for schedule(static)
+    for (int64_t from = 0; from < count; from += SUMMED) {
+        const int64_t end = count - from < SUMMED ? count : from + SUMMED;
         for (int k = 0; k < n_parts - 1; k++)
-            dw[i] += others[k * stride + i];
+#pragma omp simd
+            for (int64_t i = from; i < end; i++)
+                dw[i] += others[k * stride + i];
+    }
 }
 
 static td_status run(const td_prepared *p, void *const *args)
