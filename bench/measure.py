@@ -125,21 +125,11 @@ def others_share(start, start_busy, ended):
 
 def run(command, threads, limit_s):
     """Result object of a program, with 'others', the share of the processors that others took meanwhile."""
-    is_late, start, start_busy = False, time.monotonic(), busy_s()
+    start, start_busy = time.monotonic(), busy_s()
     process = Process(command, threads)
-
-    def alarm(*_):
-        nonlocal is_late
-        is_late = True
-        process.signal(signal.SIGKILL)
-
-    before = signal.signal(signal.SIGALRM, alarm)
-    signal.alarm(limit_s)
     try:
-        process.wait()
+        is_late = not wait_until(process, start + limit_s)
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
         process.stop()
     if is_late:
         raise Failed(f"not done after {limit_s} s")

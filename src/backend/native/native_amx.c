@@ -11,24 +11,20 @@ static bool is_grad_x(const td_node *n)
     return n->op == &td_op_conv2d_grad_x;
 }
 
-typedef struct {
-    int64_t stride, pad, pad_extra, dilation;
-} windows;
-
-static windows windows_of(const td_node *n)
+td_amx_windows td_amx_windows_of(const td_node *n)
 {
     if (n->op == &td_op_conv2d_int8) {
         const td_conv_int8_attr *a = n->attr;
-        return (windows){ a->stride, a->pad, a->pad_extra, a->dilation };
+        return (td_amx_windows){ a->stride, a->pad, a->pad_extra, a->dilation, a->groups };
     }
     const td_conv_attr *a = n->attr;
-    return (windows){ is_grad_x(n) ? 1 : a->stride, a->pad, a->pad_extra, a->dilation };
+    return (td_amx_windows){ a->stride, a->pad, a->pad_extra, a->dilation, a->groups };
 }
 
 /* which row (or column) the result's first one reads for tap r, before the padding is added */
 static int64_t first_read(const td_node *n, int64_t r)
 {
-    const windows v = windows_of(n);
+    const td_amx_windows v = td_amx_windows_of(n);
     return is_grad_x(n) ? v.pad - r * v.dilation : r * v.dilation - v.pad;
 }
 
@@ -40,7 +36,7 @@ typedef struct {
 
 static reading reading_of(const td_node *n, int64_t r)
 {
-    const int64_t stride = windows_of(n).stride, at = first_read(n, r);
+    const int64_t stride = td_amx_windows_of(n).stride, at = first_read(n, r);
     const int64_t cell = at >= 0 ? at / stride : -divide_up(-at, stride);
     return (reading){ cell, (int)(at - cell * stride) };
 }
@@ -93,7 +89,7 @@ static void flatten(td_amx_geometry *g)
 
 td_amx_geometry td_amx_geometry_of(const td_node *n)
 {
-    const windows v = windows_of(n);
+    const td_amx_windows v = td_amx_windows_of(n);
     const td_native_conv_types t = td_native_conv_types_of(n);
     const td_type *x = is_grad_x(n) ? t.y : t.x, *y = is_grad_x(n) ? t.x : t.y;
     const span rows = span_of(n, t.w->dim[2]), cols = span_of(n, t.w->dim[3]);

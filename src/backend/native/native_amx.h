@@ -38,8 +38,8 @@
 
 enum {
     TD_AMX_CELL_BYTES = 64,
-    TD_AMX_CHANNELS = 32, /* of a cell of bfloat16, and results that are computed together */
-    TD_AMX_PIXELS = 32,   /* results that are computed together */
+    TD_AMX_CHANNELS = 32, /* channels in a cell of bfloat16; output channels in a block */
+    TD_AMX_PIXELS = 32,   /* output pixels in a block */
     TD_AMX_TAPS_MAX = 49,
     TD_AMX_STRIDE_MAX = 2
 };
@@ -52,7 +52,7 @@ typedef struct {
 /* one convolution; distances in cells */
 typedef struct {
     int64_t N, C, H, W, K, P, Q;
-    int64_t channels;  /* of a cell */
+    int64_t channels;  /* channels in a cell: 32 of bfloat16, 64 of 8-bit integers */
     bool is_flat;      /* one row of all pixels: N, H and P are 1 */
     int64_t stride;    /* of the pixels that are read */
     int64_t row;       /* from one row of cells to the next */
@@ -72,18 +72,19 @@ typedef struct {
 typedef struct {
     const float *scale, *bias; /* [K] */
     float rest_step, low, high;
-    bool is_simple; /* y is of 8 bits, and none is below `low` or above `high` once it is clipped */
+    bool is_simple;   /* y has 8 bits, and saturation to its type applies both limits */
     td_dtype rest, y; /* u8, s8 or float32 */
 } td_amx_int8;
 
-/* of bfloat16: x, w, y and the rest are, and int8 is NULL; otherwise x is u8 and w s8 */
+/* One convolution.  If int8 is NULL, x, w, rest and y are bfloat16.  Otherwise x is u8, w is s8,
+   int8 gives the types of rest and y, and bias and act are not used. */
 typedef struct {
     td_amx_geometry g;
     const void *x, *w;
-    const float *bias; /* NULL: none; of bfloat16 */
+    const float *bias; /* [K]; NULL: none */
     const void *rest;  /* NULL: none; as y */
     void *y;
-    td_block_act act; /* of bfloat16 */
+    td_block_act act;
     const td_amx_int8 *int8;
 } td_amx_conv;
 
@@ -96,9 +97,17 @@ typedef struct {
     void *cells; /* scratch of td_amx_cells, at a multiple of 64 bytes */
 } td_amx_strip;
 
+/* attributes of a convolution */
+typedef struct {
+    int stride, pad, pad_extra, dilation, groups;
+} td_amx_windows;
+
+/** The attributes of the same ops as td_amx_geometry_of. */
+td_amx_windows td_amx_windows_of(const td_node *n);
+
 /** Of conv2d, conv2d_fused, their gradients, or conv2d_int8.  Of a gradient of a filter, x and y
-    are those of its convolution, otherwise the node's own.  Strides, padding and taps have to be
-    within the limits. */
+    are those of its convolution, otherwise the node's own.  The stride (1 for a gradient of
+    images) and the number of taps have to be within the limits. */
 td_amx_geometry td_amx_geometry_of(const td_node *n);
 
 /** The result's pixels, numbered like cells, that `rows` rows of it need. */

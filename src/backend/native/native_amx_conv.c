@@ -19,10 +19,10 @@
 
 enum {
     CHANNELS_MIN = 32,        /* with fewer most of a tile is zeros */
-    STRIP_BYTES = 640 * 1024, /* of cells, or those of one row: a part of the L2 cache */
+    STRIP_BYTES = 640 * 1024, /* limit of a strip's cells, to stay in L2; one row may exceed it */
     JOBS_PER_THREAD = 4,
-    JOB_NUMBERS = 256, /* of pixels, of which a job has so many if it can */
-    COPY_COST = 8      /* of a byte that is copied to cells, of one that is read */
+    JOB_NUMBERS = 256, /* minimum of pixels in a job, if the images have as many */
+    COPY_COST = 8      /* cost of copying a byte to cells, relative to reading it */
 };
 
 static bool is_grad_x(const td_node *n)
@@ -50,13 +50,10 @@ static int rest_of(const td_node *n)
 
 static td_status check_shape(const td_node *n)
 {
-    const td_conv_attr *a = n->attr;
-    const td_conv_int8_attr *b = n->attr;
-    const int groups = is_int8(n) ? b->groups : a->groups;
-    const int stride = is_int8(n) ? b->stride : a->stride;
+    const td_amx_windows v = td_amx_windows_of(n);
     const td_type *w = td_in_type(n, 1);
-    if (groups != 1 || stride > (is_grad_x(n) ? 1 : TD_AMX_STRIDE_MAX))
-        return td_error(TD_ENOKERNEL, "in groups, or the stride is %d", stride);
+    if (v.groups != 1 || v.stride > (is_grad_x(n) ? 1 : TD_AMX_STRIDE_MAX))
+        return td_error(TD_ENOKERNEL, "in groups, or the stride is %d", v.stride);
     if (w->dim[0] < CHANNELS_MIN || w->dim[1] < CHANNELS_MIN)
         return td_error(TD_ENOKERNEL, "%lld channels to %lld", (long long)w->dim[1],
                         (long long)w->dim[0]);

@@ -17,7 +17,7 @@
 
 enum {
     CELL = TD_AMX_CELL_BYTES,
-    WIDTH = TD_AMX_CHANNELS, /* of a block of results */
+    WIDTH = TD_AMX_CHANNELS, /* output channels in a block */
     ROOM = TD_AMX_PIXELS * WIDTH,
     PANEL_BYTES = CELL * WIDTH, /* of the filter, for a block of results and a cell */
     FILTER_BYTES = 640 * 1024,  /* of a filter that stays in the L2 cache */
