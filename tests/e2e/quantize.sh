@@ -58,7 +58,7 @@ done
 first=$(find set/val -name '*.jpg' | sort | head -1)
 expect 0 classify --weights q.safetensors --json "$first"
 last="evaluate without VNNI: filters of 7 bits"
-ONEDNN_MAX_CPU_ISA=AVX2 "$TANDEM" evaluate set --weights q.safetensors --json --threads 1 >out 2>err || complain "it fails"
+TANDEM_MAX_ISA=avx2 "$TANDEM" evaluate set --weights q.safetensors --json --threads 1 >out 2>err || complain "it fails"
 warning_names 19 "7 bits" VNNI
 awk "BEGIN { exit !($(value top1) > $wide - 2.3) }" || complain "top1 $(value top1) with filters of 7 bits"
 expect 0 benchmark --mode inference --weights q.safetensors -b 2 --iters 2 --warmup 1 --json
