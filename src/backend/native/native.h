@@ -359,6 +359,10 @@ void td_native_add_groups(int64_t groups, int64_t step, int64_t width, const flo
     K(batch_norm) K(batch_norm_relu) K(batch_norm_add_relu)                                        \
     K(batch_norm_grad) K(batch_norm_relu_grad) K(batch_norm_add_relu_grad)                         \
     K(batch_norm_infer) K(batch_norm_relu_infer) K(batch_norm_add_relu_infer)                      \
+    K(batch_norm_any) K(batch_norm_relu_any) K(batch_norm_add_relu_any)                            \
+    K(batch_norm_grad_any) K(batch_norm_relu_grad_any) K(batch_norm_add_relu_grad_any)             \
+    K(batch_norm_infer_any) K(batch_norm_relu_infer_any) K(batch_norm_add_relu_infer_any)          \
+    K(global_avg_pool_plain) K(global_avg_pool_grad_plain) K(bias_add_plain)                       \
     K(max_pool2d) K(max_pool2d_grad) K(global_avg_pool) K(global_avg_pool_grad)                    \
     K(add) K(mul) K(mul_reduce) K(relu) K(relu_grad) K(cast) K(reorder) K(amx_filter) K(rgb)       \
     K(sgd) K(sgd_copies)                                                                           \

@@ -4,7 +4,12 @@
 #include "backend/native/native_rows.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "base/half.h"
 
@@ -13,6 +18,11 @@
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b)  PASTE2(a, b)
 #define NAME(id)     PASTE(id, ISA)
+
+/* clang-format off */
+typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
+/* clang-format on */
+#define QUAD_AT(p) (*(const quad *)(p))
 
 #if defined(__x86_64__)
 #define ISA    avx512
@@ -38,14 +48,24 @@
 #include "backend/native/native_rows.inc"
 
 /* base/half.c detects what this machine can run */
+const td_native_rows *td_native_rows_at(int i)
+{
+    static const td_native_rows *const all[] = {
+#if defined(__x86_64__)
+        &rows_avx512,
+        &rows_avx2,
+#endif
+        &rows_plain,
+    };
+    const int n = (int)(sizeof all / sizeof all[0]);
+    const char *best = td_half_simd_at(0)->name;
+    int first = 0;
+    while (first < n - 1 && strcmp(all[first]->isa, best) != 0)
+        first++;
+    return first + i < n ? all[first + i] : NULL;
+}
+
 const td_native_rows *td_native_rows_here(void)
 {
-#if defined(__x86_64__)
-    const char *best = td_half_simd_at(0)->name;
-    if (strcmp(best, rows_avx512.isa) == 0)
-        return &rows_avx512;
-    if (strcmp(best, rows_avx2.isa) == 0)
-        return &rows_avx2;
-#endif
-    return &rows_plain;
+    return td_native_rows_at(0);
 }
