@@ -97,11 +97,11 @@ typedef struct {
 static parts parts_of(const td_pooled *v)
 {
     const int64_t line = TD_HOST_ALIGN / (int64_t)sizeof(float), row = v->pooled_Q * v->K;
+    const bool has_tiles = v->is_half && td_isa_has_tiles();
     parts p;
     p.windows = divide_up(v->C * v->R * v->columns, line) * line;
-    p.sums = p.windows +
-             (v->is_half && td_isa_has_tiles() ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
-    p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
+    p.sums = p.windows + (has_tiles ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
+    p.largest = p.sums + td_pooled_parts(v, has_tiles) * td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;
     p.all = p.together + divide_up(row, line) * line;
     return p;

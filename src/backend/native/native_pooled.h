@@ -17,7 +17,8 @@ enum {
     TD_POOLED_LANES = 16,
     TD_POOLED_CHANNELS = 32, /* of a part, at most */
     TD_POOLED_KERNEL_MAX = 15,
-    TD_POOLED_WRITTEN = 8 /* elements of a window that are written together */
+    TD_POOLED_PIXELS = 32, /* whose windows are made together */
+    TD_POOLED_WRITTEN = 4  /* elements of a window that are written together */
 };
 
 typedef struct {
@@ -42,16 +43,17 @@ typedef struct {
     uint8_t *y;      /* the image's, row 0 */
     void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R */
     void *windows;   /* half: td_pooled_windows of pairs; td_pooled_filter of pairs */
-    float *sums;     /* [td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the convolution */
+    float *sums;     /* [td_pooled_parts, td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the
+                        convolution */
     float *largest;  /* [kernel, pooled_Q, K] of each of the last rows of the convolution */
     float *together; /* [pooled_Q, K] of these rows */
 } td_pooled_job;
 
 /*
- * For products in tiles of 16 rows of 64 bytes: the windows of a row's pixels, and the filter with
- * zeros up to whole tiles.
+ * For products in tiles of 16 rows of 64 bytes: the windows of some pixels of a row, and the filter
+ * with zeros up to whole tiles.
  *
- *     windows [pixels, pairs]      filter [K / 16, pairs, 16]
+ *     windows [TD_POOLED_PIXELS, pairs]      filter [K / 16, pairs, 16]
  */
 
 /** Pixels of a row of the convolution's result, in whole tiles. */
@@ -71,7 +73,13 @@ static inline int64_t td_pooled_pairs(const td_pooled *v)
 /** Elements of the windows. */
 static inline int64_t td_pooled_windows(const td_pooled *v)
 {
-    return td_pooled_pixels(v) * td_pooled_pairs(v);
+    return TD_POOLED_PIXELS * td_pooled_pairs(v);
+}
+
+/** Parts of TD_POOLED_CHANNELS whose sums are kept: all channels for tiles, else one. */
+static inline int64_t td_pooled_parts(const td_pooled *v, bool has_tiles)
+{
+    return has_tiles ? divide_up(v->K, TD_POOLED_CHANNELS) : 1;
 }
 
 /** Elements of the filter. */
