@@ -116,82 +116,14 @@ static void copy_strip(const places *c, const char *x, const td_amx_strip *s)
         copy_image(c, x + (s->image + i) * g->H * g->W * pixel, s, cells + i * c->image * CELL);
 }
 
-/* --- products --------------------------------------------------------------------------------- */
-
-/* a filter's block of 32 results; what is fetched while it is multiplied */
-typedef struct {
-    const char *w, *ahead, *end; /* [ahead, end): the rest of the next block; NULL: nothing */
-    int64_t lines;               /* of the cache, for every panel */
-} filter;
-
-INLINE void fetch_ahead(const filter *f, int64_t i)
-{
-    const char *at = f->ahead + i * f->lines * CELL;
-    for (int64_t k = 0; k < f->lines && at < f->end; k++, at += CELL)
-        _mm_prefetch(at, _MM_HINT_T1);
-}
-
-/* sums of 32 numbers from cell `at` on, of 32 results, float32 or integers of 32 bits; tiles 0 to 3
-   are sums, 4 and 5 pixels, 6 and 7 filters */
-INLINE TARGET void multiply(bool is_int8, const places *c, const int64_t *tap, const char *at,
-                            const filter *f, void *sums)
-{
-    enum { OUT = WIDTH * (int)sizeof(float), ROW = 2 * TILE_ROW_BYTES };
-    const int64_t next = TILE_ROWS * c->step;
-    const char *w = f->w;
-    char *out = sums;
-    int64_t i = 0;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int t = 0; t < c->g->n_taps; t++) {
-        const char *x = at + tap[t];
-        for (int64_t b = 0; b < c->blocks; b++, x += c->depth * CELL, w += PANEL_BYTES) {
-            fetch_ahead(f, i++);
-            _tile_loadd(4, x, c->step);
-            _tile_loadd(6, w, ROW);
-            _tile_loadd(7, w + TILE_ROW_BYTES, ROW);
-            _tile_loadd(5, x + next, c->step);
-            if (is_int8) {
-                _tile_dpbusd(0, 4, 6);
-                _tile_dpbusd(1, 4, 7);
-                _tile_dpbusd(2, 5, 6);
-                _tile_dpbusd(3, 5, 7);
-            } else {
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
-            }
-        }
-    }
-    _tile_stored(0, out, OUT);
-    _tile_stored(1, out + OUT / 2, OUT);
-    _tile_stored(2, out + TILE_ROWS * OUT, OUT);
-    _tile_stored(3, out + TILE_ROWS * OUT + OUT / 2, OUT);
-}
-
-static TARGET NOINLINE void multiply_halves(const places *c, const int64_t *tap, const char *at,
-                                            const filter *f, void *sums)
-{
-    multiply(false, c, tap, at, f, sums);
-}
-
-static TARGET NOINLINE void multiply_int8(const places *c, const int64_t *tap, const char *at,
-                                          const filter *f, void *sums)
-{
-    multiply(true, c, tap, at, f, sums);
-}
-
 /* --- results ---------------------------------------------------------------------------------- */
 
 /* 32 channels of the result */
 typedef struct {
     __m512 bias[2], scale[2]; /* scale: of integers */
     __mmask32 which;
-    int64_t first, step; /* elements: of the first channel, from one pixel to the next */
-    int64_t row, Q;      /* of the geometry */
+    int64_t step;   /* elements from one pixel to the next */
+    int64_t row, Q; /* of the geometry */
     const td_amx_int8 *int8;
 } channels;
 
@@ -214,40 +146,53 @@ INLINE TARGET __m512 widened(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-typedef void put_loop(const channels *k, int64_t n, int64_t col, const void *sums, const void *rest,
-                      void *y);
+/* the first number whose result is put */
+typedef struct {
+    int64_t col;      /* in its row */
+    const void *sums; /* float32 or integers of 32 bits */
+    const char *rest; /* of the next pixel, or NULL */
+    char *y;
+} cursor;
 
-/* those of 32 numbers that are pixels; col: of the first one */
+/* puts n numbers from there on, those that are pixels */
+typedef void put_loop(const channels *k, int64_t n, const cursor *at);
+
 INLINE TARGET void put_halves(const channels *k, td_block_act act, bool has_rest, int64_t n,
-                              int64_t col, const float *sums, const uint16_t *rest, uint16_t *y)
+                              const cursor *at)
 {
+    const float *sums = at->sums;
+    const char *rest = at->rest;
+    char *y = at->y;
+    const __m512 bias[2] = { k->bias[0], k->bias[1] }; /* y might alias *k */
+    const int64_t step = k->step * (int64_t)sizeof(uint16_t), row = k->row, Q = k->Q;
+    const __mmask32 which = k->which;
+    int64_t col = at->col;
     for (int64_t i = 0; i < n; i++, sums += WIDTH) {
-        if (col < k->Q) {
-            __m512 low = _mm512_add_ps(_mm512_load_ps(sums), k->bias[0]);
-            __m512 high = _mm512_add_ps(_mm512_load_ps(sums + LANES), k->bias[1]);
+        if (col < Q) {
+            __m512 low = _mm512_add_ps(_mm512_load_ps(sums), bias[0]);
+            __m512 high = _mm512_add_ps(_mm512_load_ps(sums + LANES), bias[1]);
             if (has_rest) {
-                const __m512i r = _mm512_maskz_loadu_epi16(k->which, rest);
+                const __m512i r = _mm512_maskz_loadu_epi16(which, rest);
                 low = _mm512_add_ps(low, widened(_mm512_castsi512_si256(r)));
                 high = _mm512_add_ps(high, widened(_mm512_extracti64x4_epi64(r, 1)));
-                rest += k->step;
+                rest += step;
             }
             const __m512bh both = _mm512_cvtne2ps_pbh(apply(act, high), apply(act, low));
-            if (k->which == UINT32_MAX) /* a line that is written whole need not be read */
+            if (which == UINT32_MAX) /* a line that is written whole need not be read */
                 _mm512_storeu_si512(y, (__m512i)both);
             else
-                _mm512_mask_storeu_epi16(y, k->which, (__m512i)both);
-            y += k->step;
+                _mm512_mask_storeu_epi16(y, which, (__m512i)both);
+            y += step;
         }
-        if (++col == k->row)
+        if (++col == row)
             col = 0;
     }
 }
 
 #define PUT(name, act, has_rest)                                                                   \
-    static TARGET void name(const channels *k, int64_t n, int64_t col, const void *sums,           \
-                            const void *rest, void *y)                                             \
+    static TARGET void name(const channels *k, int64_t n, const cursor *at)                        \
     {                                                                                              \
-        put_halves(k, act, has_rest, n, col, sums, rest, y);                                       \
+        put_halves(k, act, has_rest, n, at);                                                       \
     }
 
 PUT(put_linear, TD_BLOCK_LINEAR, false)
@@ -325,18 +270,24 @@ INLINE TARGET void put_pixel(const channels *k, td_dtype type, bool is_simple, c
 }
 
 INLINE TARGET void put_int8(const channels *k, td_dtype type, td_dtype rest_type, bool has_rest,
-                            bool is_simple, int64_t n, int64_t col, const int32_t *sums,
-                            const char *rest, char *y)
+                            bool is_simple, int64_t n, const cursor *at)
 {
+    const int32_t *sums = at->sums;
+    const char *rest = at->rest;
+    char *y = at->y;
+    int64_t col = at->col;
     const __m512 by = _mm512_set1_ps(k->int8->rest_step);
+    const __m512 scale[2] = { k->scale[0], k->scale[1] }; /* y might alias *k */
+    const __m512 bias[2] = { k->bias[0], k->bias[1] };
+    const int64_t row = k->row, Q = k->Q;
     const int64_t step = k->step * (type == TD_DT_F32 ? (int64_t)sizeof(float) : 1);
     for (int64_t i = 0; i < n; i++, sums += WIDTH) {
-        if (col < k->Q) {
+        if (col < Q) {
             __m512 v[2];
 #pragma GCC unroll 2
             for (int j = 0; j < 2; j++) {
                 v[j] = _mm512_cvtepi32_ps(_mm512_load_si512(sums + j * LANES));
-                v[j] = _mm512_fmadd_ps(v[j], k->scale[j], k->bias[j]);
+                v[j] = _mm512_fmadd_ps(v[j], scale[j], bias[j]);
                 if (has_rest)
                     v[j] = _mm512_fmadd_ps(rest_at(k, rest_type, is_simple, rest, j), by, v[j]);
             }
@@ -344,19 +295,18 @@ INLINE TARGET void put_int8(const channels *k, td_dtype type, td_dtype rest_type
             rest += has_rest ? step : 0;
             y += step;
         }
-        if (++col == k->row)
+        if (++col == row)
             col = 0;
     }
 }
 
 #define PUT_INT8(name, type, rest_type, has_rest)                                                  \
-    static TARGET void name(const channels *k, int64_t n, int64_t col, const void *sums,           \
-                            const void *rest, void *y)                                             \
+    static TARGET void name(const channels *k, int64_t n, const cursor *at)                        \
     {                                                                                              \
         if (k->int8->is_simple && k->which == UINT32_MAX)                                          \
-            put_int8(k, type, rest_type, has_rest, true, n, col, sums, rest, y);                   \
+            put_int8(k, type, rest_type, has_rest, true, n, at);                                   \
         else                                                                                       \
-            put_int8(k, type, rest_type, has_rest, false, n, col, sums, rest, y);                  \
+            put_int8(k, type, rest_type, has_rest, false, n, at);                                  \
     }
 
 PUT_INT8(put_u8, TD_DT_U8, TD_DT_U8, false)
@@ -379,44 +329,146 @@ static put_loop *put_int8_for(const td_amx_int8 *t, bool has_rest)
     return t->rest == TD_DT_S8 ? put_u8_of_s8 : put_u8_of_u8;
 }
 
+/* --- products --------------------------------------------------------------------------------- */
+
+/* a filter's block of 32 results; what is fetched while it is multiplied */
+typedef struct {
+    const char *w, *ahead, *end; /* [ahead, end): the rest of the next block; NULL: nothing */
+    int64_t lines;               /* of the cache, for every panel */
+} filter;
+
+INLINE void fetch_ahead(const filter *f, int64_t i)
+{
+    const char *at = f->ahead + i * f->lines * CELL;
+    for (int64_t k = 0; k < f->lines && at < f->end; k++, at += CELL)
+        _mm_prefetch(at, _MM_HINT_T1);
+}
+
+/* A block whose sums are in the tiles.  They are stored between the first products of the next
+   block, of which none waits for another then, and put after them: while a tile of sums is stored,
+   which takes as long as a product, the others are multiplied. */
+typedef struct {
+    channels k;
+    put_loop *put;
+    float *sums; /* ROOM */
+    int64_t n;   /* numbers; 0: there is no block */
+    cursor at;
+} block_before;
+
+enum { SUMS_ROW = WIDTH * (int)sizeof(float), FILTER_ROW = 2 * TILE_ROW_BYTES };
+
+#define STORE_SUMS(i, sums)                                                                        \
+    _tile_stored(i, (char *)(sums) + (i) / 2 * TILE_ROWS * SUMS_ROW + (i) % 2 * TILE_ROW_BYTES,    \
+                 SUMS_ROW)
+
+#define PRODUCT(is_int8, sums, x, w)                                                               \
+    do {                                                                                           \
+        if (is_int8)                                                                               \
+            _tile_dpbusd(sums, x, w);                                                              \
+        else                                                                                       \
+            _tile_dpbf16ps(sums, x, w);                                                            \
+    } while (0)
+
+/* the first product of a tile of sums, after those of the block before are stored */
+#define FIRST_PRODUCT(is_int8, before, i, x, w)                                                    \
+    do {                                                                                           \
+        if ((before)->n > 0)                                                                       \
+            STORE_SUMS(i, (before)->sums);                                                         \
+        _tile_zero(i);                                                                             \
+        PRODUCT(is_int8, i, x, w);                                                                 \
+    } while (0)
+
+INLINE TARGET void load_factors(const places *c, const char *x, const char *w)
+{
+    _tile_loadd(4, x, c->step);
+    _tile_loadd(6, w, FILTER_ROW);
+    _tile_loadd(7, w + TILE_ROW_BYTES, FILTER_ROW);
+    _tile_loadd(5, x + TILE_ROWS * c->step, c->step);
+}
+
+/* sums of 32 numbers from cell `at` on, of 32 results, float32 or integers of 32 bits; tiles 0 to 3
+   are sums, 4 and 5 pixels, 6 and 7 filters */
+INLINE TARGET void multiply(bool is_int8, const places *c, const int64_t *tap, const char *at,
+                            const filter *f, const block_before *before)
+{
+    const char *w = f->w;
+    int64_t i = 0;
+    for (int t = 0; t < c->g->n_taps; t++) {
+        const char *x = at + tap[t];
+        for (int64_t b = 0; b < c->blocks; b++, x += c->depth * CELL, w += PANEL_BYTES) {
+            fetch_ahead(f, i);
+            load_factors(c, x, w);
+            if (i++ == 0) {
+                FIRST_PRODUCT(is_int8, before, 0, 4, 6);
+                FIRST_PRODUCT(is_int8, before, 1, 4, 7);
+                FIRST_PRODUCT(is_int8, before, 2, 5, 6);
+                FIRST_PRODUCT(is_int8, before, 3, 5, 7);
+            } else {
+                PRODUCT(is_int8, 0, 4, 6);
+                PRODUCT(is_int8, 1, 4, 7);
+                PRODUCT(is_int8, 2, 5, 6);
+                PRODUCT(is_int8, 3, 5, 7);
+            }
+        }
+    }
+}
+
+static TARGET NOINLINE void multiply_halves(const places *c, const int64_t *tap, const char *at,
+                                            const filter *f, const block_before *before)
+{
+    multiply(false, c, tap, at, f, before);
+}
+
+static TARGET NOINLINE void multiply_int8(const places *c, const int64_t *tap, const char *at,
+                                          const filter *f, const block_before *before)
+{
+    multiply(true, c, tap, at, f, before);
+}
+
+/* those of the last block */
+static TARGET NOINLINE void store_sums(float *sums)
+{
+    STORE_SUMS(0, sums);
+    STORE_SUMS(1, sums);
+    STORE_SUMS(2, sums);
+    STORE_SUMS(3, sums);
+}
+
+/* puts sums that are stored */
+INLINE TARGET void put_before(block_before *b)
+{
+    use_memory(b->sums);
+    if (b->n > 0)
+        b->put(&b->k, b->n, &b->at);
+}
+
 /* --- a strip ---------------------------------------------------------------------------------- */
 
-static TARGET channels channels_of(const td_amx_conv *v, int64_t block)
+/* Field by field: a copy of the struct would read vectors of which parts were just written, which
+   waits for all stores. */
+static TARGET void set_channels(const td_amx_conv *v, int64_t block, channels *c)
 {
     const int64_t k = block * WIDTH, n = smaller(v->g.K - k, WIDTH);
     const float *bias = v->int8 ? v->int8->bias : v->bias;
-    channels c = { .which = (__mmask32)((UINT64_C(1) << n) - 1),
-                   .first = k,
-                   .step = v->g.K,
-                   .row = v->g.row,
-                   .Q = v->g.Q,
-                   .int8 = v->int8 };
+    c->which = (__mmask32)((UINT64_C(1) << n) - 1);
+    c->step = v->g.K;
+    c->row = v->g.row;
+    c->Q = v->g.Q;
+    c->int8 = v->int8;
     for (int j = 0; j < 2; j++) {
-        const __mmask16 which = (__mmask16)(c.which >> (j * LANES));
-        c.bias[j] = c.scale[j] = _mm512_setzero_ps();
+        const __mmask16 which = (__mmask16)(c->which >> (j * LANES));
+        c->bias[j] = c->scale[j] = _mm512_setzero_ps();
         if (bias)
-            c.bias[j] = _mm512_maskz_loadu_ps(which, bias + k + j * LANES);
+            c->bias[j] = _mm512_maskz_loadu_ps(which, bias + k + j * LANES);
         if (v->int8)
-            c.scale[j] = _mm512_maskz_loadu_ps(which, v->int8->scale + k + j * LANES);
+            c->scale[j] = _mm512_maskz_loadu_ps(which, v->int8->scale + k + j * LANES);
     }
-    return c;
 }
 
 /* how many of the first n numbers are pixels of the result */
 static int64_t pixels_among(const td_amx_geometry *g, int64_t n)
 {
     return g->is_flat ? n : n / g->row * g->Q + smaller(n % g->row, g->Q);
-}
-
-/* Lines that are far apart come late unless they are asked for before the products. */
-static void fetch_lines(const char *y, const char *rest, int64_t n, int64_t step, int64_t bytes)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < bytes; k += CELL)
-            __builtin_prefetch(y + i * step + k, 1);
-    for (int64_t i = 0; i < n && rest; i++)
-        for (int64_t k = 0; k < bytes; k += CELL)
-            __builtin_prefetch(rest + i * step + k, 0);
 }
 
 /* a strip while it is computed */
@@ -429,6 +481,7 @@ typedef struct {
     int64_t tap[TD_AMX_TAPS_MAX]; /* bytes */
     int64_t n;                    /* numbers of an image */
     int64_t lines;                /* of the next block of the filter that are fetched */
+    block_before before;
 } job;
 
 /* bytes of a block of the filter */
@@ -457,34 +510,33 @@ static int64_t result_bytes(const td_amx_conv *v)
     return (int64_t)td_dtype_bytes(v->int8 ? v->int8->y : TD_DT_BF16);
 }
 
-/* 32 numbers from `first` on of image i, of a block of 32 channels */
-static TARGET void conv_block(const job *j, int64_t i, int64_t first, int64_t block)
+/* 32 numbers from `first` on of image i, of a block of 32 channels, and puts the block before */
+static TARGET void conv_block(job *j, int64_t i, int64_t first, int64_t block)
 {
     const td_amx_conv *v = j->v;
     const td_amx_geometry *g = &v->g;
     const td_amx_strip *s = j->s;
-    const channels k = channels_of(v, block);
     const int64_t end = smaller(first + TD_AMX_PIXELS, j->n), begun = pixels_among(g, first);
     const int64_t pixel = (g->is_flat ? s->p : ((s->image + i) * g->P + s->p) * g->Q) + begun;
-    const int64_t each = result_bytes(v), at = (pixel * g->K + k.first) * each;
+    const int64_t each = result_bytes(v), at = (pixel * g->K + block * WIDTH) * each;
     /* where pixels are read directly, none are read behind the last one */
     const int64_t from = j->is_direct ? smaller(first, j->n - TD_AMX_PIXELS) : first;
     const filter f =
         filter_of(j, block, i * divide_up(j->n, TD_AMX_PIXELS) + first / TD_AMX_PIXELS);
-    const char *rest = v->rest ? (const char *)v->rest + at : NULL;
     const char *x = j->pixels + i * j->c.image * CELL + from * j->c.step;
-    char *y = (char *)v->y + at;
-    _Alignas(64) float sums[ROOM];
-    fetch_lines(y, rest, pixels_among(g, end) - begun, g->K * each, WIDTH * each);
-    use_memory(sums);
-    (v->int8 ? multiply_int8 : multiply_halves)(&j->c, j->tap, x, &f, sums);
-    use_memory(sums);
-    (v->int8 ? put_int8_for(v->int8, rest != NULL) : put_for(v->act, rest != NULL))(
-        &k, end - first, g->is_flat ? 0 : first % g->row, sums + (first - from) * WIDTH, rest, y);
+    block_before *b = &j->before;
+    (v->int8 ? multiply_int8 : multiply_halves)(&j->c, j->tap, x, &f, b);
+    put_before(b);
+    set_channels(v, block, &b->k);
+    b->n = end - first;
+    b->at.col = g->is_flat ? 0 : first % g->row;
+    b->at.sums = b->sums + (first - from) * WIDTH;
+    b->at.rest = v->rest ? (const char *)v->rest + at : NULL;
+    b->at.y = (char *)v->y + at;
 }
 
 /* all results of 32 numbers, then the next: for filters that stay in the cache */
-static TARGET void conv_by_pixels(const job *j)
+static TARGET void conv_by_pixels(job *j)
 {
     for (int64_t i = 0; i < j->s->images; i++)
         for (int64_t first = 0; first < j->n; first += TD_AMX_PIXELS)
@@ -492,7 +544,7 @@ static TARGET void conv_by_pixels(const job *j)
                 conv_block(j, i, first, block);
 }
 
-static TARGET void conv_by_channels(const job *j)
+static TARGET void conv_by_channels(job *j)
 {
     for (int64_t block = j->s->block_from; block < j->s->block_to; block++)
         for (int64_t i = 0; i < j->s->images; i++)
@@ -508,7 +560,11 @@ static TARGET void run_amx(const td_amx_conv *v, const td_amx_strip *s)
               .c = places_of(g, s),
               .is_direct = is_direct(g, s),
               .n = td_amx_numbers(g, s->rows) };
+    _Alignas(64) float sums[ROOM];
     tile_config before;
+    j.before.put =
+        v->int8 ? put_int8_for(v->int8, v->rest != NULL) : put_for(v->act, v->rest != NULL);
+    j.before.sums = sums;
     for (int t = 0; t < g->n_taps; t++)
         j.tap[t] = (g->tap[t].plane * j.c.plane + g->tap[t].row * g->row + g->tap[t].col) * CELL;
     j.pixels = j.is_direct ? (const char *)v->x + s->p * j.c.step : s->cells;
@@ -524,6 +580,8 @@ static TARGET void run_amx(const td_amx_conv *v, const td_amx_strip *s)
         j.lines = groups > FEW ? 0 : divide_up(LINES, groups);
         conv_by_channels(&j);
     }
+    store_sums(sums);
+    put_before(&j.before);
     restore_tiles(&before);
 }
 
