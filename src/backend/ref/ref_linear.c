@@ -2,16 +2,16 @@
  * ref_linear.c -- the matrix product all reference kernels share, and fully connected layers
  *
  * c is cut into tiles of 64 rows and 8 columns, one job each.  For 256 steps of k at a time, a job
- * copies its 8 columns of b side by side, and runs down its rows four at a time with 4 x 8 sums in
- * registers:
+ * copies its 8 columns of b side by side, and runs down its rows four or eight at a time with 4 x 8
+ * or 8 x 8 sums in registers:
  *
  *            8 columns                     a [4 rows, k]  .  b [k, 8]  ->  sums [4, 8]
  *      k  +--+--+--+--+--+--+--+--+
  *         |  |  |  |  |  |  |  |  |        columns past the edge are zeros and are not written back
  *         +--+--+--+--+--+--+--+--+
  *
- * With AVX2 the loop uses vectors, with separate multiplications and additions, so that it gives
- * the same bits as the plain loop.
+ * With AVX2 and AVX-512 the loop uses vectors, with separate multiplications and additions, so that
+ * it gives the same bits as the plain loop.
  */
 #include <math.h>
 #include <string.h>
@@ -20,77 +20,120 @@
 #include "base/half.h"
 #include "base/isa.h"
 
-#define ROWS          4
+#define MAX_ROWS      8
 #define COLS          8
 #define TILE_ROWS     64
 #define WORTH_SHARING 100000 /* multiplications; with fewer a second thread costs time */
 #define STEPS         256    /* 256 x 8 doubles of b: a third of an L1 cache */
 
-/* c [rows <= 4, cols <= 8] += a [rows, k] b [k, 8] */
-static void add_product(int64_t rows, int64_t cols, int64_t k, const td_ref_matrix *a,
-                        const double *b, double *c, int64_t c_row, int64_t c_col)
+/* c [rows <= 8, cols <= 8] += a [rows, k] b [k, 8]; rows past the edge repeat row 0 */
+typedef struct {
+    int64_t rows, cols, k;
+    const double *row[MAX_ROWS]; /* of a */
+    int64_t a_col;
+    const double *b;
+    td_ref_matrix c;
+} product;
+
+typedef void add_function(const product *p);
+
+static inline void add_sums(const product *p, const double sum[][COLS])
 {
+    for (int64_t i = 0; i < p->rows; i++) {
+        double *c = p->c.data + i * p->c.row;
+        if (p->c.col == 1 && p->cols == COLS)
+            for (int64_t j = 0; j < COLS; j++)
+                c[j] += sum[i][j];
+        else
+            for (int64_t j = 0; j < p->cols; j++)
+                c[j * p->c.col] += sum[i][j];
+    }
+}
+
+static void add_product(const product *p)
+{
+    enum { ROWS = 4 };
     double sum[ROWS][COLS] = { { 0 } };
-    const double *row[ROWS];
-    for (int i = 0; i < ROWS; i++)
-        row[i] = a->data + (i < rows ? i : 0) * a->row;
-    for (int64_t l = 0; l < k; l++)
+    for (int64_t l = 0; l < p->k; l++)
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < COLS; j++)
-                sum[i][j] += row[i][l * a->col] * b[l * COLS + j];
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            c[i * c_row + j * c_col] += sum[i][j];
+                sum[i][j] += p->row[i][l * p->a_col] * p->b[l * COLS + j];
+    add_sums(p, sum);
 }
 
 #if defined(__x86_64__)
-#define HAS_AVX2() td_isa_has(TD_ISA_AVX2)
+/* add_product() with VECTOR, of which COLS columns need n.  Unrolled: the sums are in registers
+   only then.  The same bits as those of add_product(). */
+#define ADD_PRODUCT(name, isa, vector, n, n_rows)                                                  \
+    __attribute__((target(isa))) static void name(const product *p)                                \
+    {                                                                                              \
+        const double *row[n_rows];                                                                 \
+        vector sum[n_rows][n] = { { { 0 } } };                                                     \
+        memcpy(row, p->row, sizeof row);                                                           \
+        for (int64_t l = 0, at = 0; l < p->k; l++, at += p->a_col) {                               \
+            const vector *b = (const vector *)(p->b + l * COLS);                                   \
+            UNROLL for (int i = 0; i < n_rows; i++) UNROLL for (int j = 0; j < n; j++)             \
+                sum[i][j] += row[i][at] * b[j];                                                    \
+        }                                                                                          \
+        double sums[n_rows][COLS];                                                                 \
+        memcpy(sums, sum, sizeof sums);                                                            \
+        add_sums(p, sums);                                                                         \
+    }
+#define UNROLL _Pragma("GCC unroll 8")
 
 typedef double four __attribute__((vector_size(32), aligned(8), may_alias));
+typedef double eight __attribute__((vector_size(64), aligned(8), may_alias));
 
-/* the same bits; the loop above compiles to code that is three times slower, because its sums do
-   not fit into SSE2's registers */
-__attribute__((target("avx2"))) static void add_product_avx2(int64_t rows, int64_t cols, int64_t k,
-                                                             const td_ref_matrix *a,
-                                                             const double *b, double *c,
-                                                             int64_t c_row, int64_t c_col)
+ADD_PRODUCT(add_product_avx2, "avx2", four, 2, 4)
+ADD_PRODUCT(add_product_avx512, "avx512f", eight, 1, 8)
+
+/* the widest function that the process may use; eight rows are for more than four */
+static add_function *choose(int64_t rows, int64_t *has)
 {
-    four left[ROWS] = { { 0 } }, right[ROWS] = { { 0 } };
-    const double *row[ROWS];
-    for (int i = 0; i < ROWS; i++)
-        row[i] = a->data + (i < rows ? i : 0) * a->row;
-    for (int64_t l = 0; l < k; l++) {
-        const four b_left = *(const four *)(b + l * COLS);
-        const four b_right = *(const four *)(b + l * COLS + COLS / 2);
-        for (int i = 0; i < ROWS; i++) {
-            left[i] += row[i][l * a->col] * b_left;
-            right[i] += row[i][l * a->col] * b_right;
-        }
-    }
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            c[i * c_row + j * c_col] += j < COLS / 2 ? left[i][j] : right[i][j - COLS / 2];
+    const bool is_wide = rows > 4 && td_isa_has(TD_ISA_AVX512);
+    *has = is_wide ? 8 : 4;
+    if (is_wide)
+        return add_product_avx512;
+    return td_isa_has(TD_ISA_AVX2) ? add_product_avx2 : add_product;
 }
 #else
-#define HAS_AVX2()       false
-#define add_product_avx2 add_product
+static add_function *choose(int64_t rows, int64_t *has)
+{
+    (void)rows;
+    *has = 4;
+    return add_product;
+}
 #endif
+
+/* to [steps, 8] = the columns of b from step `from` on; those past the edge are zeros */
+static void copy_panel(int64_t cols, int64_t steps, td_ref_matrix b, double *to)
+{
+    if (cols < COLS)
+        memset(to, 0, (size_t)(steps * COLS) * sizeof *to);
+    for (int64_t l = 0; l < steps; l++, to += COLS, b.data += b.row)
+        if (b.col == 1 && cols == COLS)
+            memcpy(to, b.data, COLS * sizeof *to);
+        else
+            for (int64_t j = 0; j < cols; j++)
+                to[j] = b.data[j * b.col];
+}
 
 static void add_tile(int64_t rows, int64_t cols, int64_t k, td_ref_matrix a, td_ref_matrix b,
                      td_ref_matrix c)
 {
-    double panel[STEPS * COLS] = { 0 };
-    const bool is_avx2 = HAS_AVX2();
+    double panel[STEPS * COLS];
     for (int64_t from = 0; from < k; from += STEPS) {
-        const int64_t steps = k - from < STEPS ? k - from : STEPS;
-        for (int64_t l = 0; l < steps; l++)
-            for (int64_t j = 0; j < cols; j++)
-                panel[l * COLS + j] = b.data[(from + l) * b.row + j * b.col];
-        for (int64_t i = 0; i < rows; i += ROWS) {
-            const td_ref_matrix part = { a.data + i * a.row + from * a.col, a.row, a.col };
-            (is_avx2 ? add_product_avx2 : add_product)(rows - i < ROWS ? rows - i : ROWS, cols,
-                                                       steps, &part, panel, c.data + i * c.row,
-                                                       c.row, c.col);
+        product p = { .cols = cols, .k = k - from < STEPS ? k - from : STEPS, .b = panel };
+        const td_ref_matrix bf = { b.data + from * b.row, b.row, b.col };
+        copy_panel(cols, p.k, bf, panel);
+        p.a_col = a.col;
+        for (int64_t i = 0, each; i < rows; i += each) {
+            add_function *const add = choose(rows - i, &each);
+            p.rows = rows - i < each ? rows - i : each;
+            for (int64_t r = 0; r < each; r++)
+                p.row[r] = a.data + (i + (r < p.rows ? r : 0)) * a.row + from * a.col;
+            p.c = (td_ref_matrix){ c.data + i * c.row, c.row, c.col };
+            add(&p);
         }
     }
 }
