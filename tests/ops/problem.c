@@ -56,60 +56,75 @@ static double draw_argument(const td_op *op, double x)
     return x;
 }
 
-static double draw(td_rng *r, const td_op *op, const char *name)
+/* the numbers in tensors of a name */
+typedef struct {
+    const char *name; /* "_u8": that ends so */
+    enum { CONSTANT, NORMAL, SQUARE, UNIFORM, BELOW, GAPS, SPARSE } what;
+    double scale; /* of NORMAL; the CONSTANT; BELOW: integers from 0 to below this */
+    double shift; /* added to UNIFORM and BELOW */
+} filling;
+
+/* clang-format off */
+static const filling fillings[] = {
+    { "var",       UNIFORM,  1,           0.5  },
+    { "scale",     UNIFORM,  1,           0.5  },
+    { "target",    UNIFORM,  1,           0    },
+    { "lr",        CONSTANT, 0.1,         0    },
+    { "rest1",     CONSTANT, 0.271,       0    },
+    { "rest2",     CONSTANT, 0.002997001, 0    },
+    { "finite",    CONSTANT, 1,           0    },
+    { "overflow",  CONSTANT, 0,           0    },
+    { "huge",      NORMAL,   4e4,         0    },
+    { "tiny",      NORMAL,   1e-7,        0    },
+    { "square",    SQUARE,   1,           0    },
+    { "partner",   BELOW,    6,           0    }, /* a few are no partners: then the sample stays */
+    { "index",     BELOW,    9,           -1   }, /* some select nothing */
+    { "random",    BELOW,    1000000,     0    },
+    { "box",       BELOW,    14,          -3   }, /* some are empty, some leave the image */
+    { "pixels",    BELOW,    256,         0    },
+    { "full_u8",   CONSTANT, 255,         0    }, /* with full_s8 or, for 7 bits, most_s8: */
+    { "full_s8",   CONSTANT, 127,         0    }, /* the largest sums */
+    { "narrow_s8", BELOW,    129,         -64  },
+    { "most_s8",   CONSTANT, 64,          0    },
+    { "gaps",      GAPS,     1,           0    },
+    { "sparse",    SPARSE,   1,           0    },
+    { "_u8",       BELOW,    256,         0    },
+    { "_s8",       BELOW,    255,         -127 },
+};
+/* clang-format on */
+
+/* NULL: a normal distribution */
+static const filling *filling_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof fillings / sizeof *fillings; i++)
+        if (fillings[i].name[0] == '_' ? td_text_ends(name, fillings[i].name)
+                                       : strcmp(name, fillings[i].name) == 0)
+            return &fillings[i];
+    return NULL;
+}
+
+static double draw(td_rng *r, const td_op *op, const filling *f)
 {
     const double x = td_rng_normal(r);
-    if (strcmp(name, "var") == 0)
-        return 0.5 + td_rng_uniform(r);
-    if (strcmp(name, "lr") == 0)
-        return 0.1;
-    if (strcmp(name, "rest1") == 0)
-        return 0.271;
-    if (strcmp(name, "rest2") == 0)
-        return 0.002997001;
-    if (strcmp(name, "finite") == 0)
-        return 1;
-    if (strcmp(name, "overflow") == 0)
-        return 0;
-    if (strcmp(name, "huge") == 0)
-        return 4e4 * x;
-    if (strcmp(name, "tiny") == 0)
-        return 1e-7 * x;
-    if (strcmp(name, "square") == 0)
+    if (!f)
+        return op == &td_op_cast ? 100 * x : draw_argument(op, x);
+    switch (f->what) {
+    case CONSTANT:
+        return f->scale;
+    case NORMAL:
+        return f->scale * x;
+    case SQUARE:
         return x * x;
-    if (strcmp(name, "partner") == 0) /* a few are no partners: then the sample stays */
-        return (double)td_rng_below(r, 6);
-    if (strcmp(name, "index") == 0) /* some select nothing */
-        return (double)td_rng_below(r, 9) - 1;
-    if (strcmp(name, "random") == 0)
-        return (double)td_rng_below(r, 1000000);
-    if (strcmp(name, "box") == 0) /* some are empty, some leave the image */
-        return (double)td_rng_below(r, 14) - 3;
-    if (strcmp(name, "pixels") == 0)
-        return (double)td_rng_below(r, 256);
-    if (strcmp(name, "full_u8") == 0) /* with full_s8 or, for 7 bits, most_s8: the largest sums */
-        return 255;
-    if (strcmp(name, "full_s8") == 0)
-        return 127;
-    if (strcmp(name, "narrow_s8") == 0)
-        return (double)td_rng_below(r, 129) - 64;
-    if (strcmp(name, "most_s8") == 0)
-        return 64;
-    if (td_text_ends(name, "_u8"))
-        return (double)td_rng_below(r, 256);
-    if (td_text_ends(name, "_s8"))
-        return (double)td_rng_below(r, 255) - 127;
-    if (strcmp(name, "scale") == 0)
-        return 0.5 + td_rng_uniform(r);
-    if (strcmp(name, "target") == 0)
-        return td_rng_uniform(r);
-    if (strcmp(name, "gaps") == 0)
+    case UNIFORM:
+        return f->shift + td_rng_uniform(r);
+    case BELOW:
+        return f->shift + (double)td_rng_below(r, (uint64_t)f->scale);
+    case GAPS:
         return td_rng_below(r, 4) ? td_rng_uniform(r) : NAN;
-    if (strcmp(name, "sparse") == 0)
+    case SPARSE:
         return td_rng_below(r, 8) ? 0 : x;
-    if (op == &td_op_cast)
-        return 100 * x;
-    return draw_argument(op, x);
+    }
+    return x;
 }
 
 static void fill_different(td_rng *r, int64_t count, double *x)
@@ -150,8 +165,9 @@ static td_status fill(const td_problem *p, const td_value *v, void **out)
         return TD_ENOMEM;
     }
 
+    const filling *f = filling_of(v->name);
     for (int64_t i = 0; i < count; i++)
-        x[i] = draw(&r, op, v->name);
+        x[i] = draw(&r, op, f);
     if (op == &td_op_max_pool2d && v != p->dy)
         fill_different(&r, count, x);
     if (strcmp(v->name, "spoiled") == 0)

@@ -9,7 +9,8 @@
  *
  *     agree with the reference kernel       tolerance.h
  *     leave a layout's padding zero
- *     give the same bits again, and, where the kernel is ours, with another number of threads
+ *     give the same bits again, and, where the kernel is ours and the processor's, with another
+ *     number of threads
  *     give the same bits when the first and the last result take over operands, as may_overwrite
  *     and may_overwrite_last permit
  *     give the same bits when several nodes run as one call, if it has td_multi
@@ -101,21 +102,64 @@ static bool is_blocked(const td_blocking *bl, int d)
     return is;
 }
 
-/* Copy between plain order and t's layout; the padding of t is zeroed.  Along the last dimension,
-   unless it is blocked, the places are a constant step apart. */
+#define COPY(type, n, to, to_step, from, from_step)                                                \
+    for (int64_t i_ = 0; i_ < (n); i_++)                                                           \
+    ((type *)(to))[i_ * (to_step)] = ((const type *)(from))[i_ * (from_step)]
+
+/* n elements of `each` bytes; steps in elements */
+static void copy_elements(size_t each, int64_t n, void *to, int64_t to_step, const void *from,
+                          int64_t from_step)
+{
+    if (to_step == 1 && from_step == 1)
+        memcpy(to, from, (size_t)n * each);
+    else if (each == 1)
+        COPY(uint8_t, n, to, to_step, from, from_step);
+    else if (each == 2)
+        COPY(uint16_t, n, to, to_step, from, from_step);
+    else if (each == 4)
+        COPY(uint32_t, n, to, to_step, from, from_step);
+    else
+        COPY(uint64_t, n, to, to_step, from, from_step);
+}
+
+/* n: from each multiple of n on, n elements of plain order have places a constant step apart */
+static int64_t run_length(const td_type *t, const td_blocking *bl, int64_t *step)
+{
+    int64_t n = 1;
+    *step = 1;
+    for (int d = t->rank - 1; d > 0 && !is_blocked(bl, d + bl->rank - t->rank); d--) {
+        if (t->dim[d] == 1)
+            continue;
+        const int64_t stride = place_of(t, bl, n) - place_of(t, bl, 0);
+        if (n > 1 && stride != n * *step)
+            break;
+        *step = n > 1 ? *step : stride;
+        n *= t->dim[d];
+    }
+    return n;
+}
+
+/* copy between plain order and t's layout; the padding of t is zeroed */
 static void convert(const td_type *t, size_t each, void *blocked, void *plain, bool to_blocked)
 {
     td_blocking bl;
+    int64_t step;
+    const int64_t count = td_type_count(t);
+    if (td_type_is_plain(t)) {
+        memcpy(to_blocked ? blocked : plain, to_blocked ? plain : blocked, (size_t)count * each);
+        return;
+    }
     TD_CHECK(td_type_blocking(t, &bl));
-    const int64_t n = t->rank && !is_blocked(&bl, bl.rank - 1) ? t->dim[t->rank - 1] : 1;
+    const int64_t n = run_length(t, &bl, &step);
     if (to_blocked)
         memset(blocked, 0, (size_t)td_type_bytes(t) / td_dtype_bytes(t->dtype) * each);
-    const int64_t step = n > 1 ? place_of(t, &bl, 1) - place_of(t, &bl, 0) : 0;
-    for (int64_t i = 0, count = td_type_count(t); i < count; i += n) {
+    for (int64_t i = 0; i < count; i += n) {
         char *b = (char *)blocked + (size_t)place_of(t, &bl, i) * each;
         char *q = (char *)plain + (size_t)i * each;
-        for (int64_t j = 0; j < n; j++, b += (size_t)step * each, q += each)
-            memcpy(to_blocked ? b : q, to_blocked ? q : b, each);
+        if (to_blocked)
+            copy_elements(each, n, b, step, q, 1);
+        else
+            copy_elements(each, n, q, 1, b, step);
     }
 }
 
@@ -130,10 +174,13 @@ static void convert_mask(const td_type *x, uint8_t *blocked, uint8_t *plain, boo
     const int64_t count = td_type_count(x);
     uint8_t *from = to_blocked ? plain : blocked, *to = to_blocked ? blocked : plain;
     td_blocking bl;
+    int64_t step;
     TD_CHECK(td_type_blocking(x, &bl));
+    const int64_t n = run_length(x, &bl, &step);
     memset(to, 0, (size_t)count / 8);
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t j = place_of(x, &bl, i);
+    for (int64_t i = 0, j = 0; i < count; i++, j += step) {
+        if (i % n == 0)
+            j = place_of(x, &bl, i);
         const int64_t bit = mask_bit(from, to_blocked ? i : j), k = to_blocked ? j : i;
         to[k / 8] = (uint8_t)(to[k / 8] | bit << (k % 8));
     }
@@ -390,6 +437,11 @@ static void copy_taken(const variant *v, const buffers *b, int i, int over)
         memcpy(b->at[i], b->at[over], (size_t)td_type_bytes(tensor_type(&v->node, over)));
 }
 
+static bool is_on_device(const td_kernel *k)
+{
+    return device && strncmp(k->name, "ref_", 4) != 0;
+}
+
 /* run on fresh buffers */
 static td_status run_fresh(const variant *v, const td_kernel *k, void *const *plain, takeover over,
                            buffers *b)
@@ -399,9 +451,8 @@ static td_status run_fresh(const variant *v, const td_kernel *k, void *const *pl
     memcpy(args, b->at, sizeof args);
     take_over(args, v->node.n_in, over.first);
     take_over(args, v->n_tensors - 1, over.last);
-    const bool is_ours = device && strncmp(k->name, "ref_", 4) != 0;
     td_status st =
-        td_kernel_run_once(k, &v->node, is_ours ? device->memory : &td_host_memory, args);
+        td_kernel_run_once(k, &v->node, is_on_device(k) ? device->memory : &td_host_memory, args);
     if (st == TD_OK) {
         copy_taken(v, b, v->node.n_in, over.first);
         copy_taken(v, b, v->n_tensors - 1, over.last);
@@ -459,7 +510,8 @@ static void repeat_all(run *r, const variant *v, const td_backend *b, const td_k
                        void *const *plain, const buffers *first)
 {
     repeat(r, v, k, plain, first, nothing, "in a second run");
-    if (strcmp(b->name, "dnnl") != 0) { /* oneDNN promises nothing about that */
+    /* oneDNN promises nothing about that; kernels of a device have no threads of the processor */
+    if (strcmp(b->name, "dnnl") != 0 && !is_on_device(k)) {
         set_threads(2);
         repeat(r, v, k, plain, first, nothing, "on two threads");
         set_threads(5); /* more than most blocks: divides them differently */
