@@ -84,6 +84,7 @@ struct launch_state {
     std::vector<unsigned> order; /* in which members start and go on */
     warp warps[32];
     size_t n_started, n_live, n_at_barrier;
+    size_t n_passed; /* of `order`, in this pass */
     td_grid::votes votes;
 };
 
@@ -93,13 +94,16 @@ constexpr size_t STACK_BYTES = 256 << 10; /* its frames are larger */
 #else
 constexpr size_t STACK_BYTES = 64 << 10;
 #endif
+/* Stacks begin at different offsets: otherwise those of all threads of a block, which take turns,
+   would share one set of each cache. */
+constexpr size_t N_OFFSETS = 51, OFFSET_BYTES = 320;
 constexpr size_t MAX_SHARED_BYTES = 48 << 10;
 constexpr unsigned MAX_THREADS = 1024;
 
 std::mutex one_launch;
 launch_state run_now;
 fiber scheduler;
-fiber *fiber_now;
+fiber *fiber_now, *fiber_before;
 member *member_now;
 
 /* fibers without a thread; they live until the process ends or unloads the library */
@@ -191,7 +195,9 @@ td_grid_jump:
 
 void prepare(fiber *f)
 {
+    static size_t n_prepared;
     char *top = static_cast<char *>(const_cast<void *>(f->stack)) + f->stack_size;
+    top -= n_prepared++ % N_OFFSETS * OFFSET_BYTES;
     void **slot =
         reinterpret_cast<void **>(top) - 8; /* six registers, where to return to, alignment */
     for (int i = 0; i < 8; i++)
@@ -206,15 +212,15 @@ void jump(fiber *from, fiber *to)
 }
 #endif
 
-/* AddressSanitizer learns of the scheduler's stack on arrival in a fiber, since any host thread may
+/* AddressSanitizer learns of the scheduler's stack on arrival from it, since any host thread may
  * launch */
 void after_jump(fiber *here)
 {
 #ifdef TD_GRID_ASAN
-    if (here == &scheduler)
-        __sanitizer_finish_switch_fiber(here->fake_stack, nullptr, nullptr);
-    else
+    if (fiber_before == &scheduler)
         __sanitizer_finish_switch_fiber(here->fake_stack, &scheduler.stack, &scheduler.stack_size);
+    else
+        __sanitizer_finish_switch_fiber(here->fake_stack, nullptr, nullptr);
 #else
     (void)here;
 #endif
@@ -225,19 +231,22 @@ void change(fiber *from, fiber *to)
 #ifdef TD_GRID_ASAN
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
 #endif
+    fiber_before = from;
+    fiber_now = to;
     jump(from, to);
     after_jump(from);
 }
 
 fiber *make_fiber()
 {
-    void *base = mmap(nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+    const size_t size = STACK_BYTES + N_OFFSETS / 16 * (16 * OFFSET_BYTES); /* whole pages */
+    void *base = mmap(nullptr, GUARD_BYTES + size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED || mprotect(base, GUARD_BYTES, PROT_NONE) != 0)
         die("there is no memory for the stack of a thread");
     fiber *f = new fiber;
     f->stack = static_cast<char *>(base) + GUARD_BYTES; /* an overflow is a fault below */
-    f->stack_size = STACK_BYTES;
+    f->stack_size = size;
     prepare(f);
     return f;
 }
@@ -258,17 +267,27 @@ void enter(member *m)
     m->now = state::running;
 }
 
-void resume(fiber *f)
+/* the fiber whose turn it is: threads start first; then in each pass those go on that are released.
+ * The scheduler's at the end of a pass.  Fibers change to the next by themselves, which takes half of
+ * the jumps, and the processor predicts where calls return to, as all fibers are in the same call. */
+fiber *next_fiber()
 {
-    fiber_now = f;
-    change(&scheduler, f);
+    launch_state &r = run_now;
+    if (r.n_started < r.members.size())
+        return take_idle();
+    while (r.n_passed < r.order.size()) {
+        const member &m = r.members[r.order[r.n_passed++]];
+        if (m.now == state::released)
+            return m.runs_on;
+    }
+    return &scheduler;
 }
 
 /* --- barriers ------------------------------------------------------------------------------- */
 
 bool is_same_place(const site &a, const site &b)
 {
-    return a.line == b.line && std::strcmp(a.file, b.file) == 0;
+    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 /* lets the block go on if all of its threads that have not finished wait at the same barrier */
@@ -347,7 +366,7 @@ void finish(member *m)
 void wait_for_release(member *m)
 {
     if (m->now != state::released)
-        change(fiber_now, &scheduler);
+        change(fiber_now, next_fiber());
     enter(m);
 }
 
@@ -365,7 +384,7 @@ void run_members()
             finish(m);
         }
         pool.idle.push_back(self);
-        change(self, &scheduler);
+        change(self, next_fiber());
     }
 }
 
@@ -495,7 +514,7 @@ void set_up_block(uint64_t number)
     blockIdx.z = unsigned(number / gridDim.x / gridDim.y);
     if (r.shared_bytes > 0)
         std::memset(r.shared, 0xff, r.shared_bytes); /* NaNs: what a kernel reads, it has written */
-    r.n_started = r.n_at_barrier = 0;
+    r.n_started = r.n_at_barrier = r.n_passed = 0;
     r.n_live = r.members.size();
     for (unsigned i = 0; i < 32; i++)
         r.warps[i] = { 0, 0 };
@@ -511,19 +530,13 @@ void set_up_block(uint64_t number)
 void run_block()
 {
     launch_state &r = run_now;
-    while (r.n_started < r.members.size())
-        resume(take_idle());
+    change(&scheduler, next_fiber());
     while (r.n_live > 0) {
-        bool is_stuck = true;
-        for (unsigned id : r.order) {
-            member &m = r.members[id];
-            if (m.now == state::released) {
-                is_stuck = false;
-                resume(m.runs_on);
-            }
-        }
-        if (is_stuck)
+        r.n_passed = 0;
+        fiber *next = next_fiber();
+        if (next == &scheduler)
             die_of_divergence();
+        change(&scheduler, next);
     }
 }
 
