@@ -77,9 +77,9 @@ for precision in fp16 bf16; do
     TANDEM_CUDA_GRAPH=0 train $precision-plain $precision --model blocks.td
     same $precision.safetensors $precision-plain.safetensors
 done
-train resnet fp16 --arch resnet18 --run-iters 3 --lr 0.001
-TANDEM_CUDA_NORMS=0 train resnet-apart fp16 --arch resnet18 --run-iters 3 --lr 0.001
-close_losses resnet resnet-apart 0.03
+train resnet fp16 --arch resnet18 --run-iters 3 --lr 0.001 --image-size 64
+TANDEM_CUDA_NORMS=0 train resnet-apart fp16 --arch resnet18 --run-iters 3 --lr 0.001 --image-size 64
+close_losses resnet resnet-apart 0.01
 train fp32 fp32 --model blocks.td
 close_losses fp32 fp16 0.02
 finish

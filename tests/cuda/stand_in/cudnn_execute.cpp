@@ -1,13 +1,13 @@
 /*
- * cudnn_execute.cpp -- operation graphs of convolutions, executed with plain loops
+ * cudnn_execute.cpp -- operation graphs of convolutions, executed on the host
  *
  * Pointers must be device memory, aligned as their descriptor promises.
  */
 #include "cudnn_descriptor.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "convolve.h"
 #include "elements.h"
 #include "stand_in.h"
 
@@ -20,11 +20,6 @@ using namespace stand_in;
 struct array {
     std::vector<int64_t> dims; /* N C H W */
     std::vector<float> v;
-
-    float *at(int64_t n, int64_t h, int64_t w)
-    {
-        return v.data() + ((n * dims[2] + h) * dims[3] + w) * dims[1];
-    }
 };
 
 element element_of(cudnnDataType_t t)
@@ -107,59 +102,22 @@ void store(execution &e, const descriptor *tensor, array a)
     });
 }
 
-inline __attribute__((always_inline)) void add_scaled(float *to, const float *from, float by,
-                                                      int64_t n)
+sizes sizes_of(const geometry &g, const array &x, const array &w, const array &y)
 {
-    for (int64_t i = 0; i < n; i++)
-        to[i] += by * from[i];
-}
-
-/* filters [first, end) at (r, s) of one pixel: `group` filters read `c` channels of x */
-struct tile {
-    int64_t first, end, group, c, filter_step;
-};
-
-/* x: all channels of a pixel; y: likewise; w: filter 0 at (r, s) */
-FAST void convolve_tile(kind what, const tile &t, float *x, float *w, float *y)
-{
-    for (int64_t o = t.first; o < t.end; o++) {
-        float *from = x + o / t.group * t.c, *f = w + o * t.filter_step;
-        if (what == FORWARD)
-            y[o] += dot(from, f, t.c);
-        else if (what == DATA_GRADIENT)
-            add_scaled(from, f, y[o], t.c);
-        else
-            add_scaled(f, from, y[o], t.c);
-    }
-}
-
-/* one filter position, one image; few filters at a time remain in the cache for all pixels */
-void convolve_image(kind what, const geometry &g, array &x, array &w, array &y, int64_t n,
-                    const int64_t rs[2])
-{
-    enum { TILE = 16 };
-    const int64_t c = w.dims[1], n_filters = w.dims[0];
-    tile t = { 0, 0, n_filters / (x.dims[1] / c), c, w.dims[2] * w.dims[3] * c };
-    for (; t.first < n_filters; t.first += TILE) {
-        t.end = std::min<int64_t>(t.first + TILE, n_filters);
-        for (int64_t p = 0; p < y.dims[2]; p++)
-            for (int64_t q = 0; q < y.dims[3]; q++) {
-                const int64_t i = p * g.stride[0] - g.before[0] + rs[0] * g.dilation[0];
-                const int64_t j = q * g.stride[1] - g.before[1] + rs[1] * g.dilation[1];
-                if (i >= 0 && i < x.dims[2] && j >= 0 && j < x.dims[3])
-                    convolve_tile(what, t, x.at(n, i, j), w.at(0, rs[0], rs[1]), y.at(n, p, q));
-            }
-    }
-}
-
-void convolve(kind what, const geometry &g, array &x, array &w, array &y)
-{
-    for (int64_t n = 0; n < y.dims[0]; n++)
-        for (int64_t r = 0; r < w.dims[2]; r++)
-            for (int64_t s = 0; s < w.dims[3]; s++) {
-                const int64_t rs[2] = { r, s };
-                convolve_image(what, g, x, w, y, n, rs);
-            }
+    const int64_t groups = x.dims[1] / w.dims[1];
+    return { x.dims[0],
+             groups,
+             w.dims[1],
+             x.dims[2],
+             x.dims[3],
+             w.dims[0] / groups,
+             w.dims[2],
+             w.dims[3],
+             y.dims[2],
+             y.dims[3],
+             { g.before[0], g.before[1] },
+             { g.stride[0], g.stride[1] },
+             { g.dilation[0], g.dilation[1] } };
 }
 
 void run_convolution(execution &e, const descriptor &d)
@@ -172,7 +130,7 @@ void run_convolution(execution &e, const descriptor &d)
         for (array *a : { &x, &w, &y })
             for (float &v : a->v)
                 v = to_tf32(v);
-    convolve(d.type, geometry_of(o.conv), x, w, y);
+    convolve(d.type, sizes_of(geometry_of(o.conv), x, w, y), x.v.data(), w.v.data(), y.v.data());
     if (to_x)
         store(e, o.x, std::move(x));
     else if (to_w)
@@ -210,7 +168,9 @@ void run_map(execution &e, const descriptor &d)
         v = mode == CUDNN_POINTWISE_ADD        ? v + z
             : mode == CUDNN_POINTWISE_MUL      ? v * z
             : mode == CUDNN_POINTWISE_IDENTITY ? v
-            : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0 ? 0 : v > cap ? static_cast<float>(cap) : v)
+            : mode == CUDNN_POINTWISE_RELU_FWD ? (v < 0     ? 0
+                                                  : v > cap ? static_cast<float>(cap)
+                                                            : v)
                                                : (v > 0 ? z : 0);
     }
     store(e,

@@ -51,7 +51,7 @@ inline float to_tf32(float v)
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FAST __attribute__((optimize("O3"), target_clones("avx2", "default")))
+#define FAST __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
 #else
 #define FAST
 #endif
