@@ -70,9 +70,11 @@ FAST void add_rows(const factor &left, matrix &right, range is, range ks, matrix
             for (int64_t j = 0; j < n; j++)
                 sum[j] += (b0 * r0[j] + b1 * r1[j]) + (b2 * r2[j] + b3 * r3[j]);
         }
-        for (; k < ks.end; k++, by += left.column)
+        for (; k < ks.end; k++, by += left.column) {
+            const float *__restrict r = right.row(k);
             for (int64_t j = 0; j < n; j++)
-                sum[j] += *by * right.row(k)[j];
+                sum[j] += *by * r[j];
+        }
     }
 }
 
