@@ -12,13 +12,14 @@
  */
 #include "backend/native/native_pooled.h"
 
+#include "backend/native/native.h"
 #include "backend/native/native_conv.h"
 #include "backend/native/native_division.h"
 #include "base/arena.h"
 #include "base/isa.h"
 #include "tandem/program.h"
 
-enum { COLUMNS_MAX = 4096 };
+enum { COLUMNS_MAX = 4096, FILTER_BYTES_MAX = 4 << 20 /* of a thread, in tiles */ };
 
 static const td_node_layouts wide_layouts = { .in = { "", "Abcd16a", "" }, .out = "acdb" };
 static const td_node_layouts half_layouts = { .in = { "", "AbcD16a2d", "" }, .out = "acdb" };
@@ -66,6 +67,9 @@ static td_status shape_of(const td_node *n, td_pooled *v)
         return td_error(TD_ENOKERNEL, "windows of %d pixels", a->kernel);
     if (v->columns > COLUMNS_MAX)
         return td_error(TD_ENOKERNEL, "rows of %lld pixels", (long long)v->W);
+    if (v->is_half && td_isa_has_tiles() &&
+        td_pooled_filter(v) > FILTER_BYTES_MAX / (int64_t)sizeof(float))
+        return td_error(TD_ENOKERNEL, "%lld channels of an image", (long long)v->C);
     if (!td_pooled_loops_at(v->is_half, 0))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(w->dtype));
     return TD_OK;
@@ -101,7 +105,7 @@ static parts parts_of(const td_pooled *v)
     parts p;
     p.windows = divide_up(v->C * v->R * v->columns, line) * line;
     p.sums = p.windows + (has_tiles ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
-    p.largest = p.sums + td_pooled_parts(v, has_tiles) * td_pooled_pixels(v) * TD_POOLED_CHANNELS;
+    p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;
     p.all = p.together + divide_up(row, line) * line;
     return p;
@@ -130,6 +134,16 @@ static td_status prepare(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
+/* Tiles multiply what is not read by zero: an image with an infinity has other loops, all of it, so
+   that its results do not depend on the number of threads. */
+static td_pooled_loops *loops_for(const td_pooled *v, const float *image)
+{
+    const bool has_tiles = v->is_half && td_isa_has_tiles();
+    const td_native_simd *simd = td_native_simd_for(TD_DT_F32, TD_POOLED_LANES);
+    const bool is_finite = !has_tiles || simd->all_finite(v->C * v->H * v->W, image);
+    return td_pooled_loops_at(v->is_half, is_finite ? 0 : 1);
+}
+
 static void run_thread(const state *s, int t, void *const *args)
 {
     const td_pooled *v = &s->v;
@@ -147,7 +161,9 @@ static void run_thread(const state *s, int t, void *const *args)
         j.to = i.from + i.n;
         j.x = (const float *)args[0] + i.plane * v->C * v->H * v->W;
         j.y = (uint8_t *)args[3] + i.plane * v->pooled_P * v->pooled_Q * v->K;
-        td_pooled_loops_at(v->is_half, 0)(v, &j);
+        td_pooled_loops *loops = loops_for(v, j.x);
+        loops(v, &j);
+        j.has_filter = j.has_filter || loops == td_pooled_loops_at(v->is_half, 0);
     }
 }
 

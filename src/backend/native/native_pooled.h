@@ -16,9 +16,7 @@
 enum {
     TD_POOLED_LANES = 16,
     TD_POOLED_CHANNELS = 32, /* of a part, at most */
-    TD_POOLED_KERNEL_MAX = 15,
-    TD_POOLED_PIXELS = 32, /* whose windows are made together */
-    TD_POOLED_WRITTEN = 4  /* elements of a window that are written together */
+    TD_POOLED_KERNEL_MAX = 15
 };
 
 typedef struct {
@@ -42,18 +40,21 @@ typedef struct {
     const float *bias;
     uint8_t *y;      /* the image's, row 0 */
     void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R */
-    void *windows;   /* half: td_pooled_windows of pairs; td_pooled_filter of pairs */
-    float *sums;     /* [td_pooled_parts, td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the
-                        convolution */
+    void *windows;   /* tiles: td_pooled_windows of pairs; td_pooled_filter of pairs */
+    bool has_filter; /* tiles: the latter are there, from a call before */
+    float *sums;     /* [td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the convolution */
     float *largest;  /* [kernel, pooled_Q, K] of each of the last rows of the convolution */
     float *together; /* [pooled_Q, K] of these rows */
 } td_pooled_job;
 
 /*
- * For products in tiles of 16 rows of 64 bytes: the windows of some pixels of a row, and the filter
- * with zeros up to whole tiles.
+ * For products in tiles of 16 rows of 64 bytes: a column of elements after the other, each of the
+ * last rows of the image, of which the window of a pixel is `taps` columns; and the filter in the
+ * same order, once for each place of its first row among those rows, with zeros for the others.
  *
- *     windows [TD_POOLED_PIXELS, pairs]      filter [K / 16, pairs, 16]
+ *     windows [columns, C, ring]      filter [phases, K / 16, taps, C, ring, 16]
+ *
+ * x has to be finite: some of what is beside a window is multiplied by zero.
  */
 
 /** Pixels of a row of the convolution's result, in whole tiles. */
@@ -62,30 +63,42 @@ static inline int64_t td_pooled_pixels(const td_pooled *v)
     return divide_up(v->Q, TD_POOLED_LANES) * TD_POOLED_LANES;
 }
 
-/** Elements of a window, in whole tiles, with room to write TD_POOLED_WRITTEN at a time. */
+/** Rows of the image that are kept, of which row h is number (h + pad) % ring: windows are whole
+    tiles. */
+static inline int64_t td_pooled_ring(const td_pooled *v)
+{
+    int64_t ring = v->R;
+    while (ring * v->C * v->taps % TD_POOLED_LANES)
+        ring++;
+    return ring;
+}
+
+/** Different places of the first of R rows: row p of the result has place number p % phases. */
+static inline int64_t td_pooled_phases(const td_pooled *v)
+{
+    const int64_t ring = td_pooled_ring(v);
+    int64_t n = 1;
+    while (n * v->stride % ring)
+        n++;
+    return n;
+}
+
+/** Elements of a window. */
 static inline int64_t td_pooled_pairs(const td_pooled *v)
 {
-    const int64_t last = divide_up(v->taps, TD_POOLED_WRITTEN) * TD_POOLED_WRITTEN;
-    const int64_t all = (v->C * v->R - 1) * v->taps + last;
-    return divide_up(all, TD_POOLED_LANES) * TD_POOLED_LANES;
+    return v->taps * v->C * td_pooled_ring(v);
 }
 
-/** Elements of the windows. */
+/** Elements of all columns. */
 static inline int64_t td_pooled_windows(const td_pooled *v)
 {
-    return TD_POOLED_PIXELS * td_pooled_pairs(v);
-}
-
-/** Parts of TD_POOLED_CHANNELS whose sums are kept: all channels for tiles, else one. */
-static inline int64_t td_pooled_parts(const td_pooled *v, bool has_tiles)
-{
-    return has_tiles ? divide_up(v->K, TD_POOLED_CHANNELS) : 1;
+    return (td_pooled_pixels(v) * v->step + v->taps) * v->C * td_pooled_ring(v);
 }
 
 /** Elements of the filter. */
 static inline int64_t td_pooled_filter(const td_pooled *v)
 {
-    return v->K * td_pooled_pairs(v);
+    return td_pooled_phases(v) * v->K * td_pooled_pairs(v);
 }
 
 typedef void td_pooled_loops(const td_pooled *v, const td_pooled_job *j);
