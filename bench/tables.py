@@ -51,6 +51,10 @@ class Table:
     def speed(self, name, state="alone"):
         return [r["images_per_s"]["median"] for r in self.results(name, state)]
 
+    def fastest(self, name):
+        """Most images/s of a step, in all rounds."""
+        return max(r["images_per_s"]["max"] for r in self.results(name))
+
     def median(self, name, *keys):
         """Median over the rounds of a member, or None."""
         values = []
@@ -92,6 +96,7 @@ class Table:
         if mode == "training":
             found.append(("step, ms", lambda n: f"{statistics.median(1e3 * self.batch / v for v in self.speed(n)):.0f}"))
         if mode == "inference":
+            found.append(("fastest, ms", lambda n: f"{1e3 * self.batch / self.fastest(n):.1f}"))
             found += [(f"{q}, ms", number(("latency_ms", q), 1)) for q in ("p50", "p90", "p95", "p99", "max")]
         found.append(("peak memory, GB", number(("peak",), 2, 1e-9)))
         first = {"training": "first step done, s", "inference": "first answer, s", "data": "first batch, s"}[mode]
@@ -124,6 +129,10 @@ class Table:
         if self.peers:
             lines += [f"{name} against the fastest peer of each round: {spread(self.against_best(name), 2)} ×."
                       for name in self.ours if self.equals(name) and not name.startswith("Tandem train")]
+            if self.o.mode == "inference":
+                lines += [f"{name}'s fastest step against the fastest of all peers: "
+                          f"{self.fastest(name) / max(self.fastest(n) for n in self.equals(name)):.2f} ×."
+                          for name in self.ours if self.equals(name)]
         real = [f"Tandem train, {kind} images" for kind in ("real", "synthetic")]
         if set(real) <= set(self.ours):
             lines.append(f"Training on real images keeps {spread(self.ratio(*real), 3)} of synthetic training's images/s.")
