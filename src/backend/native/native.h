@@ -18,6 +18,8 @@
 #ifndef TD_BACKEND_NATIVE_NATIVE_H
 #define TD_BACKEND_NATIVE_NATIVE_H
 
+#include <string.h>
+
 #include "backend/native/native_division.h"
 #include "ops/ops.h"
 #include "runtime/kernel.h"
@@ -191,6 +193,25 @@ bool td_native_has_avx2(void);
 /** Number i of the loops that this machine can run, the best instruction set first; NULL past the
     end. */
 const td_native_simd *td_native_simd_at(int i);
+
+/** n elements of s's dtype as float32: x itself, or `room`. */
+static inline const float *td_native_floats(const td_native_simd *s, int64_t n, const void *x,
+                                            float *room)
+{
+    if (s->dtype == TD_DT_F32)
+        return x;
+    s->widen(n, x, room, false);
+    return room;
+}
+
+/** n numbers to elements of s's dtype; x may be y. */
+static inline void td_native_put(const td_native_simd *s, int64_t n, const float *x, void *y)
+{
+    if (s->dtype != TD_DT_F32)
+        s->narrow(n, x, y, false);
+    else if (x != y)
+        memcpy(y, x, (size_t)n * sizeof *x);
+}
 
 /* --- tensors as planes ------------------------------------------------------------------------ */
 

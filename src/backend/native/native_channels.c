@@ -190,23 +190,14 @@ static td_status prepare_sum(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-/* n elements as float32, in place or in `room` */
-static const float *floats_of(const channels *c, int64_t n, const char *x, float *room)
-{
-    if (c->dtype == TD_DT_F32)
-        return (const float *)(const void *)x;
-    c->simd->widen(n, x, room, false);
-    return room;
-}
-
 /* sum += x, or x y, of n columns of one row */
 static void add_row(const channels *c, int64_t n, const char *x, const char *y, float *sum)
 {
     float room[2][PIECE];
-    const float *row = floats_of(c, n, x, room[0]);
+    const float *row = td_native_floats(c->simd, n, x, room[0]);
     if (y) {
-        td_native_act_simd_at(0)->binary[TD_BINARY_mul](n, row, false, floats_of(c, n, y, room[1]),
-                                                        false, room[0]);
+        td_native_act_simd_at(0)->binary[TD_BINARY_mul](
+            n, row, false, td_native_floats(c->simd, n, y, room[1]), false, room[0]);
         row = room[0];
     }
     td_native_rows_here()->add_to(n, row, sum);

@@ -17,6 +17,8 @@
  * chunk.  They are joined in the order of chunks and images, in float64, and phases divide the work
  * between chunks only: the bits do not depend on the division.
  */
+#include "backend/native/native_norm.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -39,14 +41,7 @@ typedef struct {
 typedef struct {
     const td_native_simd *simd;
     td_native_shape s;
-    double eps;
-    const void *x, *z, *dy, *dy2; /* dy2: added to dy; dz is the masked sum */
-    const float *gamma, *beta, *mean_in, *var_in;
-    const uint8_t *mask_in;
-    void *y, *dx, *dz;
-    float *mean, *var, *dgamma, *dbeta;
-    float cap; /* upper bound; 0: no relu, INFINITY: relu */
-    uint8_t *mask;
+    td_native_norm_args a;
     chunk_sums *sums; /* [CB, groups, chunks] */
     float *rooms;     /* if blocks are interleaved, for each thread: CB TD_NATIVE_NORM_ROOM */
     int threads;      /* for which the scratch has room */
@@ -102,6 +97,68 @@ static td_status shape_of(const td_type *t, td_native_shape *s)
 static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
 {
     return cb * s->channels + lane % s->channels;
+}
+
+/* --- operands --------------------------------------------------------------------------------- */
+
+static td_native_norm_args args_of(const td_node *n)
+{
+    return (td_native_norm_args){ .eps = ((const td_norm_attr *)n->attr)->eps };
+}
+
+static float cap_of(const td_node *n)
+{
+    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
+}
+
+/* (x, gamma, beta [, z]) */
+td_native_norm_args td_native_norm_forward(const td_node *n, void *const *args)
+{
+    td_native_norm_args a = args_of(n);
+    a.x = args[0];
+    a.gamma = args[1];
+    a.beta = args[2];
+    a.z = n->n_in > 3 ? args[3] : NULL;
+    a.y = args[n->n_in];
+    a.mean = args[n->n_in + 1];
+    a.var = args[n->n_in + 2];
+    a.cap = n->n_out > 3 ? cap_of(n) : 0;
+    a.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    return a;
+}
+
+/* (x, gamma, beta, mean, var [, z]) */
+td_native_norm_args td_native_norm_infer(const td_node *n, void *const *args)
+{
+    td_native_norm_args a = args_of(n);
+    a.x = args[0];
+    a.gamma = args[1];
+    a.beta = args[2];
+    a.mean_in = args[3];
+    a.var_in = args[4];
+    a.z = n->n_in > 5 ? args[5] : NULL;
+    a.y = args[n->n_in];
+    a.cap = n->op != &td_op_batch_norm_infer ? cap_of(n) : 0;
+    return a;
+}
+
+/* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
+td_native_norm_args td_native_norm_backward(const td_node *n, void *const *args)
+{
+    const int m = n->n_in > 5; /* 1 if there is a mask */
+    td_native_norm_args a = args_of(n);
+    a.dy = args[0];
+    a.mask_in = m ? args[1] : NULL;
+    a.dy2 = n->n_in > 6 ? args[6] : NULL;
+    a.x = args[1 + m];
+    a.gamma = args[2 + m];
+    a.mean_in = args[3 + m];
+    a.var_in = args[4 + m];
+    a.dx = args[n->n_in];
+    a.dgamma = args[n->n_in + 1];
+    a.dbeta = args[n->n_in + 2];
+    a.dz = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    return a;
 }
 
 /* --- dividing the work ------------------------------------------------------------------------ */
@@ -165,7 +222,7 @@ static size_t room_bytes(const td_native_shape *s)
 static job job_of(const td_prepared *p, void *scratch)
 {
     const td_node *n = p->node;
-    job j = { .eps = ((const td_norm_attr *)n->attr)->eps, .sums = scratch };
+    job j = { .sums = scratch };
     TD_CHECK(shape_of(td_in_type(n, 0), &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, j.s.lanes);
     j.s.plane.is_streamed = is_interleaved(&j.s)
@@ -438,12 +495,12 @@ static void *to(const job *j, void *tensor, const td_native_part *p)
 
 static void forward_sum(const job *j, const td_native_part *p, chunk_sums *out)
 {
-    j->simd->norm_stats(&p->plane, at(j, j->x, p), out->a, out->b);
+    j->simd->norm_stats(&p->plane, at(j, j->a.x, p), out->a, out->b);
 }
 
 static void forward_sum_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v)
 {
-    j->simd->norm_stats_rows(v, at(j, j->x, p));
+    j->simd->norm_stats_rows(v, at(j, j->a.x, p));
 }
 
 /* merges the statistics of a plane's chunks into the first: Chan et al. 1983, as in norm_stats */
@@ -511,31 +568,26 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
         join_lanes(j, mean, m2);
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        j->mean[k] = (float)mean[i];
-        j->var[k] = (float)(m2[i] / total);
+        j->a.mean[k] = (float)mean[i];
+        j->a.var[k] = (float)(m2[i] / total);
         c->mean[i] = (float)mean[i];
         /* from the stored variance, so that run_infer gives the same bits */
-        c->scale[i] = (float)((double)j->gamma[k] / sqrt((double)j->var[k] + j->eps));
-        c->shift[i] = j->beta[k];
+        c->scale[i] = (float)((double)j->a.gamma[k] / sqrt((double)j->a.var[k] + j->a.eps));
+        c->shift[i] = j->a.beta[k];
     }
 }
 
 static void forward_apply(const job *j, const td_native_part *p, const td_native_coefs *c)
 {
-    j->simd->norm_apply(&p->plane, c, at(j, j->x, p), j->z ? at(j, j->z, p) : NULL, to(j, j->y, p),
-                        j->cap, j->mask ? j->mask + p->at / 8 : NULL);
+    j->simd->norm_apply(&p->plane, c, at(j, j->a.x, p), j->a.z ? at(j, j->a.z, p) : NULL,
+                        to(j, j->a.y, p), j->a.cap, j->a.mask ? j->a.mask + p->at / 8 : NULL);
 }
 
 static void forward_apply_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v,
                                const td_native_coefs *c, int64_t step)
 {
-    j->simd->norm_apply_rows(v, c, step, at(j, j->x, p), j->z ? at(j, j->z, p) : NULL,
-                             to(j, j->y, p), j->cap, j->mask ? j->mask + p->at / 8 : NULL);
-}
-
-static float cap_of(const td_node *n)
-{
-    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
+    j->simd->norm_apply_rows(v, c, step, at(j, j->a.x, p), j->a.z ? at(j, j->a.z, p) : NULL,
+                             to(j, j->a.y, p), j->a.cap, j->a.mask ? j->a.mask + p->at / 8 : NULL);
 }
 
 static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join, forward_apply,
@@ -545,27 +597,18 @@ static td_status run_forward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     job j = job_of(p, args[n->n_in + n->n_out]);
-    j.x = args[0];
-    j.gamma = args[1];
-    j.beta = args[2];
-    j.z = n->n_in > 3 ? args[3] : NULL;
-    j.y = args[n->n_in];
-    j.mean = args[n->n_in + 1];
-    j.var = args[n->n_in + 2];
-    j.cap = n->n_out > 3 ? cap_of(n) : 0;
-    j.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    j.a = td_native_norm_forward(n, args);
     run_steps(&j, &forward_steps);
     return TD_OK;
 }
 
-static void infer_coefs(const job *j, const float *mean, const float *var, int64_t cb,
-                        td_native_coefs *c)
+static void infer_coefs(const job *j, int64_t cb, td_native_coefs *c)
 {
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        c->mean[i] = mean[k];
-        c->scale[i] = (float)((double)j->gamma[k] / sqrt((double)var[k] + j->eps));
-        c->shift[i] = j->beta[k];
+        c->mean[i] = j->a.mean_in[k];
+        c->scale[i] = (float)((double)j->a.gamma[k] / sqrt((double)j->a.var_in[k] + j->a.eps));
+        c->shift[i] = j->a.beta[k];
     }
 }
 
@@ -592,19 +635,14 @@ static void infer_share(const job *j, const td_native_coefs *c, const td_native_
 static td_status run_infer(const td_prepared *p, void *const *args)
 {
     job j = job_of(p, NULL);
-    j.x = args[0];
-    j.gamma = args[1];
-    j.beta = args[2];
-    j.z = p->node->n_in > 5 ? args[5] : NULL;
-    j.y = args[p->node->n_in];
-    j.cap = p->node->op != &td_op_batch_norm_infer ? cap_of(p->node) : 0;
+    j.a = td_native_norm_infer(p->node, args);
     td_native_coefs *coefs = args[p->node->n_in + p->node->n_out];
     const td_native_planes d = infer_planes(&j.s, td_threads());
 #pragma omp parallel
     {
 #pragma omp for
         for (int64_t cb = 0; cb < j.s.CB; cb++)
-            infer_coefs(&j, args[3], args[4], cb, &coefs[cb]);
+            infer_coefs(&j, cb, &coefs[cb]);
 #pragma omp for schedule(static, 1)
         for (int t = 0; t < d.threads; t++)
             infer_share(&j, coefs, &d, t);
@@ -616,7 +654,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 
 static const uint8_t *mask_at(const job *j, const td_native_part *p)
 {
-    return j->mask_in && !j->dy2 ? j->mask_in + p->at / 8 : NULL;
+    return j->a.mask_in && !j->a.dy2 ? j->a.mask_in + p->at / 8 : NULL;
 }
 
 /*
@@ -625,27 +663,28 @@ static const uint8_t *mask_at(const job *j, const td_native_part *p)
  */
 static void join_gradients(const job *j, const td_native_part *p)
 {
-    j->simd->add_masked(&p->plane, at(j, j->dy, p), at(j, j->dy2, p), j->mask_in + p->at / 8,
-                        to(j, j->dz, p));
+    j->simd->add_masked(&p->plane, at(j, j->a.dy, p), at(j, j->a.dy2, p), j->a.mask_in + p->at / 8,
+                        to(j, j->a.dz, p));
 }
 
 static void backward_sum(const job *j, const td_native_part *p, chunk_sums *out)
 {
     td_native_coefs c;
-    if (j->dy2)
+    if (j->a.dy2)
         join_gradients(j, p);
     for (int i = 0; i < j->s.lanes; i++)
-        c.mean[i] = j->mean_in[channel_of(&j->s, p->cb, i)];
-    j->simd->norm_grad_sums(&p->plane, &c, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
-                            at(j, j->x, p), out->a, out->b);
+        c.mean[i] = j->a.mean_in[channel_of(&j->s, p->cb, i)];
+    j->simd->norm_grad_sums(&p->plane, &c, at(j, j->a.dy2 ? j->a.dz : j->a.dy, p), mask_at(j, p),
+                            at(j, j->a.x, p), out->a, out->b);
 }
 
 static void backward_sum_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v)
 {
-    const void *dy2 = j->dy2 ? at(j, j->dy2, p) : NULL;
-    void *dz = j->dz ? to(j, j->dz, p) : NULL;
-    j->simd->norm_grad_sums_rows(v, j->mean_in + p->cb * j->s.lanes, at(j, j->dy, p), dy2,
-                                 j->mask_in ? j->mask_in + p->at / 8 : NULL, at(j, j->x, p), dz);
+    const void *dy2 = j->a.dy2 ? at(j, j->a.dy2, p) : NULL;
+    void *dz = j->a.dz ? to(j, j->a.dz, p) : NULL;
+    j->simd->norm_grad_sums_rows(v, j->a.mean_in + p->cb * j->s.lanes, at(j, j->a.dy, p), dy2,
+                                 j->a.mask_in ? j->a.mask_in + p->at / 8 : NULL, at(j, j->a.x, p),
+                                 dz);
 }
 
 /* adds the sums of chunks to groups, and groups to the block */
@@ -685,11 +724,11 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
     }
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        const double rstd = 1 / sqrt((double)j->var_in[k] + j->eps);
-        j->dbeta[k] = (float)sum[i];
-        j->dgamma[k] = (float)(dot[i] * rstd);
-        c->mean[i] = j->mean_in[k];
-        c->scale[i] = (float)((double)j->gamma[k] * rstd);
+        const double rstd = 1 / sqrt((double)j->a.var_in[k] + j->a.eps);
+        j->a.dbeta[k] = (float)sum[i];
+        j->a.dgamma[k] = (float)(dot[i] * rstd);
+        c->mean[i] = j->a.mean_in[k];
+        c->scale[i] = (float)((double)j->a.gamma[k] * rstd);
         c->shift[i] = (float)(sum[i] / total);
         c->slope[i] = (float)(dot[i] * rstd * rstd / total);
     }
@@ -697,39 +736,27 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
 
 static void backward_apply(const job *j, const td_native_part *p, const td_native_coefs *c)
 {
-    j->simd->norm_grad_apply(&p->plane, c, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
-                             at(j, j->x, p), to(j, j->dx, p),
-                             j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
+    j->simd->norm_grad_apply(&p->plane, c, at(j, j->a.dy2 ? j->a.dz : j->a.dy, p), mask_at(j, p),
+                             at(j, j->a.x, p), to(j, j->a.dx, p),
+                             j->a.dz && !j->a.dy2 ? to(j, j->a.dz, p) : NULL);
 }
 
 static void backward_apply_rows(const job *j, const td_native_part *p, const td_native_norm_rows *v,
                                 const td_native_coefs *c, int64_t step)
 {
-    j->simd->norm_grad_apply_rows(v, c, step, at(j, j->dy2 ? j->dz : j->dy, p), mask_at(j, p),
-                                  at(j, j->x, p), to(j, j->dx, p),
-                                  j->dz && !j->dy2 ? to(j, j->dz, p) : NULL);
+    j->simd->norm_grad_apply_rows(v, c, step, at(j, j->a.dy2 ? j->a.dz : j->a.dy, p), mask_at(j, p),
+                                  at(j, j->a.x, p), to(j, j->a.dx, p),
+                                  j->a.dz && !j->a.dy2 ? to(j, j->a.dz, p) : NULL);
 }
 
 static const steps backward_steps = { backward_sum, backward_sum_rows, backward_join,
                                       backward_apply, backward_apply_rows };
 
-/* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
-    const int m = n->n_in > 5; /* 1 if there is a mask */
     job j = job_of(p, args[n->n_in + n->n_out]);
-    j.dy = args[0];
-    j.mask_in = m ? args[1] : NULL;
-    j.dy2 = n->n_in > 6 ? args[6] : NULL;
-    j.x = args[1 + m];
-    j.gamma = args[2 + m];
-    j.mean_in = args[3 + m];
-    j.var_in = args[4 + m];
-    j.dx = args[n->n_in];
-    j.dgamma = args[n->n_in + 1];
-    j.dbeta = args[n->n_in + 2];
-    j.dz = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    j.a = td_native_norm_backward(n, args);
     run_steps(&j, &backward_steps);
     return TD_OK;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_norm.h"
 #include "backend/native/native_rows.h"
 #include "tandem/program.h"
 
@@ -42,14 +43,7 @@ typedef struct {
     maps s;
     const td_native_rows *rows;
     const td_native_simd *simd; /* to and from half types */
-    double eps;
-    const void *x, *z, *dy, *dy2; /* dy2: added to dy; dz is the masked sum */
-    const float *gamma, *beta, *mean_in, *var_in;
-    const uint8_t *mask_in;
-    void *y, *dx, *dz;
-    float *mean, *var, *dgamma, *dbeta;
-    float cap; /* upper bound; 0: no relu, INFINITY: relu */
-    uint8_t *mask;
+    td_native_norm_args a;
     int threads;
 
     /* scratch */
@@ -133,7 +127,7 @@ static size_t room_bytes(const maps *s)
 static job job_of(const td_prepared *p, void *scratch, bool has_sums)
 {
     const td_node *n = p->node;
-    job j = { .rows = td_native_rows_here(), .eps = ((const td_norm_attr *)n->attr)->eps };
+    job j = { .rows = td_native_rows_here() };
     TD_CHECK(maps_of(td_in_type(n, 0), &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, 16);
     j.threads = td_threads();
@@ -158,11 +152,7 @@ static job job_of(const td_prepared *p, void *scratch, bool has_sums)
 /* n elements of `tensor` from `at` on, in place or in `room` */
 static const float *floats(const job *j, const void *tensor, int64_t at, int64_t n, float *room)
 {
-    const char *from = (const char *)tensor + at * j->s.each;
-    if (j->s.dtype == TD_DT_F32)
-        return (const float *)(const void *)from;
-    j->simd->widen(n, from, room, false);
-    return room;
+    return td_native_floats(j->simd, n, (const char *)tensor + at * j->s.each, room);
 }
 
 /* where n elements of a result are computed: in place or in `room`, from which `put` takes them */
@@ -173,11 +163,7 @@ static float *place(const job *j, void *tensor, int64_t at, float *room)
 
 static void put(const job *j, int64_t n, const float *x, void *tensor, int64_t at)
 {
-    char *to = (char *)tensor + at * j->s.each;
-    if (j->s.dtype != TD_DT_F32)
-        j->simd->narrow(n, x, to, false);
-    else if (x != (const float *)(void *)to)
-        memcpy(to, x, (size_t)n * sizeof *x);
+    td_native_put(j->simd, n, x, (char *)tensor + at * j->s.each);
 }
 
 typedef struct {
@@ -187,13 +173,13 @@ typedef struct {
 /* The gradient g of n elements: dy (+ dy2) where the mask is set; with dy2, dz gets it too. */
 static const float *gradient(const job *j, int64_t at, int64_t n, rooms *r)
 {
-    const float *dy = floats(j, j->dy, at, n, r->dy);
-    if (!j->mask_in)
+    const float *dy = floats(j, j->a.dy, at, n, r->dy);
+    if (!j->a.mask_in)
         return dy;
-    const float *dy2 = j->dy2 ? floats(j, j->dy2, at, n, r->dy2) : NULL;
-    j->rows->masked(n, dy, dy2, j->mask_in + at / 8, r->dy);
+    const float *dy2 = j->a.dy2 ? floats(j, j->a.dy2, at, n, r->dy2) : NULL;
+    j->rows->masked(n, dy, dy2, j->a.mask_in + at / 8, r->dy);
     if (dy2)
-        put(j, n, r->dy, j->dz, at);
+        put(j, n, r->dy, j->a.dz, at);
     return r->dy;
 }
 
@@ -216,7 +202,7 @@ static void add_run(const job *j, const float *x, const float *g, int64_t n, int
     if (before == 0)
         s[0] = s[1] = 0;
     if (g) {
-        j->rows->products(n, g, x, j->mean_in[plane % j->s.C], &s[0], &s[1]);
+        j->rows->products(n, g, x, j->a.mean_in[plane % j->s.C], &s[0], &s[1]);
     } else {
         j->rows->stats(n, x, &mean, &m2);
         join(&s[0], &s[1], (double)before, mean, m2, (double)n);
@@ -229,8 +215,8 @@ static void sum_planes(const job *j, int64_t from, int64_t to)
     rooms r;
     for (int64_t at = from; at < to; at += PIECE) {
         const int64_t n = smaller(to - at, PIECE);
-        const float *g = j->dy ? gradient(j, at, n, &r) : NULL;
-        const float *x = floats(j, j->x, at, n, r.x);
+        const float *g = j->a.dy ? gradient(j, at, n, &r) : NULL;
+        const float *x = floats(j, j->a.x, at, n, r.x);
         for (int64_t i = 0, run; i < n; i += run) {
             const int64_t plane = (at + i) / area, before = (at + i) % area;
             run = smaller(n - i, area - before);
@@ -248,7 +234,7 @@ static void pivot_of(const job *j, int64_t at, int64_t elements, float *pivot)
     for (int64_t row = 0; row < rows; row++)
         for (int64_t i = 0; i < wide; i += PIECE) {
             const int64_t n = smaller(wide - i, PIECE);
-            j->rows->add_to(n, floats(j, j->x, at + row * wide + i, n, room), pivot + i);
+            j->rows->add_to(n, floats(j, j->a.x, at + row * wide + i, n, room), pivot + i);
         }
     for (int64_t i = 0; rows && i < wide; i++)
         pivot[i] /= (float)rows;
@@ -280,21 +266,21 @@ static void sum_rows(const job *j, int64_t from, int64_t to, int t)
     float *sum = j->room + 3 * t * wide, *other = sum + wide, *pivot = other + wide;
     rooms r;
     memset(sum, 0, (size_t)(2 * wide) * sizeof *sum);
-    if (!j->dy)
+    if (!j->a.dy)
         pivot_of(j, from, to - from, pivot);
-    for (int64_t i = 0; j->dy && i < wide; i++)
-        pivot[i] = j->mean_in[i % C];
+    for (int64_t i = 0; j->a.dy && i < wide; i++)
+        pivot[i] = j->a.mean_in[i % C];
     for (int64_t at = from, n; at < to; at += n) {
         const int64_t i = (at - from) % wide;
         n = smaller(smaller(to - at, wide - i), PIECE);
-        const float *g = j->dy ? gradient(j, at, n, &r) : NULL;
-        const float *x = floats(j, j->x, at, n, r.x);
+        const float *g = j->a.dy ? gradient(j, at, n, &r) : NULL;
+        const float *x = floats(j, j->a.x, at, n, r.x);
         if (g)
             j->rows->add_products(n, g, x, pivot + i, sum + i, other + i);
         else
             j->rows->add_centred(n, x, pivot + i, sum + i, other + i);
     }
-    put_sums(j, to - from, j->dy ? NULL : pivot, sum, other,
+    put_sums(j, to - from, j->a.dy ? NULL : pivot, sum, other,
              j->sums + 2 * wide * (from / elements_of_unit(&j->s)));
 }
 
@@ -318,7 +304,7 @@ static void join_planes(const job *j, int64_t c, double *a, double *b)
     *a = *b = 0;
     for (int64_t n = 0; n < j->s.N; n++) {
         const double *s = j->sums + 2 * (n * j->s.C + c);
-        if (j->dy) {
+        if (j->a.dy) {
             *a += s[0];
             *b += s[1];
         } else {
@@ -343,7 +329,7 @@ static void join_columns(const job *j, int64_t from, int64_t to)
             const double now = (double)in_column(elements, row, wide);
             for (int64_t c = from; now > 0 && c < to; c++) {
                 double *a = j->total + c, *b = a + C;
-                if (j->dy) {
+                if (j->a.dy) {
                     *a += sums[row + c];
                     *b += sums[wide + row + c];
                 } else {
@@ -365,27 +351,27 @@ static void put_coefs(const job *j, int64_t c, const float *values)
 
 static void forward_coefs(const job *j, int64_t c, float mean, float var)
 {
-    const double scale = (double)j->gamma[c] / sqrt((double)var + j->eps);
-    put_coefs(j, c, (float[]){ mean, (float)scale, j->beta[c], 0 });
+    const double scale = (double)j->a.gamma[c] / sqrt((double)var + j->a.eps);
+    put_coefs(j, c, (float[]){ mean, (float)scale, j->a.beta[c], 0 });
 }
 
 /* from the stored variance, so that run_infer gives the same bits */
 static void end_forward(const job *j, int64_t c, double mean, double m2)
 {
-    j->mean[c] = (float)mean;
-    j->var[c] = (float)(m2 / (double)(j->s.N * j->s.area));
-    forward_coefs(j, c, j->mean[c], j->var[c]);
+    j->a.mean[c] = (float)mean;
+    j->a.var[c] = (float)(m2 / (double)(j->s.N * j->s.area));
+    forward_coefs(j, c, j->a.mean[c], j->a.var[c]);
 }
 
 static void end_backward(const job *j, int64_t c, double sum, double dot)
 {
     const double total = (double)(j->s.N * j->s.area);
-    const double rstd = 1 / sqrt((double)j->var_in[c] + j->eps);
-    j->dbeta[c] = (float)sum;
-    j->dgamma[c] = (float)(dot * rstd);
+    const double rstd = 1 / sqrt((double)j->a.var_in[c] + j->a.eps);
+    j->a.dbeta[c] = (float)sum;
+    j->a.dgamma[c] = (float)(dot * rstd);
     put_coefs(j, c,
-              (float[]){ j->mean_in[c], (float)((double)j->gamma[c] * rstd), (float)(sum / total),
-                         (float)(dot * rstd * rstd / total) });
+              (float[]){ j->a.mean_in[c], (float)((double)j->a.gamma[c] * rstd),
+                         (float)(sum / total), (float)(dot * rstd * rstd / total) });
 }
 
 static void join_channels(const job *j, int t)
@@ -401,7 +387,7 @@ static void join_channels(const job *j, int t)
         } else {
             join_planes(j, c, &a, &b);
         }
-        if (j->dy)
+        if (j->a.dy)
             end_backward(j, c, a, b);
         else
             end_forward(j, c, a, b);
@@ -420,7 +406,7 @@ typedef struct {
 static void fill(const job *j, int64_t at, int64_t n, filled *f)
 {
     const int64_t area = j->s.area, first = at / area;
-    const int n_coefs = j->dy ? N_COEFS : SLOPE;
+    const int n_coefs = j->a.dy ? N_COEFS : SLOPE;
     if (f->plane == first && (at + n - 1) / area == first)
         return;
     for (int64_t i = 0, run; i < n; i += run) {
@@ -449,22 +435,22 @@ static td_native_norm_row row_at(const job *j, int64_t at, int64_t n, filled *f)
 static void apply_forward(const job *j, int64_t at, int64_t n, const td_native_norm_row *c,
                           rooms *r)
 {
-    float *y = place(j, j->y, at, r->y);
-    j->rows->batch_norm(n, c, floats(j, j->x, at, n, r->x),
-                        j->z ? floats(j, j->z, at, n, r->dy) : NULL, y, j->cap,
-                        j->mask ? j->mask + at / 8 : NULL);
-    put(j, n, y, j->y, at);
+    float *y = place(j, j->a.y, at, r->y);
+    j->rows->batch_norm(n, c, floats(j, j->a.x, at, n, r->x),
+                        j->a.z ? floats(j, j->a.z, at, n, r->dy) : NULL, y, j->a.cap,
+                        j->a.mask ? j->a.mask + at / 8 : NULL);
+    put(j, n, y, j->a.y, at);
 }
 
 static void apply_backward(const job *j, int64_t at, int64_t n, const td_native_norm_row *c,
                            rooms *r)
 {
-    const float *g = gradient(j, at, n, r), *x = floats(j, j->x, at, n, r->x);
-    float *dx = place(j, j->dx, at, r->y);
-    if (j->dz && j->mask_in)
-        put(j, n, g, j->dz, at);
+    const float *g = gradient(j, at, n, r), *x = floats(j, j->a.x, at, n, r->x);
+    float *dx = place(j, j->a.dx, at, r->y);
+    if (j->a.dz && j->a.mask_in)
+        put(j, n, g, j->a.dz, at);
     j->rows->batch_norm_grad(n, c, g, x, dx);
-    put(j, n, dx, j->dx, at);
+    put(j, n, dx, j->a.dx, at);
 }
 
 static void apply_pieces(const job *j, int t)
@@ -475,7 +461,7 @@ static void apply_pieces(const job *j, int t)
     for (int64_t k = n * t / j->threads; k < n * (t + 1) / j->threads; k++) {
         const int64_t at = k * PIECE, some = smaller(PIECE, j->s.count - at);
         const td_native_norm_row c = row_at(j, at, some, &f);
-        if (j->dy)
+        if (j->a.dy)
             apply_backward(j, at, some, &c, &r);
         else
             apply_forward(j, at, some, &c, &r);
@@ -485,10 +471,10 @@ static void apply_pieces(const job *j, int t)
 static void run_phases(const job *j)
 {
     job after = *j;
-    if (j->dy2) { /* dz is the masked sum now */
-        after.dy = j->dz;
-        after.dy2 = NULL;
-        after.mask_in = NULL;
+    if (j->a.dy2) { /* dz is the masked sum now */
+        after.a.dy = j->a.dz;
+        after.a.dy2 = NULL;
+        after.a.mask_in = NULL;
     }
 #pragma omp parallel
     {
@@ -506,24 +492,11 @@ static void run_phases(const job *j)
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-static float cap_of(const td_node *n)
-{
-    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
-}
-
 static td_status run_forward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     job j = job_of(p, args[n->n_in + n->n_out], true);
-    j.x = args[0];
-    j.gamma = args[1];
-    j.beta = args[2];
-    j.z = n->n_in > 3 ? args[3] : NULL;
-    j.y = args[n->n_in];
-    j.mean = args[n->n_in + 1];
-    j.var = args[n->n_in + 2];
-    j.cap = n->n_out > 3 ? cap_of(n) : 0;
-    j.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    j.a = td_native_norm_forward(n, args);
     run_phases(&j);
     return TD_OK;
 }
@@ -532,18 +505,12 @@ static td_status run_infer(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
     job j = job_of(p, args[n->n_in + n->n_out], false);
-    j.x = args[0];
-    j.gamma = args[1];
-    j.beta = args[2];
-    j.z = n->n_in > 5 ? args[5] : NULL;
-    j.y = args[n->n_in];
-    j.cap = n->op != &td_op_batch_norm_infer ? cap_of(n) : 0;
-    const float *mean = args[3], *var = args[4];
+    j.a = td_native_norm_infer(n, args);
 #pragma omp parallel
     {
 #pragma omp for
         for (int64_t c = 0; c < j.s.C; c++)
-            forward_coefs(&j, c, mean[c], var[c]);
+            forward_coefs(&j, c, j.a.mean_in[c], j.a.var_in[c]);
 #pragma omp for schedule(static, 1)
         for (int t = 0; t < j.threads; t++)
             apply_pieces(&j, t);
@@ -551,23 +518,11 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
     const td_node *n = p->node;
-    const int m = n->n_in > 5; /* 1 if there is a mask */
     job j = job_of(p, args[n->n_in + n->n_out], true);
-    j.dy = args[0];
-    j.mask_in = m ? args[1] : NULL;
-    j.dy2 = n->n_in > 6 ? args[6] : NULL;
-    j.x = args[1 + m];
-    j.gamma = args[2 + m];
-    j.mean_in = args[3 + m];
-    j.var_in = args[4 + m];
-    j.dx = args[n->n_in];
-    j.dgamma = args[n->n_in + 1];
-    j.dbeta = args[n->n_in + 2];
-    j.dz = n->n_out > 3 ? args[n->n_in + 3] : NULL;
+    j.a = td_native_norm_backward(n, args);
     run_phases(&j);
     return TD_OK;
 }

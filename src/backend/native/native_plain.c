@@ -8,8 +8,6 @@
  * native_pool.c and native_heads.c have the layouts with channels in vector lanes.  Half types are
  * widened in pieces; sums are float32 within a piece and float64 over the pieces of a plane.
  */
-#include <string.h>
-
 #include "backend/native/native.h"
 #include "backend/native/native_act.h"
 #include "backend/native/native_rows.h"
@@ -38,27 +36,10 @@ static td_status maps_of(const td_type *t, maps *m)
     return TD_OK;
 }
 
-/* n elements, in place or in `room` */
-static const float *floats(const maps *m, int64_t n, const char *x, float *room)
-{
-    if (m->dtype == TD_DT_F32)
-        return (const float *)(const void *)x;
-    m->simd->widen(n, x, room, false);
-    return room;
-}
-
 static double number(const maps *m, const void *tensor, int64_t i)
 {
     float wide[1];
-    return (double)*floats(m, 1, (const char *)tensor + i * m->each, wide);
-}
-
-static void put(const maps *m, int64_t n, const float *x, char *to)
-{
-    if (m->dtype == TD_DT_F32)
-        memcpy(to, x, (size_t)n * sizeof *x);
-    else
-        m->simd->narrow(n, x, to, false);
+    return (double)*td_native_floats(m->simd, 1, (const char *)tensor + i * m->each, wide);
 }
 
 static td_work_share share_of(const td_type *t, int threads)
@@ -83,10 +64,10 @@ static void pool_plane(const maps *m, const char *x, char *y)
     double sum = 0;
     for (int64_t i = 0; i < m->area; i += PIECE) {
         const int64_t n = smaller(m->area - i, PIECE);
-        sum += (double)m->rows->sum(n, floats(m, n, x + i * m->each, room));
+        sum += (double)m->rows->sum(n, td_native_floats(m->simd, n, x + i * m->each, room));
     }
     const float mean = (float)(sum / (double)m->area);
-    put(m, 1, &mean, y);
+    td_native_put(m->simd, 1, &mean, y);
 }
 
 static td_status run_pool(const td_prepared *p, void *const *args)
@@ -121,7 +102,7 @@ static void fill_plane(const maps *m, float value, char *dx)
     float room[PIECE + TD_NATIVE_ROW_STEP]; /* `repeat` writes whole steps */
     m->rows->repeat(smaller(m->area, PIECE), value, room);
     for (int64_t i = 0; i < m->area; i += PIECE)
-        put(m, smaller(m->area - i, PIECE), room, dx + i * m->each);
+        td_native_put(m->simd, smaller(m->area - i, PIECE), room, dx + i * m->each);
 }
 
 static td_status run_pool_grad(const td_prepared *p, void *const *args)
@@ -162,9 +143,9 @@ static void add_plane(const maps *m, float bias, const char *x, char *y)
     for (int64_t i = 0; i < m->area; i += PIECE) {
         const int64_t n = smaller(m->area - i, PIECE), at = i * m->each;
         float *to = m->dtype == TD_DT_F32 ? (float *)(void *)(y + at) : room;
-        loops->binary[TD_BINARY_add](n, floats(m, n, x + at, room), false, &bias, true, to);
-        if (m->dtype != TD_DT_F32)
-            put(m, n, to, y + at);
+        loops->binary[TD_BINARY_add](n, td_native_floats(m->simd, n, x + at, room), false, &bias,
+                                     true, to);
+        td_native_put(m->simd, n, to, y + at);
     }
 }
 
