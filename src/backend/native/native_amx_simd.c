@@ -123,7 +123,7 @@ typedef struct {
     __m512 bias[2], scale[2]; /* scale: of integers */
     __mmask32 which;
     int64_t step;   /* elements from one pixel to the next */
-    int64_t row, Q; /* of the geometry */
+    int64_t row, Q; /* as in td_amx_geometry */
     const td_amx_int8 *int8;
 } channels;
 
@@ -150,8 +150,8 @@ INLINE TARGET __m512 widened(__m256i x)
 typedef struct {
     int64_t col;      /* in its row */
     const void *sums; /* float32 or integers of 32 bits */
-    const char *rest; /* of the next pixel, or NULL */
-    char *y;
+    const char *rest; /* the residual's elements for its pixel, or NULL */
+    char *y;          /* the pixel's first result */
 } cursor;
 
 /* puts n numbers from there on, those that are pixels */
@@ -334,7 +334,7 @@ static put_loop *put_int8_for(const td_amx_int8 *t, bool has_rest)
 /* a filter's block of 32 results; what is fetched while it is multiplied */
 typedef struct {
     const char *w, *ahead, *end; /* [ahead, end): the rest of the next block; NULL: nothing */
-    int64_t lines;               /* of the cache, for every panel */
+    int64_t lines;               /* cache lines to prefetch with each panel */
 } filter;
 
 INLINE void fetch_ahead(const filter *f, int64_t i)
@@ -354,12 +354,6 @@ typedef struct {
     int64_t n;   /* numbers; 0: there is no block */
     cursor at;
 } block_before;
-
-enum { SUMS_ROW = WIDTH * (int)sizeof(float), FILTER_ROW = 2 * TILE_ROW_BYTES };
-
-#define STORE_SUMS(i, sums)                                                                        \
-    _tile_stored(i, (char *)(sums) + (i) / 2 * TILE_ROWS * SUMS_ROW + (i) % 2 * TILE_ROW_BYTES,    \
-                 SUMS_ROW)
 
 #define PRODUCT(is_int8, sums, x, w)                                                               \
     do {                                                                                           \
@@ -381,8 +375,8 @@ enum { SUMS_ROW = WIDTH * (int)sizeof(float), FILTER_ROW = 2 * TILE_ROW_BYTES };
 INLINE TARGET void load_factors(const places *c, const char *x, const char *w)
 {
     _tile_loadd(4, x, c->step);
-    _tile_loadd(6, w, FILTER_ROW);
-    _tile_loadd(7, w + TILE_ROW_BYTES, FILTER_ROW);
+    _tile_loadd(6, w, SQUARE_ROW_BYTES);
+    _tile_loadd(7, w + TILE_ROW_BYTES, SQUARE_ROW_BYTES);
     _tile_loadd(5, x + TILE_ROWS * c->step, c->step);
 }
 

@@ -19,7 +19,10 @@
 #include "base/isa.h"
 #include "tandem/program.h"
 
-enum { COLUMNS_MAX = 4096, FILTER_BYTES_MAX = 4 << 20 /* of a thread, in tiles */ };
+enum {
+    COLUMNS_MAX = 4096,
+    FILTER_BYTES_MAX = 4 << 20 /* limit of a thread's copies of the filter, for tiles */
+};
 
 static const td_node_layouts wide_layouts = { .in = { "", "Abcd16a", "" }, .out = "acdb" };
 static const td_node_layouts half_layouts = { .in = { "", "AbcD16a2d", "" }, .out = "acdb" };
@@ -32,6 +35,13 @@ static void set_rows(const td_conv_pool_int8_attr *a, const td_type *w, td_poole
     v->step = a->stride / each;
     const int64_t read = (v->Q - 1) * v->step + v->taps, held = divide_up(v->W + v->pad, each);
     v->columns = read > held ? read : held;
+    td_pooled_set_ring(v);
+}
+
+/* are products computed in tiles? */
+static bool has_tiles(const td_pooled *v)
+{
+    return v->is_half && td_isa_has_tiles();
 }
 
 /* checks everything except layouts */
@@ -67,9 +77,8 @@ static td_status shape_of(const td_node *n, td_pooled *v)
         return td_error(TD_ENOKERNEL, "windows of %d pixels", a->kernel);
     if (v->columns > COLUMNS_MAX)
         return td_error(TD_ENOKERNEL, "rows of %lld pixels", (long long)v->W);
-    if (v->is_half && td_isa_has_tiles() &&
-        td_pooled_filter(v) > FILTER_BYTES_MAX / (int64_t)sizeof(float))
-        return td_error(TD_ENOKERNEL, "%lld channels of an image", (long long)v->C);
+    if (has_tiles(v) && td_pooled_filter(v) > FILTER_BYTES_MAX / (int64_t)sizeof(float))
+        return td_error(TD_ENOKERNEL, "filters are larger than %d bytes", FILTER_BYTES_MAX);
     if (!td_pooled_loops_at(v->is_half, 0))
         return td_error(TD_ENOKERNEL, "no loops in %s for this machine", td_dtype_name(w->dtype));
     return TD_OK;
@@ -101,10 +110,9 @@ typedef struct {
 static parts parts_of(const td_pooled *v)
 {
     const int64_t line = TD_HOST_ALIGN / (int64_t)sizeof(float), row = v->pooled_Q * v->K;
-    const bool has_tiles = v->is_half && td_isa_has_tiles();
     parts p;
     p.windows = divide_up(v->C * v->R * v->columns, line) * line;
-    p.sums = p.windows + (has_tiles ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
+    p.sums = p.windows + (has_tiles(v) ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
     p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;
     p.all = p.together + divide_up(row, line) * line;
@@ -138,9 +146,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
    that its results do not depend on the number of threads. */
 static td_pooled_loops *loops_for(const td_pooled *v, const float *image)
 {
-    const bool has_tiles = v->is_half && td_isa_has_tiles();
     const td_native_simd *simd = td_native_simd_for(TD_DT_F32, TD_POOLED_LANES);
-    const bool is_finite = !has_tiles || simd->all_finite(v->C * v->H * v->W, image);
+    const bool is_finite = !has_tiles(v) || simd->all_finite(v->C * v->H * v->W, image);
     return td_pooled_loops_at(v->is_half, is_finite ? 0 : 1);
 }
 

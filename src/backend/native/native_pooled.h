@@ -30,6 +30,7 @@ typedef struct {
     int64_t step;               /* elements between windows */
     int64_t stride, pad, kernel, pool_stride, pool_pad;
     float y_scale;
+    int64_t ring, phases; /* for tiles, from td_pooled_set_ring */
 } td_pooled;
 
 /* some rows of y, of one image, and the thread's scratch */
@@ -39,7 +40,8 @@ typedef struct {
     const void *w;
     const float *bias;
     uint8_t *y;      /* the image's, row 0 */
-    void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R */
+    void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R.  Tiles: scratch
+                        for one row */
     void *windows;   /* tiles: td_pooled_windows of pairs; td_pooled_filter of pairs */
     bool has_filter; /* tiles: the latter are there, from a call before */
     float *sums;     /* [td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the convolution */
@@ -57,48 +59,41 @@ typedef struct {
  * x has to be finite: some of what is beside a window is multiplied by zero.
  */
 
+/** Sets `ring`, the rows of the image that are kept, of which row h is number (h + pad) % ring, so
+    many that windows are whole tiles; and `phases`, the different places of the first of R rows:
+    row p of the result has place number p % phases. */
+static inline void td_pooled_set_ring(td_pooled *v)
+{
+    v->ring = v->R;
+    while (v->ring * v->C * v->taps % TD_POOLED_LANES)
+        v->ring++;
+    v->phases = 1;
+    while (v->phases * v->stride % v->ring)
+        v->phases++;
+}
+
 /** Pixels of a row of the convolution's result, in whole tiles. */
 static inline int64_t td_pooled_pixels(const td_pooled *v)
 {
     return divide_up(v->Q, TD_POOLED_LANES) * TD_POOLED_LANES;
 }
 
-/** Rows of the image that are kept, of which row h is number (h + pad) % ring: windows are whole
-    tiles. */
-static inline int64_t td_pooled_ring(const td_pooled *v)
-{
-    int64_t ring = v->R;
-    while (ring * v->C * v->taps % TD_POOLED_LANES)
-        ring++;
-    return ring;
-}
-
-/** Different places of the first of R rows: row p of the result has place number p % phases. */
-static inline int64_t td_pooled_phases(const td_pooled *v)
-{
-    const int64_t ring = td_pooled_ring(v);
-    int64_t n = 1;
-    while (n * v->stride % ring)
-        n++;
-    return n;
-}
-
 /** Elements of a window. */
 static inline int64_t td_pooled_pairs(const td_pooled *v)
 {
-    return v->taps * v->C * td_pooled_ring(v);
+    return v->taps * v->C * v->ring;
 }
 
 /** Elements of all columns. */
 static inline int64_t td_pooled_windows(const td_pooled *v)
 {
-    return (td_pooled_pixels(v) * v->step + v->taps) * v->C * td_pooled_ring(v);
+    return (td_pooled_pixels(v) * v->step + v->taps) * v->C * v->ring;
 }
 
 /** Elements of the filter. */
 static inline int64_t td_pooled_filter(const td_pooled *v)
 {
-    return td_pooled_phases(v) * v->K * td_pooled_pairs(v);
+    return v->phases * v->K * td_pooled_pairs(v);
 }
 
 typedef void td_pooled_loops(const td_pooled *v, const td_pooled_job *j);

@@ -13,7 +13,12 @@
 /* for loops with tiles: the compiler does not know what these read and write */
 #define NOINLINE __attribute__((noinline))
 
-enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES };
+enum {
+    TILE_ROWS = 16,
+    TILE_ROW_BYTES = 64,
+    TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES,
+    SQUARE_ROW_BYTES = 2 * TILE_ROW_BYTES
+};
 
 typedef struct {
     uint8_t palette, start_row, reserved[14];
@@ -51,5 +56,11 @@ static inline __attribute__((target(TILES))) void restore_tiles(const tile_confi
     else
         _tile_release();
 }
+
+/* Stores tile i of 0 to 3, which are a square of 32 x 32 numbers of 4 bytes: `sums` [32][32]. */
+#define STORE_SUMS(i, sums)                                                                        \
+    _tile_stored(                                                                                  \
+        i, (char *)(sums) + (i) / 2 * TILE_ROWS * SQUARE_ROW_BYTES + (i) % 2 * TILE_ROW_BYTES,     \
+        SQUARE_ROW_BYTES)
 
 #endif

@@ -79,6 +79,7 @@ static void run_loops(td_pooled_loops *loops, bool is_half, int from, int to, ui
     v.taps = is_half ? 4 : 7;
     v.step = is_half ? 1 : 2;
     v.columns = is_half ? P + 4 : SIDE + 6;
+    td_pooled_set_ring(&v);
     float *sums = calloc((size_t)(td_pooled_pixels(&v) * TD_POOLED_CHANNELS), sizeof *sums);
     float *windows =
         calloc((size_t)(td_pooled_windows(&v) + td_pooled_filter(&v)), sizeof *windows);
