@@ -116,15 +116,10 @@ static void multiply(const channels *c, int64_t n, const char *x, const float *f
 {
     const td_native_act_simd *loops = td_native_act_simd_at(0);
     float room[PIECE];
-    const float *from = (const float *)(const void *)x;
-    float *to = (float *)(void *)y;
-    if (c->dtype != TD_DT_F32) {
-        c->simd->widen(n, x, room, false);
-        from = to = room;
-    }
-    loops->binary[TD_BINARY_mul](n, from, false, factors, false, to);
-    if (c->dtype != TD_DT_F32)
-        c->simd->narrow(n, room, y, false);
+    float *to = c->dtype == TD_DT_F32 ? (float *)(void *)y : room;
+    loops->binary[TD_BINARY_mul](n, td_native_floats(c->simd, n, x, room), false, factors, false,
+                                 to);
+    td_native_put(c->simd, n, to, y);
 }
 
 /* rows [row, row + rows) */

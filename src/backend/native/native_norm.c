@@ -17,12 +17,11 @@
  * chunk.  They are joined in the order of chunks and images, in float64, and phases divide the work
  * between chunks only: the bits do not depend on the division.
  */
-#include "backend/native/native_norm.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "backend/native/native.h"
+#include "backend/native/native_norm_args.h"
 #include "tandem/program.h"
 
 #define L TD_NATIVE_LANES_MAX
@@ -99,66 +98,12 @@ static int64_t channel_of(const td_native_shape *s, int64_t cb, int lane)
     return cb * s->channels + lane % s->channels;
 }
 
-/* --- operands --------------------------------------------------------------------------------- */
-
-static td_native_norm_args args_of(const td_node *n)
+static void put_lane(td_native_coefs *c, int i, td_native_norm_channel k)
 {
-    return (td_native_norm_args){ .eps = ((const td_norm_attr *)n->attr)->eps };
-}
-
-static float cap_of(const td_node *n)
-{
-    return ((const td_norm_attr *)n->attr)->relu6 ? 6 : INFINITY;
-}
-
-/* (x, gamma, beta [, z]) */
-td_native_norm_args td_native_norm_forward(const td_node *n, void *const *args)
-{
-    td_native_norm_args a = args_of(n);
-    a.x = args[0];
-    a.gamma = args[1];
-    a.beta = args[2];
-    a.z = n->n_in > 3 ? args[3] : NULL;
-    a.y = args[n->n_in];
-    a.mean = args[n->n_in + 1];
-    a.var = args[n->n_in + 2];
-    a.cap = n->n_out > 3 ? cap_of(n) : 0;
-    a.mask = n->n_out > 3 ? args[n->n_in + 3] : NULL;
-    return a;
-}
-
-/* (x, gamma, beta, mean, var [, z]) */
-td_native_norm_args td_native_norm_infer(const td_node *n, void *const *args)
-{
-    td_native_norm_args a = args_of(n);
-    a.x = args[0];
-    a.gamma = args[1];
-    a.beta = args[2];
-    a.mean_in = args[3];
-    a.var_in = args[4];
-    a.z = n->n_in > 5 ? args[5] : NULL;
-    a.y = args[n->n_in];
-    a.cap = n->op != &td_op_batch_norm_infer ? cap_of(n) : 0;
-    return a;
-}
-
-/* (dy, x, gamma, mean, var), or with a mask after dy and, optionally, another dy at the end */
-td_native_norm_args td_native_norm_backward(const td_node *n, void *const *args)
-{
-    const int m = n->n_in > 5; /* 1 if there is a mask */
-    td_native_norm_args a = args_of(n);
-    a.dy = args[0];
-    a.mask_in = m ? args[1] : NULL;
-    a.dy2 = n->n_in > 6 ? args[6] : NULL;
-    a.x = args[1 + m];
-    a.gamma = args[2 + m];
-    a.mean_in = args[3 + m];
-    a.var_in = args[4 + m];
-    a.dx = args[n->n_in];
-    a.dgamma = args[n->n_in + 1];
-    a.dbeta = args[n->n_in + 2];
-    a.dz = n->n_out > 3 ? args[n->n_in + 3] : NULL;
-    return a;
+    c->mean[i] = k.mean;
+    c->scale[i] = k.scale;
+    c->shift[i] = k.shift;
+    c->slope[i] = k.slope;
 }
 
 /* --- dividing the work ------------------------------------------------------------------------ */
@@ -509,13 +454,9 @@ static void join_chunks(const td_native_shape *s, chunk_sums *p)
     const int64_t chunk = chunk_of(s);
     for (int64_t from = chunk, k = 1; from < s->plane.n_pixels; from += chunk, k++) {
         const int64_t n = s->plane.n_pixels - from;
-        const double before = (double)from, now = (double)(n < chunk ? n : chunk),
-                     share = now / (before + now);
-        for (int i = 0; i < s->lanes; i++) {
-            const double gap = p[k].a[i] - p->a[i];
-            p->a[i] += gap * share;
-            p->b[i] += p[k].b[i] + gap * gap * before * share;
-        }
+        const double now = (double)(n < chunk ? n : chunk);
+        for (int i = 0; i < s->lanes; i++)
+            td_native_norm_join(&p->a[i], &p->b[i], (double)from, p[k].a[i], p[k].b[i], now);
     }
 }
 
@@ -568,12 +509,7 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
         join_lanes(j, mean, m2);
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        j->a.mean[k] = (float)mean[i];
-        j->a.var[k] = (float)(m2[i] / total);
-        c->mean[i] = (float)mean[i];
-        /* from the stored variance, so that run_infer gives the same bits */
-        c->scale[i] = (float)((double)j->a.gamma[k] / sqrt((double)j->a.var[k] + j->a.eps));
-        c->shift[i] = j->a.beta[k];
+        put_lane(c, i, td_native_norm_end_forward(&j->a, k, mean[i], m2[i], total));
     }
 }
 
@@ -606,9 +542,7 @@ static void infer_coefs(const job *j, int64_t cb, td_native_coefs *c)
 {
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        c->mean[i] = j->a.mean_in[k];
-        c->scale[i] = (float)((double)j->a.gamma[k] / sqrt((double)j->a.var_in[k] + j->a.eps));
-        c->shift[i] = j->a.beta[k];
+        put_lane(c, i, td_native_norm_given(&j->a, k, j->a.mean_in[k], j->a.var_in[k]));
     }
 }
 
@@ -724,13 +658,7 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
     }
     for (int i = 0; i < j->s.lanes; i++) {
         const int64_t k = channel_of(&j->s, cb, i);
-        const double rstd = 1 / sqrt((double)j->a.var_in[k] + j->a.eps);
-        j->a.dbeta[k] = (float)sum[i];
-        j->a.dgamma[k] = (float)(dot[i] * rstd);
-        c->mean[i] = j->a.mean_in[k];
-        c->scale[i] = (float)((double)j->a.gamma[k] * rstd);
-        c->shift[i] = (float)(sum[i] / total);
-        c->slope[i] = (float)(dot[i] * rstd * rstd / total);
+        put_lane(c, i, td_native_norm_end_backward(&j->a, k, sum[i], dot[i], total));
     }
 }
 

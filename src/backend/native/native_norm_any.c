@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "backend/native/native.h"
-#include "backend/native/native_norm.h"
+#include "backend/native/native_norm_args.h"
 #include "backend/native/native_rows.h"
 #include "tandem/program.h"
 
@@ -34,6 +34,8 @@ typedef struct {
     int64_t each; /* bytes of an element */
     int64_t N, C, area, count;
     bool is_last; /* channels last, not plain */
+    int64_t wide; /* elements of a wide row, if channels are last */
+    int64_t unit; /* elements of a unit */
 } maps;
 
 /* element by element, for a piece or for all channels */
@@ -55,6 +57,22 @@ typedef struct {
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
+static int64_t wide_of(const maps *s)
+{
+    int64_t rows = 1;
+    while (rows * s->C < WIDE || rows * s->C % 16)
+        rows *= 2;
+    return rows * s->C;
+}
+
+static int64_t unit_of_planes(const maps *s)
+{
+    int64_t planes = 1;
+    while (planes * s->area < UNIT || planes * s->area % 8)
+        planes *= 2;
+    return planes * s->area;
+}
+
 static td_status maps_of(const td_type *t, maps *s)
 {
     const bool is_last = t->rank == 4 && strcmp(t->layout, TD_CHANNELS_LAST) == 0;
@@ -68,31 +86,14 @@ static td_status maps_of(const td_type *t, maps *s)
                  .area = t->dim[2] * t->dim[3],
                  .count = td_type_count(t),
                  .is_last = is_last };
+    s->wide = is_last ? wide_of(s) : 0;
+    s->unit = is_last ? GROUP_ROWS * s->wide : unit_of_planes(s);
     return TD_OK;
-}
-
-/* elements of a wide row */
-static int64_t wide_of(const maps *s)
-{
-    int64_t rows = 1;
-    while (rows * s->C < WIDE || rows * s->C % 16)
-        rows *= 2;
-    return rows * s->C;
-}
-
-static int64_t elements_of_unit(const maps *s)
-{
-    if (s->is_last)
-        return GROUP_ROWS * wide_of(s);
-    int64_t planes = 1;
-    while (planes * s->area < UNIT || planes * s->area % 8)
-        planes *= 2;
-    return planes * s->area;
 }
 
 static int64_t units_of(const maps *s)
 {
-    return divide_up(s->count, elements_of_unit(s));
+    return divide_up(s->count, s->unit);
 }
 
 /* pieces, if nothing is summed */
@@ -110,7 +111,7 @@ static int64_t coefs_of(const maps *s)
 
 static size_t sums_bytes(const maps *s)
 {
-    const int64_t n = s->is_last ? units_of(s) * wide_of(s) + s->C : s->N * s->C;
+    const int64_t n = s->is_last ? units_of(s) * s->wide + s->C : s->N * s->C;
     return (size_t)(2 * n) * sizeof(double);
 }
 
@@ -121,7 +122,7 @@ static size_t coefs_bytes(const maps *s)
 
 static size_t room_bytes(const maps *s)
 {
-    return s->is_last ? (size_t)(3 * wide_of(s)) * sizeof(float) : 0;
+    return s->is_last ? (size_t)(3 * s->wide) * sizeof(float) : 0;
 }
 
 static job job_of(const td_prepared *p, void *scratch, bool has_sums)
@@ -131,17 +132,13 @@ static job job_of(const td_prepared *p, void *scratch, bool has_sums)
     TD_CHECK(maps_of(td_in_type(n, 0), &j.s) == TD_OK);
     j.simd = td_native_simd_for(j.s.dtype, 16);
     j.threads = td_threads();
-    char *free = scratch;
-    if (has_sums) {
-        j.sums = scratch;
-        j.total = j.sums + 2 * units_of(&j.s) * wide_of(&j.s);
-        free += sums_bytes(&j.s);
-    }
-    j.coefs = (float *)(void *)free;
+    const size_t sums = has_sums ? sums_bytes(&j.s) : 0;
+    j.sums = scratch;
+    j.total = j.sums + 2 * units_of(&j.s) * j.s.wide;
+    j.coefs = (float *)(void *)((char *)scratch + sums);
     j.room = j.coefs + N_COEFS * coefs_of(&j.s);
-    const size_t before = (has_sums ? sums_bytes(&j.s) : 0) + coefs_bytes(&j.s);
     if (has_sums && j.s.is_last) {
-        const size_t rooms = (p->scratch_bytes - before) / room_bytes(&j.s);
+        const size_t rooms = (p->scratch_bytes - sums - coefs_bytes(&j.s)) / room_bytes(&j.s);
         j.threads = (int)smaller(j.threads, (int64_t)rooms);
     }
     return j;
@@ -185,15 +182,6 @@ static const float *gradient(const job *j, int64_t at, int64_t n, rooms *r)
 
 /* --- sums ------------------------------------------------------------------------------------- */
 
-/* joins the statistics of `now` elements to those of `before`: Chan et al. 1983 */
-static void join(double *mean, double *m2, double before, double other_mean, double other_m2,
-                 double now)
-{
-    const double share = now / (before + now), gap = other_mean - *mean;
-    *mean += gap * share;
-    *m2 += other_m2 + gap * gap * before * share;
-}
-
 /* elements [i, i + n) of a piece, which follow `before` others of the same plane */
 static void add_run(const job *j, const float *x, const float *g, int64_t n, int64_t plane,
                     int64_t before)
@@ -205,7 +193,7 @@ static void add_run(const job *j, const float *x, const float *g, int64_t n, int
         j->rows->products(n, g, x, j->a.mean_in[plane % j->s.C], &s[0], &s[1]);
     } else {
         j->rows->stats(n, x, &mean, &m2);
-        join(&s[0], &s[1], (double)before, mean, m2, (double)n);
+        td_native_norm_join(&s[0], &s[1], (double)before, mean, m2, (double)n);
     }
 }
 
@@ -228,7 +216,7 @@ static void sum_planes(const job *j, int64_t from, int64_t to)
 /* the mean of the first wide rows, of which there are `elements` elements */
 static void pivot_of(const job *j, int64_t at, int64_t elements, float *pivot)
 {
-    const int64_t wide = wide_of(&j->s), rows = smaller(elements / wide, PIVOT_ROWS);
+    const int64_t wide = j->s.wide, rows = smaller(elements / wide, PIVOT_ROWS);
     float room[PIECE];
     memset(pivot, 0, (size_t)wide * sizeof *pivot);
     for (int64_t row = 0; row < rows; row++)
@@ -250,7 +238,7 @@ static int64_t in_column(int64_t elements, int64_t i, int64_t wide)
 static void put_sums(const job *j, int64_t elements, const float *pivot, const float *sum,
                      const float *other, double *to)
 {
-    const int64_t wide = wide_of(&j->s);
+    const int64_t wide = j->s.wide;
     for (int64_t i = 0; i < wide; i++) {
         const double n = (double)in_column(elements, i, wide);
         const double gap = pivot && n > 0 ? (double)sum[i] / n : 0;
@@ -262,7 +250,7 @@ static void put_sums(const job *j, int64_t elements, const float *pivot, const f
 
 static void sum_rows(const job *j, int64_t from, int64_t to, int t)
 {
-    const int64_t wide = wide_of(&j->s), C = j->s.C;
+    const int64_t wide = j->s.wide, C = j->s.C;
     float *sum = j->room + 3 * t * wide, *other = sum + wide, *pivot = other + wide;
     rooms r;
     memset(sum, 0, (size_t)(2 * wide) * sizeof *sum);
@@ -281,12 +269,12 @@ static void sum_rows(const job *j, int64_t from, int64_t to, int t)
             j->rows->add_centred(n, x, pivot + i, sum + i, other + i);
     }
     put_sums(j, to - from, j->a.dy ? NULL : pivot, sum, other,
-             j->sums + 2 * wide * (from / elements_of_unit(&j->s)));
+             j->sums + 2 * wide * (from / j->s.unit));
 }
 
 static void sum_units(const job *j, int t)
 {
-    const int64_t n = units_of(&j->s), each = elements_of_unit(&j->s);
+    const int64_t n = units_of(&j->s), each = j->s.unit;
     for (int64_t u = n * t / j->threads; u < n * (t + 1) / j->threads; u++) {
         const int64_t from = u * each, to = smaller(from + each, j->s.count);
         if (j->s.is_last)
@@ -298,7 +286,7 @@ static void sum_units(const job *j, int t)
 
 /* --- channels --------------------------------------------------------------------------------- */
 
-/* of channel c: mean and m2, or sum and dot */
+/* joins the sums of channel c over the images: mean and m2, or sum and dot */
 static void join_planes(const job *j, int64_t c, double *a, double *b)
 {
     *a = *b = 0;
@@ -308,7 +296,7 @@ static void join_planes(const job *j, int64_t c, double *a, double *b)
             *a += s[0];
             *b += s[1];
         } else {
-            join(a, b, (double)(n * j->s.area), s[0], s[1], (double)j->s.area);
+            td_native_norm_join(a, b, (double)(n * j->s.area), s[0], s[1], (double)j->s.area);
         }
     }
 }
@@ -317,7 +305,7 @@ static void join_planes(const job *j, int64_t c, double *a, double *b)
    all groups before the next column's are joined */
 static void join_columns(const job *j, int64_t from, int64_t to)
 {
-    const int64_t C = j->s.C, wide = wide_of(&j->s), each = elements_of_unit(&j->s);
+    const int64_t C = j->s.C, wide = j->s.wide, each = j->s.unit;
     double before = 0;
     memset(j->total + from, 0, (size_t)(to - from) * sizeof(double));
     memset(j->total + C + from, 0, (size_t)(to - from) * sizeof(double));
@@ -333,7 +321,7 @@ static void join_columns(const job *j, int64_t from, int64_t to)
                     *a += sums[row + c];
                     *b += sums[wide + row + c];
                 } else {
-                    join(a, b, before, sums[row + c], sums[wide + row + c], now);
+                    td_native_norm_join(a, b, before, sums[row + c], sums[wide + row + c], now);
                 }
             }
             before += now > 0 ? now : 0;
@@ -341,42 +329,21 @@ static void join_columns(const job *j, int64_t from, int64_t to)
     }
 }
 
-static void put_coefs(const job *j, int64_t c, const float *values)
+static void put_coefs(const job *j, int64_t c, td_native_norm_channel k)
 {
     const int64_t step = coefs_of(&j->s);
-    for (int64_t at = c; at < step; at += j->s.C)
-        for (int k = 0; k < N_COEFS; k++)
-            j->coefs[k * step + at] = values[k];
-}
-
-static void forward_coefs(const job *j, int64_t c, float mean, float var)
-{
-    const double scale = (double)j->a.gamma[c] / sqrt((double)var + j->a.eps);
-    put_coefs(j, c, (float[]){ mean, (float)scale, j->a.beta[c], 0 });
-}
-
-/* from the stored variance, so that run_infer gives the same bits */
-static void end_forward(const job *j, int64_t c, double mean, double m2)
-{
-    j->a.mean[c] = (float)mean;
-    j->a.var[c] = (float)(m2 / (double)(j->s.N * j->s.area));
-    forward_coefs(j, c, j->a.mean[c], j->a.var[c]);
-}
-
-static void end_backward(const job *j, int64_t c, double sum, double dot)
-{
-    const double total = (double)(j->s.N * j->s.area);
-    const double rstd = 1 / sqrt((double)j->a.var_in[c] + j->a.eps);
-    j->a.dbeta[c] = (float)sum;
-    j->a.dgamma[c] = (float)(dot * rstd);
-    put_coefs(j, c,
-              (float[]){ j->a.mean_in[c], (float)((double)j->a.gamma[c] * rstd),
-                         (float)(sum / total), (float)(dot * rstd * rstd / total) });
+    for (int64_t at = c; at < step; at += j->s.C) {
+        j->coefs[MEAN * step + at] = k.mean;
+        j->coefs[SCALE * step + at] = k.scale;
+        j->coefs[SHIFT * step + at] = k.shift;
+        j->coefs[SLOPE * step + at] = k.slope;
+    }
 }
 
 static void join_channels(const job *j, int t)
 {
     const int64_t from = j->s.C * t / j->threads, to = j->s.C * (t + 1) / j->threads;
+    const double total = (double)(j->s.N * j->s.area);
     if (j->s.is_last)
         join_columns(j, from, to);
     for (int64_t c = from; c < to; c++) {
@@ -387,10 +354,9 @@ static void join_channels(const job *j, int t)
         } else {
             join_planes(j, c, &a, &b);
         }
-        if (j->a.dy)
-            end_backward(j, c, a, b);
-        else
-            end_forward(j, c, a, b);
+        put_coefs(j, c,
+                  j->a.dy ? td_native_norm_end_backward(&j->a, c, a, b, total)
+                          : td_native_norm_end_forward(&j->a, c, a, b, total));
     }
 }
 
@@ -510,7 +476,7 @@ static td_status run_infer(const td_prepared *p, void *const *args)
     {
 #pragma omp for
         for (int64_t c = 0; c < j.s.C; c++)
-            forward_coefs(&j, c, j.a.mean_in[c], j.a.var_in[c]);
+            put_coefs(&j, c, td_native_norm_given(&j.a, c, j.a.mean_in[c], j.a.var_in[c]));
 #pragma omp for schedule(static, 1)
         for (int t = 0; t < j.threads; t++)
             apply_pieces(&j, t);
@@ -561,8 +527,7 @@ static td_work_share share(const td_node *n, int threads)
 {
     maps s;
     TD_CHECK(maps_of(td_in_type(n, 0), &s) == TD_OK);
-    const td_work_share sums =
-        td_work_share_of(units_of(&s), (double)elements_of_unit(&s), threads);
+    const td_work_share sums = td_work_share_of(units_of(&s), (double)s.unit, threads);
     const td_work_share pieces = share_infer(n, threads);
     return (td_work_share){ sums.largest + pieces.largest, sums.mean + pieces.mean };
 }

@@ -117,7 +117,7 @@ static td_status run_pool_grad(const td_prepared *p, void *const *args)
     return TD_OK;
 }
 
-/* of all kernels here whose result is maps */
+/* for the kernels whose result is maps */
 static td_work_share share_result(const td_node *n, int threads)
 {
     return share_of(&n->out[0]->type, threads);

@@ -29,7 +29,7 @@
 /* c [rows <= 8, cols <= 8] += a [rows, k] b [k, 8]; rows past the edge repeat row 0 */
 typedef struct {
     int64_t rows, cols, k;
-    const double *row[MAX_ROWS]; /* of a */
+    const double *row[MAX_ROWS]; /* rows of matrix a */
     int64_t a_col;
     const double *b;
     td_ref_matrix c;

@@ -12,7 +12,7 @@ namespace stand_in
 struct sizes {
     int64_t n, groups;
     int64_t c, h, w;       /* channels of a group, size of an image */
-    int64_t filters, r, s; /* of a group */
+    int64_t filters, r, s; /* filters of a group, rows and columns of a filter */
     int64_t p, q;          /* size of a result */
     int64_t before[2];     /* padding */
     int64_t stride[2], dilation[2];
