@@ -12,6 +12,13 @@
 #include "runtime/emulate_half.h"
 #include "runtime/program_parts.h"
 
+/* elements drawn from one stream of random numbers: parts are drawn in parallel, with the same bits
+   for any number of threads */
+#define INIT_PART 65536
+
+/* a copy of fewer elements takes less time than starting threads */
+#define PARALLEL_COPY 65536
+
 /* --- data in and out -------------------------------------------------------------------------- */
 
 bool td_program_has_input(const td_program *p, const char *input)
@@ -143,31 +150,56 @@ static td_status offset_table(const td_type *t, int64_t **table, int64_t *part[T
     return TD_OK;
 }
 
-/* copy between a parameter's own layout and plain order */
+/* a copy between a parameter's own layout and plain order */
+typedef struct {
+    const td_type *type;
+    int last; /* the innermost dimension of more than one index, or 0 */
+    int64_t *part[TD_RANK_MAX];
+    char *inside, *plain;
+    bool to_plain;
+} reorder;
+
+/* the elements with index i in dimension 0 */
+static void copy_slice(const reorder *c, int64_t i, size_t each)
+{
+    const int64_t *dim = c->type->dim, size = td_type_count(c->type) / dim[0];
+    const int64_t n = c->last > 0 ? dim[c->last] : 1;
+    const int64_t *offset = c->part[c->last] + (c->last > 0 ? 0 : i);
+    int64_t at[TD_RANK_MAX] = { i };
+    char *there = c->plain + (size_t)(i * size) * each;
+
+    for (int64_t done = 0; done < size; done += n) {
+        int64_t row = 0;
+        for (int d = 0; d < c->last; d++)
+            row += c->part[d][at[d]];
+        for (int64_t k = 0; k < n; k++, there += each) {
+            char *here = c->inside + (size_t)(row + offset[k]) * each;
+            copy_elements(c->to_plain ? there : here, c->to_plain ? here : there, each);
+        }
+        for (int d = c->last - 1; d > 0 && ++at[d] == dim[d]; d--)
+            at[d] = 0;
+    }
+}
+
 static td_status copy_param(const td_value *v, char *inside, char *plain, bool to_plain)
 {
     const td_type *t = &v->type;
     size_t each = td_dtype_bytes(t->dtype);
-    int64_t n = td_type_count(t), at[TD_RANK_MAX] = { 0 }, *table, *part[TD_RANK_MAX];
+    int64_t n = td_type_count(t), *table;
 
     if (td_type_is_plain(t)) {
         memcpy(to_plain ? plain : inside, to_plain ? inside : plain, (size_t)n * each);
         return TD_OK;
     }
-    TD_TRY(offset_table(t, &table, part));
-    int last = t->rank - 1;
-    for (int64_t i = 0; i < n; i += t->dim[last]) {
-        int64_t row = 0;
-        for (int d = 0; d < last; d++)
-            row += part[d][at[d]];
-        for (int64_t k = 0; k < t->dim[last]; k++) {
-            char *here = inside + (size_t)(row + part[last][k]) * each;
-            char *there = plain + (size_t)(i + k) * each;
-            copy_elements(to_plain ? there : here, to_plain ? here : there, each);
-        }
-        for (int d = last - 1; d >= 0 && ++at[d] == t->dim[d]; d--)
-            at[d] = 0;
-    }
+    reorder c = {
+        .type = t, .last = t->rank - 1, .inside = inside, .plain = plain, .to_plain = to_plain
+    };
+    TD_TRY(offset_table(t, &table, c.part));
+    while (c.last > 0 && t->dim[c.last] == 1)
+        c.last--;
+#pragma omp parallel for if (n > PARALLEL_COPY)
+    for (int64_t i = 0; i < t->dim[0]; i++)
+        copy_slice(&c, i, each);
     td_free(table);
     return TD_OK;
 }
@@ -228,10 +260,6 @@ td_status td_program_set(td_program *p, const char *param, const void *data)
 }
 
 /* --- initial values --------------------------------------------------------------------------- */
-
-/* elements drawn from one stream of random numbers: parts are drawn in parallel, with the same bits
-   for any number of threads */
-#define INIT_PART 65536
 
 /* standard deviation of a standard normal distribution truncated at +-2 */
 #define CUT_DEVIATION 0.87962566103423978
