@@ -22,6 +22,9 @@
  *
  *       y tile = A' [ sum over c of u[k, c] . (B' x[c] B) ] A       x: the 6 x 6 inputs of the tile
  *
+ *   Tiles cover a side that 4 does not divide with 3 results each at the end: 14 are 4 + 4 + 3 + 3
+ *   (td_winograd_side_of).  Only the fourth result depends on the point at infinity.
+ *
  *   With {tile=2} x and u are bf16, and 2 x 2 results of 4 x 4 inputs make a tile; a kernel may
  *   round B' x B to bf16.
  *
@@ -36,8 +39,8 @@
  *
  *       dw[k, c] = G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
  *
- * 36 multiplications replace 144; with {tile=2} 16 replace 36.  Passes `winograd` and `unfold`
- * create these ops.
+ * 36 multiplications replace 144, 25 replace 81; with {tile=2} 16 replace 36.  Passes `winograd`
+ * and `unfold` create these ops.
  *
  * The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: A' and B' are exact in float32, and the
  * error is half that of the points 0, 1, -1, 2, -2 (docs/numerics.md).  With {tile=2} they are 0,
@@ -222,30 +225,47 @@ static td_status scaled_infer(const td_node *n, td_type *y)
     return check_vector(n, 3, "bias", y->dim[1]);
 }
 
-static int64_t in_tiles(int64_t side, int tile)
+td_winograd_side td_winograd_side_of(int64_t results, int tile)
 {
-    return side / tile + (side % tile != 0);
+    const int64_t tiles = results / tile + (results % tile != 0), lack = tiles * tile - results;
+    if (tile == TD_WINO_SMALL_TILE)
+        return (td_winograd_side){ tiles, tiles };
+    return (td_winograd_side){ tiles, lack < tiles ? tiles - lack : 0 };
 }
 
 int64_t td_winograd_tiles(const td_type *y, int tile)
 {
-    return td_mul_capped(y->dim[0],
-                         td_mul_capped(in_tiles(y->dim[2], tile), in_tiles(y->dim[3], tile)));
+    const int64_t rows = td_winograd_side_of(y->dim[2], tile).tiles;
+    const int64_t cols = td_winograd_side_of(y->dim[3], tile).tiles;
+    return td_mul_capped(y->dim[0], td_mul_capped(rows, cols));
 }
 
-/* counts the 36 or 16 products only */
+/* points of all tiles along a side */
+static int64_t points_along(int64_t results, int tile)
+{
+    const td_winograd_side s = td_winograd_side_of(results, tile);
+    return td_mul_capped(s.tiles, tile + 2) - (s.tiles - s.whole);
+}
+
+int64_t td_winograd_products(const td_type *y, int tile)
+{
+    const int64_t rows = points_along(y->dim[2], tile), cols = points_along(y->dim[3], tile);
+    return td_mul_capped(y->dim[0], td_mul_capped(rows, cols));
+}
+
+/* counts the products only; operand 1 has all points of each filter */
 static int64_t conv_macs(const td_node *n)
 {
-    const td_winograd_attr *a = n->attr;
-    return td_mul_capped(td_winograd_tiles(&n->out[0]->type, a->tile),
-                         td_type_count(td_in_type(n, 1)));
+    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
+    return td_mul_capped(td_winograd_products(y, ((const td_winograd_attr *)n->attr)->tile),
+                         td_mul_capped(x->dim[1], y->dim[1]));
 }
 
 static int64_t grad_w_macs(const td_node *n)
 {
     const td_type *w = td_in_type(n, 2);
-    return td_mul_capped(td_winograd_tiles(td_in_type(n, 0), TD_WINO_TILE),
-                         td_mul_capped(TD_WINO_POINTS, td_mul_capped(w->dim[0], w->dim[1])));
+    return td_mul_capped(td_winograd_products(td_in_type(n, 0), TD_WINO_TILE),
+                         td_mul_capped(w->dim[0], w->dim[1]));
 }
 
 /* --- ops -------------------------------------------------------------------------------------- */

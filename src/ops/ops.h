@@ -108,8 +108,25 @@ void td_winograd_matrices(int tile, td_winograd *m);
    4 x 4 */
 td_type td_winograd_filter_type(int tile, int64_t k, int64_t c, td_dtype wide);
 
-/* the number of tiles in all images of a result */
+/* The tiles along a side of a result.  The first `whole` have as many results as their size, the
+   others one less, where that covers the side better: 14 are 4 + 4 + 3 + 3.  Only a tile's last
+   result depends on its last point, so one with less results needs no products for it.  Tiles of 2
+   are all whole. */
+typedef struct {
+    int64_t tiles, whole;
+} td_winograd_side;
+
+td_winograd_side td_winograd_side_of(int64_t results, int tile);
+
+/* The first result of tile i along a side; i may be the number of tiles. */
+static inline int64_t td_winograd_first(const td_winograd_side *s, int tile, int64_t i)
+{
+    return i * tile - (i > s->whole ? i - s->whole : 0);
+}
+
+/* the number of tiles in all images of a result, and of products for one channel and filter */
 int64_t td_winograd_tiles(const td_type *y, int tile);
+int64_t td_winograd_products(const td_type *y, int tile);
 
 /* quantize, dequantize */
 typedef struct {

@@ -21,7 +21,7 @@
  * convolution: in others every image would be reordered.
  *
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
- * C K of the direct convolution; transforms cost about as much as 36 (C + K) 32 more; and the
+ * C K of the direct convolution, one of 3 x 3 results 25 for 81; transforms cost about as much as 36 (C + K) 32 more; and the
  * filters, four times as large, are read once per run of tiles, which costs too much for few tiles,
  * and in training transformed.  The counts depend on shapes, the batch included, the
  * type of images and how fast the processor multiplies bfloat16, and on nothing else: ranks and
@@ -113,11 +113,13 @@ static double direct_products(const td_node *conv)
 #define SUM_TILES    128
 #define LEAST_SUM    1.05
 
-static bool is_faster_grad_w(double c, double k, double tiles, double direct)
+static bool is_faster_grad_w(double c, double k, const td_type *y, double direct)
 {
+    const double tiles = (double)td_winograd_tiles(y, TD_WINO_TILE);
+    const double products = (double)td_winograd_products(y, TD_WINO_TILE) * c * k;
     const double groups = tiles > SUM_TILES ? tiles / SUM_TILES - 1 : 0;
     const double sums = 36 * c * k * (SUM_COST + SUM_ADD_COST * groups);
-    return LEAST_SUM * (tiles * (36 * c * k + TRANSFORM_HALF_COST * (c + k)) + sums) < direct;
+    return LEAST_SUM * (products + tiles * TRANSFORM_HALF_COST * (c + k) + sums) < direct;
 }
 
 /* How the filter and the device bear on the choice. */
@@ -130,9 +132,10 @@ typedef struct {
 static double cost_of_tiles(const td_node *conv, int tile, const choice *by, double c, double k)
 {
     const double tiles = (double)td_winograd_tiles(result_of(conv), tile);
+    const double products = (double)td_winograd_products(result_of(conv), tile) * c * k;
     if (tile == TD_WINO_SMALL_TILE)
-        return tiles * (TD_WINO_SMALL_POINTS * c * k / by->rate + TRANSFORM_SMALL_COST * (c + k));
-    return tiles * (36 * c * k + (is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST) * (c + k));
+        return products / by->rate + tiles * TRANSFORM_SMALL_COST * (c + k);
+    return products + tiles * (is_half(conv) ? TRANSFORM_HALF_COST : TRANSFORM_COST) * (c + k);
 }
 
 /* the cost by tiles of this size; INFINITY: the direct convolution is as fast */
@@ -155,8 +158,8 @@ static bool is_faster_filter_gradient(const td_node *conv, const choice *by)
 {
     const td_type *w = filter_of(conv);
     const double k = (double)w->dim[0], c = (double)w->dim[1];
-    const double tiles = (double)td_winograd_tiles(result_of(conv), TD_WINO_TILE);
-    return is_half(conv) ? is_faster_grad_w(c, k, tiles, direct_products(conv) * c * k / by->rate)
+    const double direct = direct_products(conv) * c * k / by->rate;
+    return is_half(conv) ? is_faster_grad_w(c, k, result_of(conv), direct)
                          : cost_of(conv, TD_WINO_TILE, by) < INFINITY;
 }
 

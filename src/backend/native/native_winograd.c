@@ -49,8 +49,9 @@ typedef struct {
     const td_native_wino_simd *simd;
     td_native_wino w;
     int64_t tiles, runs, shares; /* there are runs x shares jobs */
+    int64_t products;            /* of all tiles, for one channel and filter */
     int threads;
-    int64_t points;
+    int64_t points;            /* of a whole tile */
     size_t v_elem;             /* bytes of an element of v and u */
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
@@ -110,20 +111,28 @@ static td_native_wino geometry_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     const td_winograd_attr *a = n->attr;
-    return (td_native_wino){ .N = x->dim[0],
-                             .C = x->dim[1],
-                             .H = x->dim[2],
-                             .W = x->dim[3],
-                             .K = y->dim[1],
-                             .P = y->dim[2],
-                             .Q = y->dim[3],
-                             .pad = a->pad,
-                             .rows = divide_up(y->dim[2], a->tile),
-                             .cols = divide_up(y->dim[3], a->tile),
-                             .x = td_native_wino_image_of(x),
-                             .y = td_native_wino_image_of(y),
-                             .relu = a->relu,
-                             .cap = a->relu6 ? 6 : INFINITY };
+    td_native_wino w = { .N = x->dim[0],
+                         .C = x->dim[1],
+                         .H = x->dim[2],
+                         .W = x->dim[3],
+                         .K = y->dim[1],
+                         .P = y->dim[2],
+                         .Q = y->dim[3],
+                         .pad = a->pad,
+                         .tile = a->tile,
+                         .x = td_native_wino_image_of(x),
+                         .y = td_native_wino_image_of(y),
+                         .relu = a->relu,
+                         .cap = a->relu6 ? 6 : INFINITY };
+    td_native_wino_divide(&w);
+    return w;
+}
+
+/* the tiles of run i */
+static td_native_wino_range run_of(const state *s, int64_t i)
+{
+    return (td_native_wino_range){ td_native_wino_part(&s->w, i, s->runs),
+                                   td_native_wino_part(&s->w, i + 1, s->runs) };
 }
 
 /* the work of a job with so many parts of the filters, if there is one job for each thread; 0: the
@@ -131,7 +140,7 @@ static td_native_wino geometry_of(const td_node *n)
 static int64_t job_work(const state *s, int64_t groups, int64_t shares)
 {
     const int64_t runs = smaller(s->threads / shares, s->tiles);
-    return groups % shares || runs < s->runs ? 0 : divide_up(s->tiles, runs) * (groups / shares);
+    return groups % shares || runs < s->runs ? 0 : divide_up(s->products, runs) * (groups / shares);
 }
 
 /* With fewer runs than threads: one job for each thread.  Of the divisions that are within 5 % of
@@ -161,19 +170,25 @@ static int64_t room_for(const state *s, int64_t u_bytes)
     return u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
 }
 
-/* divides the tiles into equal runs, if possible a multiple of the threads */
+/* divides the tiles into runs of as many products, if possible a multiple of the threads */
 static void divide(state *s, int64_t u_bytes)
 {
     const int64_t room = room_for(s, u_bytes);
     const int64_t groups = divide_up(s->w.K / LANES, s->simd->blocks);
-    s->tiles = s->w.N * s->w.rows * s->w.cols;
-    s->runs = divide_up(s->tiles, room);
+    s->points = (int64_t)(s->w.tile + 2) * (s->w.tile + 2);
+    s->tiles = s->w.ends[TD_WINO_KINDS - 1];
+    s->products = td_native_wino_products(&s->w, s->tiles);
+    s->runs = divide_up(s->products, room * s->points);
     s->shares = 1;
     if (s->runs >= s->threads && s->runs < 8 * s->threads)
         s->runs = divide_up(s->runs, s->threads) * s->threads;
     if (s->runs < s->threads)
         divide_filters(s, groups);
-    s->w.room = divide_up(s->tiles, s->runs);
+    s->w.room = 1;
+    for (int64_t i = 0; i < s->runs; i++) {
+        const td_native_wino_range r = run_of(s, i);
+        s->w.room = r.to - r.from > s->w.room ? r.to - r.from : s->w.room;
+    }
 }
 
 /* threads take jobs as they come: all have as many, or one less */
@@ -183,10 +198,10 @@ static td_work_share share(const td_node *n, int threads)
     divide(&s, td_type_bytes(td_in_type(n, 1)));
     const int64_t blocks = s.w.K / LANES, groups = divide_up(blocks, s.simd->blocks);
     const int64_t most = smaller(divide_up(groups, s.shares) * s.simd->blocks, blocks);
-    const double tile = s.simd->tile * s.simd->tile * LANES;
     const int64_t jobs = divide_up(s.runs * s.shares, threads);
-    return (td_work_share){ (double)smaller(jobs * s.w.room * most, s.tiles * blocks) * tile,
-                            (double)(s.tiles * blocks) * tile / threads };
+    const int64_t largest = jobs * divide_up(s.products, s.runs) * most, all = s.products * blocks;
+    const double each = LANES / (double)s.points * s.simd->tile * s.simd->tile;
+    return (td_work_share){ (double)smaller(largest, all) * each, (double)all * each / threads };
 }
 
 static td_status prepare_conv(const td_node *n, td_prepared *out)
@@ -199,7 +214,6 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->w = geometry_of(n);
     divide(s, td_type_bytes(td_in_type(n, 1)));
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
-    s->points = (s->simd->tile + 2) * (s->simd->tile + 2);
     s->v_elem = has_small_tiles(n) ? td_dtype_bytes(TD_DT_BF16) : sizeof(float);
     s->w.piece = smaller(s->simd->tiles, s->w.room);
     const size_t line = LANES * sizeof(float) * (size_t)(s->points * s->w.piece);
@@ -232,7 +246,7 @@ typedef struct {
     const tensors *t;
     const char *v;
     float *m;
-    int64_t first, n; /* tiles */
+    int64_t first, n; /* tiles, which may be none */
 } run;
 
 /* the products for `blocks` blocks of filters from block kb on, n tiles from tile `at` of the run
@@ -243,10 +257,14 @@ static void multiply(const run *r, int64_t at, int64_t n, int64_t kb, int blocks
     const td_native_wino *w = &s->w;
     const int64_t u_step = s->points * w->C * LANES;
     const char *u = (const char *)r->t->u + (size_t)(kb * u_step) * s->v_elem;
-    for (int64_t p = 0; p < s->points; p++)
-        s->simd->product(w, (int)n, blocks, r->v + (size_t)(p * w->v_step + at * LANES) * s->v_elem,
-                         u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
-                         r->m + p * blocks * w->piece * LANES);
+    for (int64_t p = 0; p < s->points; p++) {
+        const td_native_wino_range t = td_native_wino_with_point(w, r->first + at, n, p);
+        if (t.from < t.to)
+            s->simd->product(w, (int)(t.to - t.from), blocks,
+                             r->v + (size_t)(p * w->v_step + (at + t.from) * LANES) * s->v_elem,
+                             u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
+                             r->m + (p * blocks * w->piece + t.from) * LANES);
+    }
 }
 
 /* the results of `blocks` blocks of filters from block kb on */
@@ -273,7 +291,7 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
 {
     const td_native_wino *w = &s->w;
     const int64_t index = job / s->shares, share = job % s->shares;
-    const int64_t first = s->tiles * index / s->runs;
+    const td_native_wino_range tiles = run_of(s, index);
     const int64_t groups = divide_up(w->K / LANES, s->simd->blocks);
     const int64_t from = groups * share / s->shares * s->simd->blocks;
     const int64_t to = smaller(groups * (share + 1) / s->shares * s->simd->blocks, w->K / LANES);
@@ -281,10 +299,10 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
                     .t = t,
                     .v = scratch,
                     .m = (float *)(scratch + s->v_bytes),
-                    .first = first,
-                    .n = s->tiles * (index + 1) / s->runs - first };
+                    .first = tiles.from,
+                    .n = tiles.to - tiles.from };
 
-    s->simd->input(w, first, r.n, t->x, scratch);
+    s->simd->input(w, r.first, r.n, t->x, scratch);
     for (int64_t kb = from; kb < to; kb += s->simd->blocks)
         run_blocks(&r, kb, (int)smaller(to - kb, s->simd->blocks));
 }

@@ -2,7 +2,7 @@
  * native_winograd.h -- 3 x 3 convolutions by Winograd's F(4 x 4, 3 x 3): geometry and inner loops
  *
  * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  One call works on
- * a run of tiles, which are numbered row by row through all images:
+ * a run of tiles:
  *
  *     input     x, in an image's layout    ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
@@ -14,6 +14,11 @@
  *     gradient  dy, in x's layout          ->  d [36][K/16][room][16]
  *     product   v, d                       ->  m [K/16][C/16][36][16][16]    36 matrix products
  *     end       m                          ->  dw, in blocks as x
+ *
+ * Where 4 does not divide the results, the last rows and columns of tiles have 3 results (5 inputs):
+ * 14 are 4 + 4 + 3 + 3.  Only the fourth depends on the last point, so these tiles have 30 or 25 of
+ * the 36 products, with the same filters.  Tiles are numbered kind by kind through all images, in an
+ * order in which the tiles that have a point are next to each other.
  *
  * `room` is the number of tiles that v, m and d have room for.  The points of v and d are an odd
  * number of 16s apart, so that the 36 cache lines of a tile are in different sets of a cache: at
@@ -50,9 +55,15 @@ typedef struct {
     int64_t tap, channel, channel_half, filter_half;
 } td_native_wino_dw;
 
+/* Kinds of tiles, in the order of their numbers.  Tiles in short rows have one row of results less,
+   and lack the last point's products in that direction; those in short columns likewise. */
+enum { TD_WINO_SHORT_COLS, TD_WINO_WHOLE, TD_WINO_SHORT_ROWS, TD_WINO_SHORT, TD_WINO_KINDS };
+
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
-    int64_t rows, cols; /* tiles per image */
+    int tile;                    /* results on a side of a whole tile */
+    td_winograd_side rows, cols; /* of tiles, in an image */
+    int64_t ends[TD_WINO_KINDS]; /* of each kind: its last tile's number, plus 1 */
     int64_t room;
     int64_t piece;          /* tiles that m has room for */
     int64_t v_step, d_step; /* elements of v and d from one point to the next */
@@ -111,6 +122,95 @@ typedef struct {
     void (*gradient_end)(const td_winograd *w, const float *m, const td_native_wino_dw *to,
                          float *dw);
 } td_native_wino_simd;
+
+/* A tile: its image, row and column, and its first result. */
+typedef struct {
+    int kind;
+    int64_t n, row, col, p, q;
+} td_native_wino_place;
+
+/* Tiles [from, to). */
+typedef struct {
+    int64_t from, to;
+} td_native_wino_range;
+
+static inline bool td_native_wino_is_short_row(int kind)
+{
+    return kind == TD_WINO_SHORT_ROWS || kind == TD_WINO_SHORT;
+}
+
+static inline bool td_native_wino_is_short_col(int kind)
+{
+    return kind == TD_WINO_SHORT_COLS || kind == TD_WINO_SHORT;
+}
+
+/* the rows, or columns, of tiles of a kind */
+static inline td_native_wino_range td_native_wino_along(const td_winograd_side *s, bool is_short)
+{
+    return is_short ? (td_native_wino_range){ s->whole, s->tiles }
+                    : (td_native_wino_range){ 0, s->whole };
+}
+
+static inline void td_native_wino_locate(const td_native_wino *w, td_native_wino_place *at)
+{
+    at->p = td_winograd_first(&w->rows, w->tile, at->row);
+    at->q = td_winograd_first(&w->cols, w->tile, at->col);
+}
+
+static inline td_native_wino_place td_native_wino_place_of(const td_native_wino *w, int64_t tile)
+{
+    td_native_wino_place at = { .kind = 0 };
+    while (at.kind < TD_WINO_KINDS - 1 && tile >= w->ends[at.kind])
+        at.kind++;
+    const td_native_wino_range rows = td_native_wino_along(&w->rows,
+                                                           td_native_wino_is_short_row(at.kind)),
+                               cols = td_native_wino_along(&w->cols,
+                                                           td_native_wino_is_short_col(at.kind));
+    const int64_t n_cols = cols.to - cols.from, area = (rows.to - rows.from) * n_cols;
+    tile -= at.kind > 0 ? w->ends[at.kind - 1] : 0;
+    if (area > 0) {
+        at.n = tile / area;
+        at.row = rows.from + tile % area / n_cols;
+        at.col = cols.from + tile % n_cols;
+    }
+    td_native_wino_locate(w, &at);
+    return at;
+}
+
+/* Goes on by n tiles, which are in one row. */
+static inline void td_native_wino_go_on(const td_native_wino *w, int64_t n,
+                                        td_native_wino_place *at)
+{
+    const td_native_wino_range rows = td_native_wino_along(&w->rows,
+                                                           td_native_wino_is_short_row(at->kind)),
+                               cols = td_native_wino_along(&w->cols,
+                                                           td_native_wino_is_short_col(at->kind));
+    at->col += n;
+    if (at->col == cols.to) {
+        at->col = cols.from;
+        if (++at->row == rows.to) {
+            at->row = rows.from;
+            at->n++;
+        }
+    }
+    if (at->n == w->N)
+        *at = td_native_wino_place_of(w, w->ends[at->kind]);
+    else
+        td_native_wino_locate(w, at);
+}
+
+/** The tiles of w: its rows, columns and ends, of its N, P, Q and tile. */
+void td_native_wino_divide(td_native_wino *w);
+
+/** The products of tiles [0, tile), for one channel and filter. */
+int64_t td_native_wino_products(const td_native_wino *w, int64_t tile);
+
+/** The first tile of part i of n, which have about as many products. */
+int64_t td_native_wino_part(const td_native_wino *w, int64_t i, int64_t n);
+
+/** The tiles of a run that have point p, counted from its first. */
+td_native_wino_range td_native_wino_with_point(const td_native_wino *w, int64_t first, int64_t n,
+                                               int64_t p);
 
 /** Elements of v, or of d, from one point to the next, for `channels` channels and `room` tiles. */
 int64_t td_native_wino_step(int64_t channels, int64_t room);

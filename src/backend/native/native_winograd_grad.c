@@ -107,19 +107,19 @@ static const td_native_wino_simd *simd_for(const td_node *n)
 static td_native_wino geometry_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 1), *y = td_in_type(n, 0);
-    const int64_t H = x->dim[2], W = x->dim[3], P = y->dim[2], Q = y->dim[3];
-    return (td_native_wino){ .N = x->dim[0],
-                             .C = x->dim[1],
-                             .H = H,
-                             .W = W,
-                             .K = y->dim[1],
-                             .P = P,
-                             .Q = Q,
-                             .pad = ((const td_winograd_attr *)n->attr)->pad,
-                             .rows = divide_up(P, TD_WINO_TILE),
-                             .cols = divide_up(Q, TD_WINO_TILE),
-                             .x = td_native_wino_image_of(x),
-                             .y = td_native_wino_image_of(y) };
+    td_native_wino w = { .N = x->dim[0],
+                         .C = x->dim[1],
+                         .H = x->dim[2],
+                         .W = x->dim[3],
+                         .K = y->dim[1],
+                         .P = y->dim[2],
+                         .Q = y->dim[3],
+                         .pad = ((const td_winograd_attr *)n->attr)->pad,
+                         .tile = TD_WINO_TILE,
+                         .x = td_native_wino_image_of(x),
+                         .y = td_native_wino_image_of(y) };
+    td_native_wino_divide(&w);
+    return w;
 }
 
 /* the strides within 16 filters and 16 channels of the result */
@@ -156,7 +156,7 @@ static void divide(state *s)
 {
     const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
     const int64_t fill = GROUP_BYTES / tile_bytes;
-    s->tiles = s->w.N * s->w.rows * s->w.cols;
+    s->tiles = s->w.ends[TD_WINO_KINDS - 1];
     s->groups = divide_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
     s->w.room = divide_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
@@ -242,19 +242,28 @@ static void end_block(const state *s, const tensors *t, int64_t kb, int64_t cb, 
                           t->dw + kb * CB * TAPS * BLOCK_FLOATS + cb * s->dw_block);
 }
 
-/* adds the products of one group; `own`: room for the sums of a job */
-static void run_job(const state *s, const tensors *t, int64_t group, const job *j, int64_t tiles,
-                    float *own)
+/* the first tile of a group */
+static int64_t first_of(const state *s, int64_t group)
 {
+    return s->tiles * group / s->groups;
+}
+
+/* adds the products of one group; `own`: room for the sums of a job */
+static void run_job(const state *s, const tensors *t, int64_t group, const job *j, float *own)
+{
+    const int64_t first = first_of(s, group), tiles = first_of(s, group + 1) - first;
     const int64_t CB = s->w.C / LANES, line = s->w.room * LANES;
     const int64_t m_step = (s->has_own ? j->cb_count : CB) * SUM_FLOATS;
     float *m = s->has_own ? own : t->sum + (j->kb * CB + j->cb) * SUM_FLOATS;
-    for (int64_t p = j->from; p < j->to; p++)
+    for (int64_t p = j->from; p < j->to; p++) {
+        const td_native_wino_range at = td_native_wino_with_point(&s->w, first, tiles, p);
+        const float *v = t->v + p * s->w.v_step + at.from * LANES;
+        const float *d = t->d + p * s->w.d_step + at.from * LANES;
         for (int64_t c = 0; c < j->cb_count; c++)
-            s->simd->gradient_product(tiles, (int)j->kb_count,
-                                      t->v + p * s->w.v_step + (j->cb + c) * line,
-                                      t->d + p * s->w.d_step + j->kb * line, line,
-                                      m + c * SUM_FLOATS + p * BLOCK_FLOATS, m_step, group > 0);
+            s->simd->gradient_product(at.to - at.from, (int)j->kb_count, v + (j->cb + c) * line,
+                                      d + j->kb * line, line, m + c * SUM_FLOATS + p * BLOCK_FLOATS,
+                                      m_step, group > 0);
+    }
     if (group < s->groups - 1 || s->parts > 1)
         return;
     for (int64_t k = 0; k < j->kb_count; k++)
@@ -276,8 +285,7 @@ static td_status run(const td_prepared *p, void *const *args)
 #pragma omp parallel num_threads(s->threads)
     {
         for (int64_t group = 0; group < s->groups; group++) {
-            const int64_t first = s->tiles * group / s->groups;
-            const int64_t n = s->tiles * (group + 1) / s->groups - first;
+            const int64_t first = first_of(s, group), n = first_of(s, group + 1) - first;
 #pragma omp for schedule(dynamic, 1)
             for (int64_t i = 0; i < n; i += s->run) {
                 const int64_t tiles = smaller(n - i, s->run);
@@ -287,7 +295,7 @@ static td_status run(const td_prepared *p, void *const *args)
 #pragma omp for schedule(dynamic, 1)
             for (int64_t i = 0; i < s->jobs * s->parts; i++) {
                 const job j = job_at(s, i);
-                run_job(s, &t, group, &j, n, t.sum + omp_get_thread_num() * s->own_floats);
+                run_job(s, &t, group, &j, t.sum + omp_get_thread_num() * s->own_floats);
             }
         }
 #pragma omp for schedule(static)

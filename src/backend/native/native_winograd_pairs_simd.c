@@ -48,31 +48,6 @@ INLINE void store_both_rounded(uint16_t *p, __m512 a, __m512 b)
     _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
-/* --- the position of a tile ------------------------------------------------------------------- */
-
-typedef struct {
-    int64_t n, row, col;
-} place;
-
-INLINE place place_of(const td_native_wino *w, int64_t tile)
-{
-    const int64_t area = w->rows * w->cols, rest = tile % area;
-    return (place){ tile / area, rest / w->cols, rest % w->cols };
-}
-
-/* goes on by `n` tiles, which are in one row */
-INLINE void go_on(const td_native_wino *w, int64_t n, place *at)
-{
-    at->col += n;
-    if (at->col < w->cols)
-        return;
-    at->col = 0;
-    if (++at->row < w->rows)
-        return;
-    at->row = 0;
-    at->n++;
-}
-
 /* --- input ------------------------------------------------------------------------------------ */
 
 /* The inputs of one or two tiles: row r is at x + r * pitch.  Rows and columns from `above` and
@@ -83,9 +58,9 @@ typedef struct {
     int64_t above, below, left, right;
 } window;
 
-INLINE window window_of(const td_native_wino *w, const place *at, const uint16_t *x)
+INLINE window window_of(const td_native_wino *w, const td_native_wino_place *at, const uint16_t *x)
 {
-    const int64_t h = TILE * at->row - w->pad, c = TILE * at->col - w->pad;
+    const int64_t h = at->p - w->pad, c = at->q - w->pad;
     const int64_t pixel = w->x.pixel, pitch = w->W * pixel;
     const int64_t image = w->C * w->H * w->W;
     return (window){
@@ -156,10 +131,10 @@ static TARGET void input(const td_native_wino *w, int64_t first, int64_t n, cons
     const int64_t blocks = w->C / LANES, room = w->room * LANES;
     const int64_t together = w->x.block == LANES ? blocks : 1; /* channels last */
     for (int64_t cb = 0; cb < blocks; cb += together) {
-        place at = place_of(w, first);
-        for (int64_t i = 0, tiles; i < n; i += tiles, go_on(w, tiles, &at)) {
+        td_native_wino_place at = td_native_wino_place_of(w, first);
+        for (int64_t i = 0, tiles; i < n; i += tiles, td_native_wino_go_on(w, tiles, &at)) {
             window in = window_of(w, &at, x);
-            tiles = i + 1 < n && at.col + 1 < w->cols ? PAIR : 1;
+            tiles = i + 1 < n && at.col + 1 < w->cols.tiles ? PAIR : 1;
             in.x += cb * w->x.block;
             for (int64_t k = cb; k < cb + together; k++, in.x += w->x.block)
                 input_block(&in, (int)tiles, (uint16_t *)v + k * room + i * LANES, w->v_step);
@@ -299,16 +274,15 @@ static TARGET void output(const td_native_wino *w, int64_t first, int64_t n, con
     const norm f = { .scale = end->scale ? _mm512_loadu_ps(end->scale) : _mm512_setzero_ps(),
                      .bias = end->bias ? _mm512_loadu_ps(end->bias) : _mm512_setzero_ps(),
                      .has_scale = end->scale };
-    place at = place_of(w, first);
-    for (int64_t i = 0; i < n; i++, m += LANES, go_on(w, 1, &at)) {
-        const int64_t row = TILE * at.row, col = TILE * at.col;
-        const int64_t to = at.n * image + end->block * w->y.block + row * pitch + col * pixel;
+    td_native_wino_place at = td_native_wino_place_of(w, first);
+    for (int64_t i = 0; i < n; i++, m += LANES, td_native_wino_go_on(w, 1, &at)) {
+        const int64_t to = at.n * image + end->block * w->y.block + at.p * pitch + at.q * pixel;
         const target t = { .y = (uint16_t *)end->y + to,
                            .residual = end->residual ? (const uint16_t *)end->residual + to : NULL,
                            .pitch = pitch,
                            .pixel = pixel,
-                           .rows = w->P - row,
-                           .cols = w->Q - col };
+                           .rows = w->P - at.p,
+                           .cols = w->Q - at.q };
         output_tile(w, &f, m, m_step, &t);
     }
 }

@@ -62,16 +62,22 @@ static void winograd_filter(const td_node *n, void *const *a)
 
 typedef struct {
     int64_t C, H, W, K, P, Q, pad;
-    int64_t rows, cols, tiles; /* of one image */
+    td_winograd_side rows, cols;
+    int64_t tiles; /* of one image */
 } shape;
 
 static shape shape_between(const td_node *n, const td_type *x, const td_type *y, int tile)
 {
-    shape v = { x->dim[1], x->dim[2], x->dim[3], y->dim[1], y->dim[2], y->dim[3], 0, 0, 0, 0 };
-    v.pad = ((const td_winograd_attr *)n->attr)->pad;
-    v.rows = (v.P + tile - 1) / tile;
-    v.cols = (v.Q + tile - 1) / tile;
-    v.tiles = v.rows * v.cols;
+    shape v = { .C = x->dim[1],
+                .H = x->dim[2],
+                .W = x->dim[3],
+                .K = y->dim[1],
+                .P = y->dim[2],
+                .Q = y->dim[3],
+                .pad = ((const td_winograd_attr *)n->attr)->pad,
+                .rows = td_winograd_side_of(y->dim[2], tile),
+                .cols = td_winograd_side_of(y->dim[3], tile) };
+    v.tiles = v.rows.tiles * v.cols.tiles;
     return v;
 }
 
@@ -87,12 +93,28 @@ static int64_t conv_work(const td_node *n)
     return POINTS * (v.C + v.K) * v.tiles;
 }
 
+/* the results of a tile: rows [p, p_end) and columns [q, q_end) */
+typedef struct {
+    int64_t p, q, p_end, q_end;
+} box;
+
+static box box_of(const td_winograd *m, const shape *v, int64_t tile)
+{
+    const int64_t row = tile / v->cols.tiles, col = tile % v->cols.tiles;
+    const int64_t p_end = td_winograd_first(&v->rows, m->tile, row + 1);
+    const int64_t q_end = td_winograd_first(&v->cols, m->tile, col + 1);
+    return (box){ td_winograd_first(&v->rows, m->tile, row),
+                  td_winograd_first(&v->cols, m->tile, col), p_end < v->P ? p_end : v->P,
+                  q_end < v->Q ? q_end : v->Q };
+}
+
 /* one tile of channel c: v[36] at step C * tiles */
 static void transform_input(const td_winograd *m, const shape *v, const double *x, int64_t tile,
                             double *out)
 {
     const int side = m->side;
-    const int64_t h = tile / v->cols * m->tile - v->pad, w = tile % v->cols * m->tile - v->pad;
+    const box b = box_of(m, v, tile);
+    const int64_t h = b.p - v->pad, w = b.q - v->pad;
     double d[TD_WINO_SIDE][TD_WINO_SIDE] = { { 0 } };
     for (int r = 0; r < side; r++)
         for (int s = 0; s < side; s++)
@@ -113,12 +135,12 @@ static void transform_output(const td_winograd *m, const shape *v, const double 
                              double *y)
 {
     const int side = m->side;
-    const int64_t p = tile / v->cols * m->tile, q = tile % v->cols * m->tile;
-    for (int r = 0; r < m->tile && p + r < v->P; r++)
-        for (int s = 0; s < m->tile && q + s < v->Q; s++)
+    const box b = box_of(m, v, tile);
+    for (int64_t r = 0; r < b.p_end - b.p; r++)
+        for (int64_t s = 0; s < b.q_end - b.q; s++)
             for (int i = 0; i < side; i++)
                 for (int j = 0; j < side; j++)
-                    y[(p + r) * v->Q + q + s] +=
+                    y[(b.p + r) * v->Q + b.q + s] +=
                         m->at[r][i] * in[(i * side + j) * v->K * v->tiles] * m->at[s][j];
 }
 
@@ -202,7 +224,7 @@ static void conv2d_winograd_scaled(const td_node *n, void *const *a)
 static void add_tile(const td_winograd *m, const shape *v, const double *dy, const double *x,
                      int64_t tile, double *sum)
 {
-    const int64_t p = tile / v->cols * m->tile, q = tile % v->cols * m->tile;
+    const box b = box_of(m, v, tile);
     double d[POINTS];
     shape one = *v;
     one.C = one.tiles = 1; /* the points of the result are contiguous */
@@ -210,9 +232,9 @@ static void add_tile(const td_winograd *m, const shape *v, const double *dy, con
     for (int i = 0; i < m->side; i++)
         for (int j = 0; j < m->side; j++) {
             double g = 0;
-            for (int r = 0; r < m->tile && p + r < v->P; r++)
-                for (int s = 0; s < m->tile && q + s < v->Q; s++)
-                    g += m->at[r][i] * dy[(p + r) * v->Q + q + s] * m->at[s][j];
+            for (int64_t r = 0; r < b.p_end - b.p; r++)
+                for (int64_t s = 0; s < b.q_end - b.q; s++)
+                    g += m->at[r][i] * dy[(b.p + r) * v->Q + b.q + s] * m->at[s][j];
             sum[i * m->side + j] += g * d[i * m->side + j];
         }
 }

@@ -29,11 +29,82 @@ static float *normal(int64_t n, uint64_t seed, double scale)
     return x;
 }
 
+/* --- tiles ------------------------------------------------------------------------------------ */
+
+static td_native_wino tiles_of(int64_t n, int64_t p, int64_t q, int tile)
+{
+    td_native_wino w = { .N = n, .P = p, .Q = q, .tile = tile };
+    td_native_wino_divide(&w);
+    return w;
+}
+
+static bool has_point(const td_native_wino *w, const td_native_wino_place *at, int64_t p)
+{
+    const int64_t side = w->tile + 2;
+    return !(p / side == side - 1 && at->row >= w->rows.whole) &&
+           !(p % side == side - 1 && at->col >= w->cols.whole);
+}
+
+/* each result is in one tile, and tiles that have a point follow each other */
+static void check_tiles(const td_native_wino *w)
+{
+    enum { SIDE_MAX = 32 };
+    static char seen[2 * SIDE_MAX * SIDE_MAX];
+    const int64_t n = w->ends[TD_WINO_KINDS - 1];
+    td_native_wino_place at = td_native_wino_place_of(w, 0);
+    int64_t products = 0;
+    memset(seen, 0, sizeof seen);
+    for (int64_t i = 0; i < n; i++, td_native_wino_go_on(w, 1, &at)) {
+        const td_native_wino_place same = td_native_wino_place_of(w, i);
+        assert_int_equal(at.kind, same.kind);
+        assert_int_equal(at.n, same.n);
+        assert_int_equal(at.row, same.row);
+        assert_int_equal(at.col, same.col);
+        assert_int_equal(at.p, same.p);
+        assert_int_equal(at.q, same.q);
+        const int64_t rows = w->tile - (at.row >= w->rows.whole);
+        const int64_t cols = w->tile - (at.col >= w->cols.whole);
+        for (int64_t r = at.p; r < at.p + rows && r < w->P; r++)
+            for (int64_t c = at.q; c < at.q + cols && c < w->Q; c++)
+                assert_int_equal(seen[(at.n * w->P + r) * w->Q + c]++, 0);
+        assert_int_equal(td_native_wino_products(w, i), products);
+        for (int64_t p = 0; p < (w->tile + 2) * (w->tile + 2); p++) {
+            const td_native_wino_range all = td_native_wino_with_point(w, 0, n, p);
+            const td_native_wino_range one = td_native_wino_with_point(w, i, 1, p);
+            assert_int_equal(has_point(w, &at, p), i >= all.from && i < all.to);
+            assert_int_equal(has_point(w, &at, p), one.to - one.from);
+            products += has_point(w, &at, p);
+        }
+    }
+    for (int64_t i = 0; i < w->N * w->P * w->Q; i++)
+        assert_int_equal(seen[i], 1);
+    for (int64_t parts = 1; parts <= n; parts++) {
+        assert_int_equal(td_native_wino_part(w, 0, parts), 0);
+        assert_int_equal(td_native_wino_part(w, parts, parts), n);
+        for (int64_t i = 0; i < parts; i++)
+            assert_true(td_native_wino_part(w, i, parts) <= td_native_wino_part(w, i + 1, parts));
+    }
+}
+
+static void tiles_cover_each_result_once(void **state)
+{
+    (void)state;
+    for (int64_t p = 1; p < 20; p++)
+        for (int64_t q = 1; q < 20; q += 1 + q / 9) {
+            const td_native_wino large = tiles_of(2, p, q, TD_WINO_TILE);
+            const td_native_wino small = tiles_of(1, p, q, TD_WINO_SMALL_TILE);
+            check_tiles(&large);
+            check_tiles(&small);
+        }
+    const td_native_wino w = tiles_of(3, 14, 7, TD_WINO_TILE);
+    assert_int_equal(td_native_wino_products(&w, w.ends[TD_WINO_KINDS - 1]), 3 * 22 * 11);
+}
+
 /* --- instruction sets ------------------------------------------------------------------------- */
 
 #define IMAGES   2
 #define CHANNELS 48
-#define SIDE     9
+#define SIDE     10 /* tiles of 4 + 3 + 3 */
 #define TILES    (IMAGES * 3 * 3)
 #define COUNT    (IMAGES * CHANNELS * SIDE * SIDE)
 
@@ -50,24 +121,25 @@ static const td_native_wino_dw dw_halves = { 64, TD_WINO_HALF, 9 * 64, 9 * 8 * C
 
 static td_native_wino geometry(const td_native_wino_image *layout)
 {
-    return (td_native_wino){ .N = IMAGES,
-                             .C = CHANNELS,
-                             .H = SIDE,
-                             .W = SIDE,
-                             .K = CHANNELS,
-                             .P = SIDE,
-                             .Q = SIDE,
-                             .pad = 1,
-                             .rows = 3,
-                             .cols = 3,
-                             .room = TILES,
-                             .piece = TILES,
-                             .v_step = V_STEP,
-                             .d_step = V_STEP,
-                             .x = *layout,
-                             .y = *layout,
-                             .relu = true,
-                             .cap = INFINITY };
+    td_native_wino w = { .N = IMAGES,
+                         .C = CHANNELS,
+                         .H = SIDE,
+                         .W = SIDE,
+                         .K = CHANNELS,
+                         .P = SIDE,
+                         .Q = SIDE,
+                         .pad = 1,
+                         .tile = TD_WINO_TILE,
+                         .room = TILES,
+                         .piece = TILES,
+                         .v_step = V_STEP,
+                         .d_step = V_STEP,
+                         .x = *layout,
+                         .y = *layout,
+                         .relu = true,
+                         .cap = INFINITY };
+    td_native_wino_divide(&w);
+    return w;
 }
 
 /* a whole convolution, `piece` tiles at a time */
@@ -152,11 +224,15 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
         f->gradient(w, first, n, dy, d);
         for (int64_t kb = 0; kb < BLOCKS; kb += 2)
             for (int64_t cb = 0; cb < BLOCKS; cb++)
-                for (int64_t p = 0; p < TD_WINO_POINTS; p++)
-                    f->gradient_product(n, BLOCKS - kb < 2 ? 1 : 2, v + p * w->v_step + cb * line,
-                                        d + p * w->d_step + kb * line, line,
+                for (int64_t p = 0; p < TD_WINO_POINTS; p++) {
+                    const td_native_wino_range at = td_native_wino_with_point(w, first, n, p);
+                    const int64_t from = at.from * TD_WINO_LANES;
+                    f->gradient_product(at.to - at.from, BLOCKS - kb < 2 ? 1 : 2,
+                                        v + p * w->v_step + cb * line + from,
+                                        d + p * w->d_step + kb * line + from, line,
                                         m + kb * m_step + (cb * TD_WINO_POINTS + p) * BLOCK, m_step,
                                         first > 0);
+                }
     }
     for (int64_t i = 0; i < BLOCKS * BLOCKS; i++)
         f->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, to,
@@ -818,6 +894,7 @@ static void memory_may_fail_at_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiles_cover_each_result_once),
         cmocka_unit_test(instruction_sets_agree),
         cmocka_unit_test(instruction_sets_agree_on_filter_gradients),
         cmocka_unit_test(bfloat16_rounds_results_once),
