@@ -21,11 +21,11 @@
  * convolution: in others every image would be reordered.
  *
  * Whether it is faster is estimated from counts.  A tile costs 36 C K multiplications for up to 144
- * C K of the direct convolution, one of 3 x 3 results 25 for 81; transforms cost about as much as 36 (C + K) 32 more; and the
- * filters, four times as large, are read once per run of tiles, which costs too much for few tiles,
- * and in training transformed.  The counts depend on shapes, the batch included, the
- * type of images and how fast the processor multiplies bfloat16, and on nothing else: ranks and
- * accumulated batches of one size choose alike, whatever their number of threads.
+ * C K of the direct convolution, one of 3 x 3 results 25 for 81; transforms cost about as much as
+ * 36 (C + K) 32 more; and the filters, four times as large, are read once per run of tiles, which
+ * costs too much for few tiles, and in training transformed.  The counts depend on shapes, the
+ * batch included, the type of images and how fast the processor multiplies bfloat16, and on nothing
+ * else: ranks and accumulated batches of one size choose alike, whatever their number of threads.
  */
 #include <math.h>
 #include <string.h>

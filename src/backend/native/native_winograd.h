@@ -15,10 +15,10 @@
  *     product   v, d                       ->  m [K/16][C/16][36][16][16]    36 matrix products
  *     end       m                          ->  dw, in blocks as x
  *
- * Where 4 does not divide the results, the last rows and columns of tiles have 3 results (5 inputs):
- * 14 are 4 + 4 + 3 + 3.  Only the fourth depends on the last point, so these tiles have 30 or 25 of
- * the 36 products, with the same filters.  Tiles are numbered kind by kind through all images, in an
- * order in which the tiles that have a point are next to each other.
+ * Where 4 does not divide the results, the last rows and columns of tiles have 3 results, of 5
+ * inputs: 14 are 4 + 4 + 3 + 3.  Only the fourth depends on the last point, so these tiles have 30
+ * or 25 of the 36 products, with the same filters.  Tiles are numbered kind by kind through all
+ * images, in an order in which the tiles that have a point are next to each other.
  *
  * `room` is the number of tiles that v, m and d have room for.  The points of v and d are an odd
  * number of 16s apart, so that the 36 cache lines of a tile are in different sets of a cache: at
