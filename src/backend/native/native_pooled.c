@@ -8,7 +8,8 @@
  *
  * native_pooled.h has the layouts.  With a filter of bf16 the image is rounded to bf16,
  * too, and one instruction multiplies and adds pairs of neighbours in a row, which begin at even
- * pixels: the stride is even.
+ * pixels: the stride is even.  What is left of the rows of an odd filter is paired with the next
+ * row's.
  */
 #include "backend/native/native_pooled.h"
 
@@ -111,7 +112,7 @@ static parts parts_of(const td_pooled *v)
 {
     const int64_t line = TD_HOST_ALIGN / (int64_t)sizeof(float), row = v->pooled_Q * v->K;
     parts p;
-    p.windows = divide_up(v->C * v->R * v->columns, line) * line;
+    p.windows = divide_up(td_pooled_rows(v), line) * line;
     p.sums = p.windows + (has_tiles(v) ? td_pooled_windows(v) + td_pooled_filter(v) : 0);
     p.largest = p.sums + td_pooled_pixels(v) * TD_POOLED_CHANNELS;
     p.together = p.largest + v->kernel * row;

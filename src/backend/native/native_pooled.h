@@ -6,6 +6,9 @@
  *                                          pairs of bf16, the last with a zero if S is odd
  *
  * A row of x becomes a row of such elements, too, with zeros for the padding.
+ *
+ * If S is odd, the last taps of two rows of the filter are a pair: row 2 i and 2 i + 1 of x, of which
+ * the first has an even number with the padding counted, become a row of pairs of their even pixels.
  */
 #ifndef TD_BACKEND_NATIVE_NATIVE_POOLED_H
 #define TD_BACKEND_NATIVE_NATIVE_POOLED_H
@@ -40,8 +43,10 @@ typedef struct {
     const void *w;
     const float *bias;
     uint8_t *y;      /* the image's, row 0 */
-    void *rows;      /* [C, R, columns] of elements; row h is number (h + pad) % R.  Tiles: scratch
-                        for one row */
+    void *rows;      /* td_pooled_rows: [C, R, columns] of elements; row h is number (h + pad) % R.
+                        With is_odd behind them [C, R / 2 + 1, columns] of pairs of two rows, which
+                        are number (h + pad) / 2 % (R / 2 + 1), and their filter
+                        [K / 16, C, (R + 1) / 2, 16].  Tiles: scratch for one row */
     void *windows;   /* tiles: td_pooled_windows of pairs; td_pooled_filter of pairs */
     bool has_filter; /* tiles: the latter are there, from a call before */
     float *sums;     /* [td_pooled_pixels, TD_POOLED_CHANNELS] of a row of the convolution */
@@ -70,6 +75,13 @@ static inline void td_pooled_set_ring(td_pooled *v)
     v->phases = 1;
     while (v->phases * v->stride % v->ring)
         v->phases++;
+}
+
+/** Elements of `rows`. */
+static inline int64_t td_pooled_rows(const td_pooled *v)
+{
+    const int64_t n = v->C * v->R * v->columns;
+    return v->is_odd ? n + v->C * ((v->R / 2 + 1) * v->columns + (v->R + 1) / 2 * v->K) : n;
 }
 
 /** Pixels of a row of the convolution's result, in whole tiles. */

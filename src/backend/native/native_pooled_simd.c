@@ -28,13 +28,6 @@ static inline int32_t pair_at(const float *p)
     return x;
 }
 
-static inline int16_t first_at(const float *p)
-{
-    int16_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
 /* n numbers rounded to bf16 */
 static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t n, float *to,
                                                         int64_t pad)
@@ -72,28 +65,24 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
 #define IS_HALF             0
 #define COPY_ROW            copy_floats
 #define BROADCAST(p)        _mm512_set1_ps(*(p))
-#define BROADCAST_FIRST(p)  BROADCAST(p)
 #define MULTIPLY(sum, x, w) _mm512_fmadd_ps(x, w, sum)
 #include "backend/native/native_pooled.inc"
 #undef MULTIPLY
-#undef BROADCAST_FIRST
 #undef BROADCAST
 #undef COPY_ROW
 #undef IS_HALF
 #undef TARGET
 #undef ISA
 
-/* pairs of bf16; the first of a pair */
+/* pairs of bf16 */
 #define ISA                 avx512bf16
 #define TARGET              __attribute__((target(HALVES)))
 #define IS_HALF             1
 #define COPY_ROW            copy_halves
 #define BROADCAST(p)        FLOAT(_mm512_set1_epi32(pair_at(p)))
-#define BROADCAST_FIRST(p)  FLOAT(_mm512_maskz_set1_epi16(0x55555555, first_at(p)))
 #define MULTIPLY(sum, x, w) _mm512_dpbf16_ps(sum, (__m512bh)BITS(x), (__m512bh)BITS(w))
 #include "backend/native/native_pooled.inc"
 #undef MULTIPLY
-#undef BROADCAST_FIRST
 #undef BROADCAST
 #undef IS_TILES
 #undef TARGET
@@ -140,7 +129,6 @@ static __attribute__((target(HALVES))) void copy_halves(const float *x, int64_t 
 #define FILTER_AT(k, block) ((k) / 2 * (block) + (k) % 2 * 8)
 #define COPY_ROW            copy_floats
 #define BROADCAST(p)        _mm256_set1_ps(*(p))
-#define BROADCAST_FIRST(p)  BROADCAST(p)
 #define MULTIPLY(sum, x, w) _mm256_fmadd_ps(x, w, sum)
 #include "backend/native/native_pooled.inc"
 

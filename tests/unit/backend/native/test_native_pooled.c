@@ -70,7 +70,7 @@ static void pack(bool is_half, void *to)
 /* rows [from, to) of y */
 static void run_loops(td_pooled_loops *loops, bool is_half, int from, int to, uint8_t *y)
 {
-    static float packed[K * C * R * 8], rows[C * R * (SIDE + 8)];
+    static float packed[K * C * R * 8];
     static float largest[3 * POOLED * K], together[POOLED * K];
     td_pooled v = geometry;
     memset(packed, 0, sizeof packed);
@@ -83,7 +83,8 @@ static void run_loops(td_pooled_loops *loops, bool is_half, int from, int to, ui
     float *sums = calloc((size_t)(td_pooled_pixels(&v) * TD_POOLED_CHANNELS), sizeof *sums);
     float *windows =
         calloc((size_t)(td_pooled_windows(&v) + td_pooled_filter(&v)), sizeof *windows);
-    assert_true(sums && windows);
+    float *rows = calloc((size_t)td_pooled_rows(&v), sizeof *rows);
+    assert_true(sums && windows && rows);
     loops(&v, &(td_pooled_job){ .from = from,
                                 .to = to,
                                 .x = image,
@@ -97,6 +98,7 @@ static void run_loops(td_pooled_loops *loops, bool is_half, int from, int to, ui
                                 .together = together });
     free(sums);
     free(windows);
+    free(rows);
 }
 
 static void loops_give_the_same_bits(void **state)
