@@ -13,6 +13,8 @@
 #define PASTE(a, b)  PASTE2(a, b)
 #define NAME(id)     PASTE(id, KIND)
 
+enum { ROWS = 4 }; /* computed together: 16 sums */
+
 #define TARGET         __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define IS_BF16        0
 #define KIND           f32
