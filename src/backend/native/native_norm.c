@@ -7,7 +7,8 @@
  * The second pass finds a small plane in the cache, so a thread finishes one channel block before
  * it takes the next, as long as there is a block for every thread.  The pixels of the blocks that
  * remain are divided among all threads, in two phases: 16 blocks on 12 threads are 12 blocks, one
- * for each thread, and 4 blocks of which each thread has a third.
+ * for each thread, and 4 blocks of which each thread has a third.  Where the last-level cache does
+ * not hold a block for each thread, all threads divide one block after the other.
  *
  * With channels last, blocks share cache lines, and neighbours of a block's pixel are far away: the
  * pixels of all images are divided, and a thread computes many blocks of a few pixels, all of them
@@ -31,6 +32,9 @@
 
 /* with channels last, bytes of a tensor that are read of all blocks before the next pixels */
 #define PIECE_BYTES 8192
+
+/* tensors that are read twice: x; dy and x */
+enum { FORWARD_READS = 1, BACKWARD_READS = 2 };
 
 /* sums of one chunk: mean and m2 in forward, sum and dot in backward */
 typedef struct {
@@ -112,6 +116,7 @@ static void put_lane(td_native_coefs *c, int i, td_native_norm_channel k)
    join: a block's chunks into its coefficients;  apply: some pixels, or those of some blocks, whose
    coefficients are `step` bytes apart */
 typedef struct {
+    int reads; /* tensors that are read twice */
     void (*sum)(const job *j, const td_native_part *p, chunk_sums *out);
     void (*sum_rows)(const job *j, const td_native_part *p, const td_native_norm_rows *v);
     void (*join)(const job *j, int64_t cb, td_native_coefs *c);
@@ -252,10 +257,11 @@ static void run_block(const job *j, const steps *f, int64_t cb, bool is_last)
 }
 
 /* Blocks [0, whole) are computed by one thread each, as many by every thread; the groups of the
-   other blocks, block after block, are divided: planes into pixels, or groups of several planes
-   among threads.  A plane of `rest` has `together` blocks; whole is 0 if they share cache lines. */
+   other blocks, `round` blocks after the other, are divided: planes into pixels, or groups of
+   several planes among threads.  A plane of `rest`, those of a round, has `together` blocks; whole
+   is 0 if they share cache lines. */
 typedef struct {
-    int64_t whole, together;
+    int64_t whole, round, together;
     td_native_planes rest;
 } division;
 
@@ -275,26 +281,38 @@ static int64_t together(const td_native_shape *s, int threads)
     return n;
 }
 
-static division divide(const td_native_shape *s, int threads)
+/* too large for a last-level cache: a block of every thread, of which `reads` tensors are read
+   twice? */
+static bool is_large(const td_native_shape *s, int reads, int threads)
+{
+    const int64_t block = s->N * s->plane.n_pixels * s->lanes * s->each;
+    return threads > 1 && s->CB > 1 && td_native_is_streamed(block * reads * threads);
+}
+
+static division divide(const td_native_shape *s, int reads, int threads)
 {
     const td_work_share by_block = td_work_share_of(s->CB, 1, threads);
     const bool is_even = s->CB >= threads && by_block.largest <= by_block.mean * UNEVEN_MAX;
-    const int64_t whole = is_interleaved(s) ? 0 : is_even ? s->CB : s->CB - s->CB % threads;
-    const int64_t blocks = is_interleaved(s) ? together(s, threads) : 1;
+    const bool is_apart = !is_interleaved(s), is_shared = is_apart && is_large(s, reads, threads);
+    const int64_t mine = is_even ? s->CB : s->CB - s->CB % threads;
+    const int64_t whole = is_apart && !is_shared ? mine : 0;
+    const int64_t blocks = is_apart ? 1 : together(s, threads);
     const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
-    const int64_t planes = (s->CB - whole) / blocks * groups_of(s);
-    return (division){ whole, blocks, { planes, area, chunk_of(s), threads } };
+    const int64_t round = is_shared ? 1 : s->CB - whole, planes = round / blocks * groups_of(s);
+    return (division){ whole, round, blocks, { planes, area, chunk_of(s), threads } };
 }
 
-static td_work_share share_of_shape(const td_native_shape *s, int threads)
+static td_work_share share_of_shape(const td_native_shape *s, int reads, int threads)
 {
-    const division d = divide(s, threads);
+    const division d = divide(s, reads, threads);
     const double lanes = s->lanes, pixel = lanes * (double)d.together;
     const double block = (double)(s->N * s->plane.n_pixels) * lanes;
     const td_work_share whole = td_work_share_of(d.whole, block, threads);
     const td_work_share rest = td_native_planes_share(&d.rest);
     const double each = d.rest.area == s->plane.n_pixels ? pixel : (double)pixels_of(s, 0) * pixel;
-    return (td_work_share){ whole.largest + rest.largest * each, whole.mean + rest.mean * each };
+    const double rounds = d.round ? (double)(s->CB - d.whole) / (double)d.round : 0;
+    return (td_work_share){ whole.largest + rest.largest * each * rounds,
+                            whole.mean + rest.mean * each * rounds };
 }
 
 /* pixels that are read of all blocks before the next, in fours */
@@ -323,23 +341,24 @@ static void sum_rows(const job *j, const steps *f, const division *d, const td_n
     }
 }
 
-static void sum_span(const job *j, const steps *f, const division *d, const td_native_span *s)
+/* in a round that begins with block `first` */
+static void sum_span(const job *j, const steps *f, int64_t first, const td_native_span *s)
 {
     const int64_t groups = groups_of(&j->s), g = s->plane % groups;
-    const int64_t cb = d->whole + s->plane / groups;
+    const int64_t cb = first + s->plane / groups;
     if (images_of(&j->s) > 1)
         sum_group(j, f, g, cb);
     else
         sum_pixels(j, f, g, cb, s->from, s->n);
 }
 
-static void sum_share(const job *j, const steps *f, const division *d, int t)
+static void sum_share(const job *j, const steps *f, const division *d, int64_t first, int t)
 {
     for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
         if (is_interleaved(&j->s))
             sum_rows(j, f, d, &s, t);
         else
-            sum_span(j, f, d, &s);
+            sum_span(j, f, first, &s);
 }
 
 /* pixels of some blocks, a piece of them at a time */
@@ -357,23 +376,25 @@ static void apply_rows(const job *j, const steps *f, const division *d, const td
     }
 }
 
-static void apply_span(const job *j, const steps *f, const division *d, const td_native_span *s)
+static void apply_span(const job *j, const steps *f, const division *d, int64_t first,
+                       const td_native_span *s)
 {
     const int64_t groups = groups_of(&j->s), g = s->plane % groups;
-    const int64_t cb = d->whole + s->plane / groups;
-    const td_native_part p =
-        images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s->from, s->n);
+    const int64_t cb = first + s->plane / groups;
+    td_native_part p = images_of(&j->s) > 1 ? group_at(j, g, cb) : part_at(j, g, cb, s->from, s->n);
+    if (cb + d->round < j->s.CB)
+        p.plane.ahead = d->round * j->s.block;
     f->apply(j, &p, (const td_native_coefs *)sums_of(j, cb));
 }
 
-static void apply_share(const job *j, const steps *f, const division *d, int t)
+static void apply_share(const job *j, const steps *f, const division *d, int64_t first, int t)
 {
     for (td_native_span s = td_native_span_first(&d->rest, t); td_native_span_next(&d->rest, &s);)
         if (is_interleaved(&j->s))
             apply_rows(j, f, d, &s, (const td_native_coefs *)sums_of(j, s.plane * d->together),
                        chunks_of(&j->s) * (int64_t)sizeof(chunk_sums));
         else
-            apply_span(j, f, d, &s);
+            apply_span(j, f, d, first, &s);
 }
 
 static void join_in_place(const job *j, const steps *f, int64_t cb)
@@ -401,21 +422,23 @@ static void run_in_phases(const job *j, const steps *f, const division *d)
 #pragma omp for schedule(static, 1) nowait
         for (int t = 0; t < d->rest.threads; t++)
             run_blocks(j, f, d->whole, t, d->rest.threads);
+        for (int64_t first = d->whole; first < j->s.CB; first += d->round) {
 #pragma omp for schedule(static, 1)
-        for (int t = 0; t < d->rest.threads; t++)
-            sum_share(j, f, d, t);
+            for (int t = 0; t < d->rest.threads; t++)
+                sum_share(j, f, d, first, t);
 #pragma omp for
-        for (int64_t cb = d->whole; cb < j->s.CB; cb++)
-            join_in_place(j, f, cb);
-#pragma omp for schedule(static, 1)
-        for (int t = 0; t < d->rest.threads; t++)
-            apply_share(j, f, d, t);
+            for (int64_t cb = first; cb < first + d->round; cb++)
+                join_in_place(j, f, cb);
+#pragma omp for schedule(static, 1) nowait
+            for (int t = 0; t < d->rest.threads; t++)
+                apply_share(j, f, d, first, t);
+        }
     }
 }
 
 static void run_steps(const job *j, const steps *f)
 {
-    const division d = divide(&j->s, j->threads);
+    const division d = divide(&j->s, f->reads, j->threads);
     if (d.whole < j->s.CB) {
         run_in_phases(j, f, &d);
         return;
@@ -526,8 +549,8 @@ static void forward_apply_rows(const job *j, const td_native_part *p, const td_n
                              to(j, j->a.y, p), j->a.cap, j->a.mask ? j->a.mask + p->at / 8 : NULL);
 }
 
-static const steps forward_steps = { forward_sum, forward_sum_rows, forward_join, forward_apply,
-                                     forward_apply_rows };
+static const steps forward_steps = { FORWARD_READS, forward_sum,   forward_sum_rows,
+                                     forward_join,  forward_apply, forward_apply_rows };
 
 static td_status run_forward(const td_prepared *p, void *const *args)
 {
@@ -677,8 +700,8 @@ static void backward_apply_rows(const job *j, const td_native_part *p, const td_
                                   j->a.dz && !j->a.dy2 ? to(j, j->a.dz, p) : NULL);
 }
 
-static const steps backward_steps = { backward_sum, backward_sum_rows, backward_join,
-                                      backward_apply, backward_apply_rows };
+static const steps backward_steps = { BACKWARD_READS, backward_sum,   backward_sum_rows,
+                                      backward_join,  backward_apply, backward_apply_rows };
 
 static td_status run_backward(const td_prepared *p, void *const *args)
 {
@@ -715,11 +738,21 @@ static td_status prepare_infer(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static td_work_share share(const td_node *n, int threads)
+static td_work_share share_of(const td_node *n, int reads, int threads)
 {
     td_native_shape s;
     TD_CHECK(shape_of(td_in_type(n, 0), &s) == TD_OK);
-    return share_of_shape(&s, threads);
+    return share_of_shape(&s, reads, threads);
+}
+
+static td_work_share share_forward(const td_node *n, int threads)
+{
+    return share_of(n, FORWARD_READS, threads);
+}
+
+static td_work_share share_backward(const td_node *n, int threads)
+{
+    return share_of(n, BACKWARD_READS, threads);
 }
 
 static td_work_share share_infer(const td_node *n, int threads)
@@ -732,12 +765,12 @@ static td_work_share share_infer(const td_node *n, int threads)
     return (td_work_share){ pixels.largest * each, pixels.mean * each };
 }
 
-TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward, share);
-TD_NATIVE_KERNEL(batch_norm_relu, accepts, prepare, run_forward, share);
-TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward, share);
-TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward, share);
-TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward, share);
-TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward, share);
+TD_NATIVE_KERNEL(batch_norm, accepts, prepare, run_forward, share_forward);
+TD_NATIVE_KERNEL(batch_norm_relu, accepts, prepare, run_forward, share_forward);
+TD_NATIVE_KERNEL(batch_norm_add_relu, accepts, prepare, run_forward, share_forward);
+TD_NATIVE_KERNEL(batch_norm_grad, accepts, prepare, run_backward, share_backward);
+TD_NATIVE_KERNEL(batch_norm_relu_grad, accepts, prepare, run_backward, share_backward);
+TD_NATIVE_KERNEL(batch_norm_add_relu_grad, accepts, prepare, run_backward, share_backward);
 TD_NATIVE_KERNEL(batch_norm_infer, accepts, prepare_infer, run_infer, share_infer);
 TD_NATIVE_KERNEL(batch_norm_relu_infer, accepts, prepare_infer, run_infer, share_infer);
 TD_NATIVE_KERNEL(batch_norm_add_relu_infer, accepts, prepare_infer, run_infer, share_infer);
