@@ -3,6 +3,20 @@
  */
 #include "backend/native/native.h"
 
+#include "backend/native/amx/native_amx.h"
+#include "backend/native/conv/native_depthwise.h"
+#include "backend/native/conv/native_grouped.h"
+#include "backend/native/int8/native_pointwise_int8.h"
+#include "backend/native/int8/native_pooled.h"
+#include "backend/native/int8/native_taps_int8.h"
+#include "backend/native/inverted_residual/native_gated.h"
+#include "backend/native/inverted_residual/native_inverted.h"
+#include "backend/native/inverted_residual/native_stem.h"
+#include "backend/native/linear/native_linear.h"
+#include "backend/native/linear/native_panels.h"
+#include "backend/native/linear/native_panels_bf16.h"
+#include "backend/native/winograd/native_winograd.h"
+
 #define POINTER(name) &td_native_##name,
 static const td_kernel *const kernels[] = { TD_NATIVE_LIST(POINTER) };
 #undef POINTER

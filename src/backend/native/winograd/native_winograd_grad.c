@@ -1,0 +1,329 @@
+/*
+ * native_winograd_grad.c -- filter gradients of 3 x 3 convolutions by Winograd's F(3 x 3, 4 x 4)
+ *
+ *     dw [k, c]  =  G' [ sum over tiles of (A dy[k] A') . (B' x[c] B) ] G
+ *
+ * the transpose of the forward algorithm (native_winograd.c), with the same matrices.  The tiles
+ * are divided into groups:
+ *
+ *     jobs: runs of tiles            B' x B -> v,  A dy A' -> d      for all tiles of the group
+ *     jobs: 16 filters, 16 channels  36 products v d, added to m
+ *                                    after the last group: G' m G -> dw
+ *
+ * With one group m stays in a core's cache; with several, v and d stay in the last-level cache.
+ * If there are too few such jobs for all threads, the 36 products are divided, too:
+ *
+ *     jobs: 16 filters, 16 channels, some of the 36 points       m is in memory
+ *     after the last group, jobs: 16 filters, 16 channels        G' m G -> dw
+ *
+ * A sum is one chain of fused multiply-adds over the tiles of a group; groups are added in their
+ * order.  Groups depend on shapes only, so the result does not depend on the number of threads.
+ */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/native/common/native_division.h"
+#include "backend/native/common/native_kernel.h"
+#include "backend/native/winograd/native_winograd.h"
+#include "base/arena.h"
+#include "tandem/program.h"
+
+#define LANES  TD_WINO_LANES
+#define POINTS TD_WINO_POINTS
+
+#define TAPS 9
+
+/* Tiles per group: as many as fill GROUP_BYTES with v and d, which then stay in the last-level
+   cache, but at least TILES_MIN, so that reading and writing m costs little.  64 and 256 tiles, 1
+   and 8 MiB were slower by 0 to 20 % in ResNet's layers. */
+#define TILES_MIN   128
+#define GROUP_BYTES ((int64_t)4 << 20)
+
+#define RUN_MAX 8 /* tiles of a job that transforms, if there are enough for 4 jobs per thread */
+
+/* Blocks of channels of a job that multiplies, and the jobs per thread that there should be.  A job
+   reads the v of its blocks once and the d from the first-level cache. */
+#define CB_MAX          4
+#define JOBS_PER_THREAD 2
+#define KB_MAX          2 /* blocks of filters of a job */
+
+#define BLOCK_FLOATS (LANES * LANES)
+#define SUM_FLOATS   (POINTS * BLOCK_FLOATS)
+
+typedef struct {
+    const td_native_wino_simd *simd;
+    td_native_wino w;
+    td_winograd matrices;
+    td_native_wino_dw dw;
+    int64_t dw_block; /* from 16 channels to the next 16 */
+    int64_t tiles, groups;
+    int64_t jobs;               /* jobs that multiply */
+    int64_t cb_count, kb_count; /* their blocks of channels and of filters */
+    int64_t parts;              /* of the points: there are jobs x parts */
+    int64_t run;                /* tiles of a job that transforms */
+    int64_t own_floats;         /* sums of one job, with one group */
+    bool has_own;               /* the sums of a job stay with its thread */
+    int threads;
+    size_t v_bytes, d_bytes; /* sizes in the scratch */
+} state;
+
+/* layouts: images in blocks, and the result in blocks of as many channels */
+static const char *const layouts[][2] = {
+    { "aBcd16b", "ABcd16b16a" },
+    { "aBcd8b", "ABcd8b8a" },
+};
+
+static bool has_layouts(const td_type *dy, const td_type *x, const td_type *dw, int i)
+{
+    return strcmp(dy->layout, layouts[i][0]) == 0 && strcmp(x->layout, layouts[i][0]) == 0 &&
+           strcmp(dw->layout, layouts[i][1]) == 0;
+}
+
+static td_status accepts(const td_node *n)
+{
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1), *dw = &n->out[0]->type;
+    if (dy->dtype != TD_DT_F32 && dy->dtype != TD_DT_BF16)
+        return td_error(TD_ENOKERNEL, "dtype is %s", td_dtype_name(dy->dtype));
+    if (dw->dtype != TD_DT_F32)
+        return td_error(TD_ENOKERNEL, "the result is %s", td_dtype_name(dw->dtype));
+    if (dy->dim[1] % LANES || x->dim[1] % LANES)
+        return td_error(TD_ENOKERNEL, "the channels are not whole blocks");
+    if (has_layouts(dy, x, dw, 1))
+        return td_native_wino_check_halves();
+    if (!has_layouts(dy, x, dw, 0))
+        return td_error(TD_ENOKERNEL,
+                        "wanted images in aBcd16b, the result in ABcd16b16a, or images in aBcd8b, "
+                        "the result in ABcd8b8a");
+    return TD_OK;
+}
+
+static const td_native_wino_simd *simd_for(const td_node *n)
+{
+    return td_native_wino_simd_at(td_in_type(n, 0)->dtype, 0);
+}
+
+static td_native_wino geometry_of(const td_node *n)
+{
+    const td_type *x = td_in_type(n, 1), *y = td_in_type(n, 0);
+    td_native_wino w = { .N = x->dim[0],
+                         .C = x->dim[1],
+                         .H = x->dim[2],
+                         .W = x->dim[3],
+                         .K = y->dim[1],
+                         .P = y->dim[2],
+                         .Q = y->dim[3],
+                         .pad = ((const td_winograd_attr *)n->attr)->pad,
+                         .tile = TD_WINO_TILE,
+                         .x = td_native_wino_image_of(x),
+                         .y = td_native_wino_image_of(y) };
+    td_native_wino_divide(&w);
+    return w;
+}
+
+/* the strides within 16 filters and 16 channels of the result */
+static td_native_wino_dw result_of(const td_node *n)
+{
+    enum { HALF = TD_WINO_HALF };
+    const td_type *dw = &n->out[0]->type;
+    if (strcmp(dw->layout, layouts[0][1]) == 0)
+        return (td_native_wino_dw){ LANES * LANES, LANES, LANES * HALF, HALF };
+    return (td_native_wino_dw){ HALF * HALF, HALF, TAPS * HALF * HALF, TAPS * HALF * dw->dim[1] };
+}
+
+/* has the busiest thread at most an eighth more than the mean? */
+static bool is_even(int64_t jobs, int64_t threads)
+{
+    return divide_up(jobs, threads) * threads * 8 <= jobs * 9;
+}
+
+/* jobs of s->kb_count blocks of filters: as many blocks of channels as leave enough jobs; then as
+   few parts of the points as divide them evenly */
+static void divide_products(state *s)
+{
+    const int64_t CB = s->w.C / LANES, rows = divide_up(s->w.K / LANES, s->kb_count);
+    s->cb_count = CB_MAX;
+    while (s->cb_count > 1 && rows * divide_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
+        s->cb_count /= 2;
+    s->jobs = rows * divide_up(CB, s->cb_count);
+    s->parts = 1;
+    while (s->parts < POINTS && (POINTS % s->parts || !is_even(s->jobs * s->parts, s->threads)))
+        s->parts++;
+}
+
+static void divide(state *s)
+{
+    const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
+    const int64_t fill = GROUP_BYTES / tile_bytes;
+    s->tiles = s->w.ends[TD_WINO_KINDS - 1];
+    s->groups = divide_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
+    s->w.room = divide_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
+    s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
+    s->w.d_step = td_native_wino_step(s->w.K, s->w.room);
+    s->run = smaller(s->tiles / s->groups / (4 * s->threads), RUN_MAX);
+    s->run = s->run > 1 ? s->run : 1;
+    s->kb_count = KB_MAX;
+    divide_products(s);
+    if (!is_even(s->jobs * s->parts, s->threads)) {
+        s->kb_count = 1;
+        divide_products(s);
+    }
+    s->has_own = s->groups == 1 && s->parts == 1;
+    s->own_floats = s->kb_count * s->cb_count * SUM_FLOATS;
+}
+
+/* both kinds of jobs, one after the other, in elements of transformed tiles written and read */
+static td_work_share share(const td_node *n, int threads)
+{
+    state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
+    divide(&s);
+    const int64_t tiles = divide_up(s.tiles, s.groups);
+    const double tile = LANES * POINTS * (double)s.groups;
+    const double each = (double)(tiles * (s.cb_count + s.kb_count)) / (double)s.parts * tile;
+    const int64_t blocks = (s.w.C + s.w.K) / LANES;
+    const int64_t most =
+        smaller(divide_up(divide_up(tiles, s.run), threads) * s.run, tiles) * blocks;
+    const td_work_share read = td_work_share_of(s.jobs * s.parts, each, threads);
+    return (td_work_share){ (double)most * tile + read.largest,
+                            (double)(tiles * blocks) * tile / threads + read.mean };
+}
+
+static td_status prepare(const td_node *n, td_prepared *out)
+{
+    state *s = TD_NEW(state);
+    if (!s)
+        return TD_ENOMEM;
+    s->simd = simd_for(n);
+    s->threads = td_threads();
+    s->w = geometry_of(n);
+    s->dw = result_of(n);
+    s->dw_block = s->dw.channel == LANES ? TAPS * BLOCK_FLOATS : 2 * s->dw.channel_half;
+    td_winograd_matrices(TD_WINO_TILE, &s->matrices);
+    divide(s);
+    s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
+    s->d_bytes = td_round_up(POINTS * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);
+    out->state = s;
+    out->scratch_bytes = s->v_bytes + s->d_bytes;
+    const int64_t sums = s->has_own ? s->own_floats * s->threads : POINTS * s->w.C * s->w.K;
+    out->scratch_bytes += (size_t)sums * sizeof(float);
+    snprintf(out->impl, sizeof out->impl, "F(3x3,4x4) %s", s->simd->isa);
+    return TD_OK;
+}
+
+typedef struct {
+    const void *dy, *x;
+    float *dw, *v, *d, *sum;
+} tensors;
+
+/* a job: kb_count blocks of filters, cb_count of channels, points [from, to) */
+typedef struct {
+    int64_t kb, cb, kb_count, cb_count, from, to;
+} job;
+
+static job job_at(const state *s, int64_t index)
+{
+    const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divide_up(CB, s->cb_count);
+    const int64_t i = index / s->parts, part = index % s->parts, points = POINTS / s->parts;
+    job j = { .kb = i / columns * s->kb_count,
+              .cb = i % columns * s->cb_count,
+              .from = part * points,
+              .to = (part + 1) * points };
+    j.kb_count = smaller(KB - j.kb, s->kb_count);
+    j.cb_count = smaller(CB - j.cb, s->cb_count);
+    return j;
+}
+
+/* 16 filters and 16 channels of the result */
+static void end_block(const state *s, const tensors *t, int64_t kb, int64_t cb, const float *m)
+{
+    const int64_t CB = s->w.C / LANES;
+    s->simd->gradient_end(&s->matrices, m, &s->dw,
+                          t->dw + kb * CB * TAPS * BLOCK_FLOATS + cb * s->dw_block);
+}
+
+/* the first tile of a group */
+static int64_t first_of(const state *s, int64_t group)
+{
+    return s->tiles * group / s->groups;
+}
+
+/* adds the products of one group; `own`: room for the sums of a job */
+static void run_job(const state *s, const tensors *t, int64_t group, const job *j, float *own)
+{
+    const int64_t first = first_of(s, group), tiles = first_of(s, group + 1) - first;
+    const int64_t CB = s->w.C / LANES, line = s->w.room * LANES;
+    const int64_t m_step = (s->has_own ? j->cb_count : CB) * SUM_FLOATS;
+    float *m = s->has_own ? own : t->sum + (j->kb * CB + j->cb) * SUM_FLOATS;
+    for (int64_t p = j->from; p < j->to; p++) {
+        const td_native_wino_range at = td_native_wino_with_point(&s->w, first, tiles, p);
+        const float *v = t->v + p * s->w.v_step + at.from * LANES;
+        const float *d = t->d + p * s->w.d_step + at.from * LANES;
+        for (int64_t c = 0; c < j->cb_count; c++)
+            s->simd->gradient_product(at.to - at.from, (int)j->kb_count, v + (j->cb + c) * line,
+                                      d + j->kb * line, line, m + c * SUM_FLOATS + p * BLOCK_FLOATS,
+                                      m_step, group > 0);
+    }
+    if (group < s->groups - 1 || s->parts > 1)
+        return;
+    for (int64_t k = 0; k < j->kb_count; k++)
+        for (int64_t c = 0; c < j->cb_count; c++)
+            end_block(s, t, j->kb + k, j->cb + c, m + k * m_step + c * SUM_FLOATS);
+}
+
+static td_status run(const td_prepared *p, void *const *args)
+{
+    const state *s = p->state;
+    const int64_t CB = s->w.C / LANES, blocks = s->parts > 1 ? CB * (s->w.K / LANES) : 0;
+    char *scratch = args[4];
+    const tensors t = { .dy = args[0],
+                        .x = args[1],
+                        .dw = args[3],
+                        .v = (float *)scratch,
+                        .d = (float *)(scratch + s->v_bytes),
+                        .sum = (float *)(scratch + s->v_bytes + s->d_bytes) };
+#pragma omp parallel num_threads(s->threads)
+    {
+        for (int64_t group = 0; group < s->groups; group++) {
+            const int64_t first = first_of(s, group), n = first_of(s, group + 1) - first;
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t i = 0; i < n; i += s->run) {
+                const int64_t tiles = smaller(n - i, s->run);
+                s->simd->input(&s->w, first + i, tiles, t.x, t.v + i * LANES);
+                s->simd->gradient(&s->w, first + i, tiles, t.dy, t.d + i * LANES);
+            }
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t i = 0; i < s->jobs * s->parts; i++) {
+                const job j = job_at(s, i);
+                run_job(s, &t, group, &j, t.sum + omp_get_thread_num() * s->own_floats);
+            }
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < blocks; i++)
+            end_block(s, &t, i / CB, i % CB, t.sum + i * SUM_FLOATS);
+    }
+    return TD_OK;
+}
+
+const td_kernel td_native_conv2d_winograd_grad_w = {
+    .name = "native_conv2d_winograd_grad_w",
+    .op = &td_op_conv2d_winograd_grad_w,
+    .accepts = accepts,
+    .prepare = prepare,
+    .run = run,
+    .release = td_native_release_state,
+    .share = share,
+};
+
+bool td_native_winograd_grad_w_preferred_layout(const td_node *n, td_node_layouts *out)
+{
+    const td_type *dy = td_in_type(n, 0), *x = td_in_type(n, 1);
+    if (dy->dtype != TD_DT_F32 && dy->dtype != TD_DT_BF16)
+        return false;
+    const char *const *l =
+        layouts[td_native_wino_prefers_halves(td_type_is_plain(dy) ? x : dy) ? 1 : 0];
+    *out = (td_node_layouts){ 0 };
+    memcpy(out->in[0], l[0], strlen(l[0]) + 1);
+    memcpy(out->in[1], l[0], strlen(l[0]) + 1);
+    memcpy(out->out, l[1], strlen(l[1]) + 1);
+    return true;
+}
