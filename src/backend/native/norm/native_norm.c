@@ -284,12 +284,12 @@ static int64_t together(const td_native_shape *s, int threads)
     return n;
 }
 
-/* too large for a last-level cache: a block of every thread, of which `reads` tensors are read
-   twice? */
+/* too large for a last-level cache: of every thread a block, of which `reads` tensors are read
+   twice, and the next block, which is fetched ahead? */
 static bool is_large(const td_native_shape *s, int reads, int threads)
 {
     const int64_t block = s->N * s->plane.n_pixels * s->lanes * s->each;
-    return threads > 1 && s->CB > 1 && td_native_is_streamed(block * reads * threads);
+    return threads > 1 && s->CB > 1 && td_native_is_streamed(2 * block * reads * threads);
 }
 
 static division divide(const td_native_shape *s, int reads, int threads)
