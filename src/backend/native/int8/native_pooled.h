@@ -7,8 +7,8 @@
  *
  * A row of x becomes a row of such elements, too, with zeros for the padding.
  *
- * If S is odd, the last taps of two rows of the filter are a pair: row 2 i and 2 i + 1 of x, of which
- * the first has an even number with the padding counted, become a row of pairs of their even pixels.
+ * If S is odd, the last taps of two rows of the filter are a pair: rows 2 i and 2 i + 1 of x, with
+ * the padding counted, become a row of pairs of their even pixels.
  */
 #ifndef TD_BACKEND_NATIVE_INT8_NATIVE_POOLED_H
 #define TD_BACKEND_NATIVE_INT8_NATIVE_POOLED_H
