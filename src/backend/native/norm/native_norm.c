@@ -292,17 +292,41 @@ static bool is_large(const td_native_shape *s, int reads, int threads)
     return threads > 1 && s->CB > 1 && td_native_is_streamed(2 * block * reads * threads);
 }
 
+/* the planes of `round` blocks, `blocks` of which are next to each other */
+static td_native_planes planes_of(const td_native_shape *s, int64_t round, int64_t blocks,
+                                  int threads)
+{
+    const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
+    return (td_native_planes){ round / blocks * groups_of(s), area, chunk_of(s), threads };
+}
+
+static bool is_even(td_work_share share)
+{
+    return share.largest <= share.mean * UNEVEN_MAX;
+}
+
+/* as few blocks as all threads divide evenly; 0: there are none, or each thread's block is small */
+static int64_t shared_blocks(const td_native_shape *s, int reads, int threads)
+{
+    int64_t n = is_interleaved(s) || !is_large(s, reads, threads) ? 0 : 1;
+    while (n > 0 && n < s->CB) {
+        const td_native_planes planes = planes_of(s, n, 1, threads);
+        if (is_even(td_native_planes_share(&planes)))
+            return n;
+        n = s->CB % (2 * n) ? 0 : 2 * n;
+    }
+    return 0;
+}
+
 static division divide(const td_native_shape *s, int reads, int threads)
 {
-    const td_work_share by_block = td_work_share_of(s->CB, 1, threads);
-    const bool is_even = s->CB >= threads && by_block.largest <= by_block.mean * UNEVEN_MAX;
-    const bool is_apart = !is_interleaved(s), is_shared = is_apart && is_large(s, reads, threads);
-    const int64_t mine = is_even ? s->CB : s->CB - s->CB % threads;
-    const int64_t whole = is_apart && !is_shared ? mine : 0;
-    const int64_t blocks = is_apart ? 1 : together(s, threads);
-    const int64_t area = images_of(s) > 1 ? 1 : s->plane.n_pixels;
-    const int64_t round = is_shared ? 1 : s->CB - whole, planes = round / blocks * groups_of(s);
-    return (division){ whole, round, blocks, { planes, area, chunk_of(s), threads } };
+    const bool has_equal = s->CB >= threads && is_even(td_work_share_of(s->CB, 1, threads));
+    const int64_t shared = shared_blocks(s, reads, threads);
+    const int64_t mine = has_equal ? s->CB : s->CB - s->CB % threads;
+    const int64_t whole = is_interleaved(s) || shared ? 0 : mine;
+    const int64_t blocks = is_interleaved(s) ? together(s, threads) : 1;
+    const int64_t round = shared ? shared : s->CB - whole;
+    return (division){ whole, round, blocks, planes_of(s, round, blocks, threads) };
 }
 
 static td_work_share share_of_shape(const td_native_shape *s, int reads, int threads)
