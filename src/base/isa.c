@@ -144,6 +144,15 @@ bool td_isa_has(td_isa isa)
     return isa <= td_isa_best();
 }
 
+int td_isa_loops(void)
+{
+#if defined(__x86_64__)
+    return td_isa_has(TD_ISA_AVX512) ? 0 : td_isa_has(TD_ISA_AVX2) ? 1 : 2;
+#else
+    return 0;
+#endif
+}
+
 const char *td_isa_name(td_isa isa)
 {
     return names[isa];

@@ -31,6 +31,10 @@ bool td_isa_is_limited(void);
 /** May this be used? */
 bool td_isa_has(td_isa isa);
 
+/** The place of the best loops of a file that compiles them for AVX-512, AVX2 and plain C, in this
+    order; 0 where there are only the last. */
+int td_isa_loops(void);
+
 /** May vpdpbusd with AVX-512 be used (sums of products of 8-bit integers)? */
 bool td_isa_has_vnni(void);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/native/detection/native_detection.h"
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #define HAVE_X86 1
@@ -42,7 +42,7 @@
 #define LANES 4
 #include "backend/native/detection/native_detection.inc"
 
-/* best first; base/half.c detects what this machine can run */
+/* best first */
 const td_native_detection_simd *td_native_detection_simd_at(int i)
 {
     static const td_native_detection_simd *const all[] = {
@@ -52,10 +52,6 @@ const td_native_detection_simd *td_native_detection_simd_at(int i)
 #endif
         &simd_plain,
     };
-    const int n = (int)(sizeof all / sizeof all[0]);
-    const char *best = td_half_simd_at(0)->name;
-    int first = 0;
-    while (first < n && strcmp(all[first]->isa, best) != 0)
-        first++;
-    return first + i < n ? all[first + i] : NULL;
+    const size_t at = (size_t)(td_isa_loops() + i);
+    return at < sizeof all / sizeof all[0] ? all[at] : NULL;
 }

@@ -7,7 +7,7 @@
 
 #include "backend/native/elementwise/native_act.h"
 #include "backend/native/simd/native_erf.h"
-#include "base/half.h"
+#include "base/isa.h"
 #include "base/rng.h"
 
 #if defined(__x86_64__)
@@ -50,7 +50,7 @@ typedef float real;
 #define TARGET
 #include "backend/native/elementwise/native_act.inc"
 
-/* best first; base/half.c detects what this machine can run */
+/* best first */
 const td_native_act_simd *td_native_act_simd_at(int i)
 {
     static const td_native_act_simd *const all[] = {
@@ -60,10 +60,6 @@ const td_native_act_simd *td_native_act_simd_at(int i)
 #endif
         &simd_plain,
     };
-    const int n = (int)(sizeof all / sizeof all[0]);
-    const char *best = td_half_simd_at(0)->name;
-    int first = 0;
-    while (first < n && strcmp(all[first]->isa, best) != 0)
-        first++;
-    return first + i < n ? all[first + i] : NULL;
+    const size_t at = (size_t)(td_isa_loops() + i);
+    return at < sizeof all / sizeof all[0] ? all[at] : NULL;
 }

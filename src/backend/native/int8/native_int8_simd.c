@@ -1,10 +1,10 @@
 /*
  * native_int8_simd.c -- native_int8.inc compiled for each instruction set, and the choice
  */
-#include <string.h>
+#include <stddef.h>
 
 #include "backend/native/int8/native_int8.h"
-#include "base/half.h"
+#include "base/isa.h"
 
 #if defined(__x86_64__)
 #define HAVE_X86 1
@@ -36,7 +36,7 @@
 #define TARGET
 #include "backend/native/int8/native_int8.inc"
 
-/* best first; base/half.c detects what this machine can run */
+/* best first */
 const td_native_int8_simd *td_native_int8_simd_at(int i)
 {
     static const td_native_int8_simd *const all[] = {
@@ -46,10 +46,6 @@ const td_native_int8_simd *td_native_int8_simd_at(int i)
 #endif
         &simd_plain,
     };
-    const int n = (int)(sizeof all / sizeof all[0]);
-    const char *best = td_half_simd_at(0)->name;
-    int first = 0;
-    while (first < n && strcmp(all[first]->isa, best) != 0)
-        first++;
-    return first + i < n ? all[first + i] : NULL;
+    const size_t at = (size_t)(td_isa_loops() + i);
+    return at < sizeof all / sizeof all[0] ? all[at] : NULL;
 }

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/half.h"
+#include "base/isa.h"
 
 #define TEXT2(a)     #a
 #define TEXT(a)      TEXT2(a)
@@ -47,7 +47,7 @@ typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 #define LANES 4
 #include "backend/native/simd/native_rows.inc"
 
-/* base/half.c detects what this machine can run */
+/* best first */
 const td_native_rows *td_native_rows_at(int i)
 {
     static const td_native_rows *const all[] = {
@@ -57,12 +57,8 @@ const td_native_rows *td_native_rows_at(int i)
 #endif
         &rows_plain,
     };
-    const int n = (int)(sizeof all / sizeof all[0]);
-    const char *best = td_half_simd_at(0)->name;
-    int first = 0;
-    while (first < n - 1 && strcmp(all[first]->isa, best) != 0)
-        first++;
-    return first + i < n ? all[first + i] : NULL;
+    const size_t at = (size_t)(td_isa_loops() + i);
+    return at < sizeof all / sizeof all[0] ? all[at] : NULL;
 }
 
 const td_native_rows *td_native_rows_here(void)
