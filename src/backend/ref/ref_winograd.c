@@ -63,7 +63,7 @@ static void winograd_filter(const td_node *n, void *const *a)
 typedef struct {
     int64_t C, H, W, K, P, Q, pad;
     td_winograd_side rows, cols;
-    int64_t tiles; /* of one image */
+    int64_t tiles; /* number of tiles in one image */
 } shape;
 
 static shape shape_between(const td_node *n, const td_type *x, const td_type *y, int tile)

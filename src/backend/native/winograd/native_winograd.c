@@ -49,9 +49,9 @@ typedef struct {
     const td_native_wino_simd *simd;
     td_native_wino w;
     int64_t tiles, runs, shares; /* there are runs x shares jobs */
-    int64_t products;            /* of all tiles, for one channel and filter */
+    int64_t products; /* multiplications of all tiles for one input and one output channel */
     int threads;
-    int64_t points;            /* of a whole tile */
+    int64_t points;            /* interpolation points of a tile with tile x tile results */
     size_t v_elem;             /* bytes of an element of v and u */
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
@@ -109,22 +109,10 @@ static const td_native_wino_simd *simd_for(const td_node *n)
 
 static td_native_wino geometry_of(const td_node *n)
 {
-    const td_type *x = td_in_type(n, 0), *y = &n->out[0]->type;
     const td_winograd_attr *a = n->attr;
-    td_native_wino w = { .N = x->dim[0],
-                         .C = x->dim[1],
-                         .H = x->dim[2],
-                         .W = x->dim[3],
-                         .K = y->dim[1],
-                         .P = y->dim[2],
-                         .Q = y->dim[3],
-                         .pad = a->pad,
-                         .tile = a->tile,
-                         .x = td_native_wino_image_of(x),
-                         .y = td_native_wino_image_of(y),
-                         .relu = a->relu,
-                         .cap = a->relu6 ? 6 : INFINITY };
-    td_native_wino_divide(&w);
+    td_native_wino w = td_native_wino_geometry(td_in_type(n, 0), &n->out[0]->type, a->pad, a->tile);
+    w.relu = a->relu;
+    w.cap = a->relu6 ? 6 : INFINITY;
     return w;
 }
 

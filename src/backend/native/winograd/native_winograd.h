@@ -62,8 +62,8 @@ enum { TD_WINO_SHORT_COLS, TD_WINO_WHOLE, TD_WINO_SHORT_ROWS, TD_WINO_SHORT, TD_
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
     int tile;                    /* results on a side of a whole tile */
-    td_winograd_side rows, cols; /* of tiles, in an image */
-    int64_t ends[TD_WINO_KINDS]; /* of each kind: its last tile's number, plus 1 */
+    td_winograd_side rows, cols; /* rows and columns of tiles in an image */
+    int64_t ends[TD_WINO_KINDS]; /* number of the first tile after each kind */
     int64_t room;
     int64_t piece;          /* tiles that m has room for */
     int64_t v_step, d_step; /* elements of v and d from one point to the next */
@@ -198,6 +198,9 @@ static inline void td_native_wino_go_on(const td_native_wino *w, int64_t n,
     else
         td_native_wino_locate(w, at);
 }
+
+/** The sizes, strides and tiles of a convolution from images x to results y. */
+td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int pad, int tile);
 
 /** The tiles of w: its rows, columns and ends, of its N, P, Q and tile. */
 void td_native_wino_divide(td_native_wino *w);

@@ -105,20 +105,8 @@ static const td_native_wino_simd *simd_for(const td_node *n)
 
 static td_native_wino geometry_of(const td_node *n)
 {
-    const td_type *x = td_in_type(n, 1), *y = td_in_type(n, 0);
-    td_native_wino w = { .N = x->dim[0],
-                         .C = x->dim[1],
-                         .H = x->dim[2],
-                         .W = x->dim[3],
-                         .K = y->dim[1],
-                         .P = y->dim[2],
-                         .Q = y->dim[3],
-                         .pad = ((const td_winograd_attr *)n->attr)->pad,
-                         .tile = TD_WINO_TILE,
-                         .x = td_native_wino_image_of(x),
-                         .y = td_native_wino_image_of(y) };
-    td_native_wino_divide(&w);
-    return w;
+    const td_winograd_attr *a = n->attr;
+    return td_native_wino_geometry(td_in_type(n, 1), td_in_type(n, 0), a->pad, TD_WINO_TILE);
 }
 
 /* the strides within 16 filters and 16 channels of the result */

@@ -63,6 +63,23 @@ void td_native_wino_divide(td_native_wino *w)
     }
 }
 
+td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int pad, int tile)
+{
+    td_native_wino w = { .N = x->dim[0],
+                         .C = x->dim[1],
+                         .H = x->dim[2],
+                         .W = x->dim[3],
+                         .K = y->dim[1],
+                         .P = y->dim[2],
+                         .Q = y->dim[3],
+                         .pad = pad,
+                         .tile = tile,
+                         .x = td_native_wino_image_of(x),
+                         .y = td_native_wino_image_of(y) };
+    td_native_wino_divide(&w);
+    return w;
+}
+
 static int64_t points_of(const td_native_wino *w, int kind)
 {
     const int64_t side = w->tile + 2;
