@@ -69,64 +69,104 @@ static inline int td_block_depthwise(const td_inverted_residual_attr *a)
 /** The op that this member `act` stands for; NULL: none. */
 const td_op *td_conv_act_op(int act);
 
-/* conv2d_winograd: results come in tiles of 4 x 4, from 6 x 6 inputs, or, with {tile=2}, of 2 x 2,
-   from 4 x 4 inputs (ops/conv_winograd.c) */
-#define TD_WINO_TILE         4
-#define TD_WINO_SIDE         6
-#define TD_WINO_POINTS       36
-#define TD_WINO_SMALL_TILE   2
-#define TD_WINO_SMALL_SIDE   4
-#define TD_WINO_SMALL_POINTS 16
-#define TD_WINO_LANES        16 /* filters interleaved in u */
-#define TD_WINO_P            0.625
-#define TD_WINO_Q            1.5
+/* conv2d_winograd: results come in tiles of 4 x 4 or, with {tile=2}, of 2 x 2
+   (ops/conv_winograd.c) */
+#define TD_WINO_TILE           4
+#define TD_WINO_SIDE           6
+#define TD_WINO_POINTS         36 /* of filters, in all forms but TD_WINO_SMALL */
+#define TD_WINO_SMALL_TILE     2
+#define TD_WINO_SMALL_SIDE     4
+#define TD_WINO_SMALL_POINTS   16
+#define TD_WINO_STRIDED_SIDE   9
+#define TD_WINO_STRIDED_POINTS 81
+#define TD_WINO_LANES          16 /* filters interleaved in u */
+#define TD_WINO_P              0.625
+#define TD_WINO_Q              1.5
+#define TD_WINO_STRIDED_P      0.5
+#define TD_WINO_STRIDED_Q      1.25
+
+/* The forms of a tile along a side: results, inputs, points. */
+typedef enum {
+    TD_WINO_LARGE,      /* stride 1: 4, 6, 6 */
+    TD_WINO_SMALL,      /* stride 1, bfloat16: 2, 4, 4 */
+    TD_WINO_STRIDED,    /* stride 2: 4, 9, 9 */
+    TD_WINO_TRANSPOSED, /* stride 2, the image's gradient: 8, 5, 9; 4 pixels of dy are its unit */
+    TD_WINO_FORMS
+} td_winograd_form;
 
 typedef struct {
     int pad;
-    int tile; /* TD_WINO_TILE or TD_WINO_SMALL_TILE */
+    int tile;   /* TD_WINO_TILE or TD_WINO_SMALL_TILE */
+    int stride; /* 1; with TD_WINO_TILE 1 or 2 */
     bool relu, relu6;
     bool wide; /* conv2d_winograd_grad_w: the result is float32, or float64 for f64 */
 } td_winograd_attr;
 
 typedef struct {
     bool grad_x; /* the filter for the gradient of the image: rotated, C and K exchanged */
-    int tile;
+    int tile, stride;
 } td_winograd_filter_attr;
 
-/* y = A' [ (G g G') . (B' d B) ] A; the first `tile` rows and `side` columns of at, and so on */
+/** The form of a node of conv2d_winograd, conv2d_winograd_scaled, conv2d_winograd_grad_w or
+    conv2d_winograd_grad_x. */
+td_winograd_form td_winograd_form_of(const td_node *n);
+
+/* y = A' [ (G g G') . (B' d B) ] A; the first `results` rows and `side` columns of at, and so on.
+   A filter has `filters` points along a side; the last stands for all points from there on. */
 typedef struct {
-    int tile, side;
-    double at[TD_WINO_TILE][TD_WINO_SIDE];
+    int results, inputs, side, filters;
+    double at[2 * TD_WINO_TILE][TD_WINO_STRIDED_SIDE];
     double g[TD_WINO_SIDE][3];
-    double bt[TD_WINO_SIDE][TD_WINO_SIDE];
+    double bt[TD_WINO_STRIDED_SIDE][TD_WINO_STRIDED_SIDE];
 } td_winograd;
 
-/* tile: TD_WINO_TILE or TD_WINO_SMALL_TILE */
-void td_winograd_matrices(int tile, td_winograd *m);
+void td_winograd_matrices(td_winograd_form form, td_winograd *m);
 
-/* the type of winograd_filter's result for k filters of c channels; wide: its dtype with tiles of
-   4 x 4 */
-td_type td_winograd_filter_type(int tile, int64_t k, int64_t c, td_dtype wide);
+/* the type of winograd_filter's result for k filters of c channels; wide: its dtype but for
+   TD_WINO_SMALL */
+td_type td_winograd_filter_type(td_winograd_form form, int64_t k, int64_t c, td_dtype wide);
+
+/** Results of a whole tile along a side, of TD_WINO_TRANSPOSED pixels of dy. */
+static inline int td_winograd_tile(td_winograd_form form)
+{
+    return form == TD_WINO_SMALL ? TD_WINO_SMALL_TILE : TD_WINO_TILE;
+}
+
+/** Points of a whole tile along a side. */
+static inline int td_winograd_points(td_winograd_form form)
+{
+    return form == TD_WINO_LARGE   ? TD_WINO_SIDE
+           : form == TD_WINO_SMALL ? TD_WINO_SMALL_SIDE
+                                   : TD_WINO_STRIDED_SIDE;
+}
+
+/** Does only a tile's last result, along a side, depend on point i?  With stride 2 two do: the last
+    of the outer taps' and of the middle tap's. */
+static inline bool td_winograd_is_last(td_winograd_form form, int64_t i)
+{
+    const int side = td_winograd_points(form);
+    return i == side - 1 || (side == TD_WINO_STRIDED_SIDE && i == TD_WINO_TILE);
+}
 
 /* The tiles along a side of a result.  The first `whole` have as many results as their size, the
-   others one less, where that covers the side better: 14 are 4 + 4 + 3 + 3.  Only a tile's last
-   result depends on its last point, so one with less results needs no products for it.  Tiles of 2
-   are all whole. */
+   others one less, where that covers the side better: 14 are 4 + 4 + 3 + 3.  These need no products
+   for the points on which only the last result depends.  Tiles of 2 are all whole. */
 typedef struct {
     int64_t tiles, whole;
 } td_winograd_side;
 
-td_winograd_side td_winograd_side_of(int64_t results, int tile);
+td_winograd_side td_winograd_side_of(int64_t results, td_winograd_form form);
 
 /* The first result of tile i along a side; i may be the number of tiles. */
-static inline int64_t td_winograd_first(const td_winograd_side *s, int tile, int64_t i)
+static inline int64_t td_winograd_first(const td_winograd_side *s, td_winograd_form form, int64_t i)
 {
-    return i * tile - (i > s->whole ? i - s->whole : 0);
+    return i * td_winograd_tile(form) - (i > s->whole ? i - s->whole : 0);
 }
 
-/* the number of tiles in all images of a result, and of products for one channel and filter */
-int64_t td_winograd_tiles(const td_type *y, int tile);
-int64_t td_winograd_products(const td_type *y, int tile);
+/* the number of tiles in all images of a result, of TD_WINO_TRANSPOSED in dy, and of products for
+   one channel and filter */
+int64_t td_winograd_tiles(const td_type *y, td_winograd_form form);
+int64_t td_winograd_products(const td_type *y, td_winograd_form form);
 
 /* quantize, dequantize */
 typedef struct {

@@ -89,6 +89,9 @@ expect 0 benchmark --mode op --lines one.lines --filter 'conv2d*' --threads 1 --
 prints ' conv2d_winograd +native_conv2d_winograd'
 expect 0 benchmark --mode op --lines one.lines --filter 'conv2d*' --threads 1 --iters 1 --warmup 0 --winograd off
 prints ' conv2d_grad_x +dnnl_conv_grad_x'
+echo 'conv2d x=2x128x56x56 w=128x128x3x3 pad=1 stride=2' >two.lines
+expect 0 benchmark --mode op --lines two.lines --filter 'conv2d*' --threads 1 --iters 1 --warmup 0
+prints ' conv2d_winograd_grad_x +native_conv2d_winograd_grad_x F.4x4,3x3./2 '
 expect 0 benchmark $net -b 4 --iters 1 --warmup 0
 prints '^bound +[0-9.]+ images/s: .* direct '
 prints '^chosen bound +[0-9.]+ images/s: '

@@ -725,7 +725,8 @@ static const td_backend *device_backend(int i)
 static bool is_tiled(const td_node *n)
 {
     return n->op == &td_op_conv2d_winograd || n->op == &td_op_conv2d_winograd_scaled ||
-           n->op == &td_op_conv2d_winograd_grad_w || n->op == &td_op_winograd_filter;
+           n->op == &td_op_conv2d_winograd_grad_x || n->op == &td_op_conv2d_winograd_grad_w ||
+           n->op == &td_op_winograd_filter;
 }
 
 /* layout i of operand 0: tiled convolutions prefer layouts that depend on it */

@@ -31,7 +31,7 @@
     K(linear) K(linear_fused) K(linear_panels) K(linear_panels_bf16) K(attention_bf16)             \
     K(linear_packed) K(linear_grad_x) K(linear_grad_w)                                             \
     K(amx_conv) K(amx_conv_fused) K(amx_conv_int8) K(amx_conv_grad_x) K(amx_conv_grad_w)           \
-    K(pointwise_conv) K(conv2d_winograd_grad_w)                                                    \
+    K(pointwise_conv) K(conv2d_winograd_grad_x) K(conv2d_winograd_grad_w)                          \
     K(grouped_conv) K(grouped_conv_fused) K(grouped_conv_grad_x) K(grouped_conv_grad_w)            \
     K(conv_grad_w)                                                                                 \
     K(depthwise_conv) K(depthwise_conv_fused) K(depthwise_conv_grad_x) K(depthwise_tiles_grad_w)   \

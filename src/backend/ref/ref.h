@@ -88,7 +88,7 @@ void td_ref_multiply(int64_t m, int64_t n, int64_t k, td_ref_matrix a, td_ref_ma
     K(constant) K(conv2d) K(conv2d_grad_x) K(conv2d_grad_w) K(conv2d_fused)                        \
     K(conv2d_statistics) K(conv2d_scale_relu_grad_w) K(winograd_filter) K(conv2d_winograd)         \
     K(conv2d_winograd_scaled) K(inverted_residual) K(expand_depthwise) K(conv2d_gated)             \
-    K(conv2d_winograd_grad_w)                                                                      \
+    K(conv2d_winograd_grad_x) K(conv2d_winograd_grad_w)                                            \
     K(quantize) K(dequantize) K(quantize_weights) K(shift_int8) K(shift_int8_bias) K(conv2d_int8)  \
     K(conv2d_pool_int8)                                                                            \
     K(linear) K(linear_fused) K(linear_grad_x) K(linear_grad_w)                                    \

@@ -1,10 +1,11 @@
 /*
- * native_winograd.c -- 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3)
+ * native_winograd.c -- 3 x 3 convolutions of stride 1 and 2, and their images' gradients of stride
+ * 2, by Winograd's algorithm
  *
  *     a job: a run of tiles, and a part of the filters
  *
  *         all channels     B' x B     ->  v, stays in the second-level cache
- *         32 filters:      36 products    v u  ->  m, a hundred kilobytes
+ *         32 filters:      36 products    v u  ->  m, a hundred kilobytes; 81 with stride 2
  *                          A' m A * scale + bias + residual, relu  ->  y
  *         the next 32 filters: ...
  *
@@ -35,7 +36,7 @@
 #define HALVES "aBcd8b"
 #define LAST   "acdb"
 
-/* tiles per job: enough to amortise reading u once per job */
+/* tiles per job: enough to amortise reading u once per job; half as many with stride 2 */
 #define ROOM       28
 #define ROOM_LARGE 56 /* if u exceeds one core's share of a cache */
 
@@ -51,7 +52,7 @@ typedef struct {
     int64_t tiles, runs, shares; /* there are runs x shares jobs */
     int64_t products; /* multiplications of all tiles for one input and one output channel */
     int threads;
-    int64_t points;            /* interpolation points of a tile with tile x tile results */
+    int64_t points;            /* of a whole tile */
     size_t v_elem;             /* bytes of an element of v and u */
     size_t v_bytes, job_bytes; /* size of v; of v and m, for one thread */
 } state;
@@ -77,7 +78,7 @@ static bool is_residual(const td_node *n, int i)
 
 static bool has_small_tiles(const td_node *n)
 {
-    return ((const td_winograd_attr *)n->attr)->tile == TD_WINO_SMALL_TILE;
+    return td_winograd_form_of(n) == TD_WINO_SMALL;
 }
 
 static td_status accepts_conv(const td_node *n)
@@ -86,6 +87,8 @@ static td_status accepts_conv(const td_node *n)
         return td_error(TD_ENOKERNEL, "this processor has no products of bf16");
     for (int i = 0; i < n->n_in + n->n_out; i++) {
         const td_type *t = i < n->n_in ? td_in_type(n, i) : &n->out[0]->type;
+        if (td_is_shape_only(n, i))
+            continue;
         const bool must_be_image = i == 0 || i == n->n_in || is_residual(n, i);
         const bool may_be_half = must_be_image || (i == 1 && has_small_tiles(n));
         if (t->dtype != TD_DT_F32 && !(may_be_half && t->dtype == TD_DT_BF16))
@@ -109,10 +112,10 @@ static const td_native_wino_simd *simd_for(const td_node *n)
 
 static td_native_wino geometry_of(const td_node *n)
 {
-    const td_winograd_attr *a = n->attr;
-    td_native_wino w = td_native_wino_geometry(td_in_type(n, 0), &n->out[0]->type, a->pad, a->tile);
-    w.relu = a->relu;
-    w.cap = a->relu6 ? 6 : INFINITY;
+    const td_winograd_attr *a = n->attr; /* NULL: a gradient */
+    td_native_wino w = td_native_wino_geometry(n, td_in_type(n, 0), &n->out[0]->type);
+    w.relu = a && a->relu;
+    w.cap = a && a->relu6 ? 6 : INFINITY;
     return w;
 }
 
@@ -153,9 +156,10 @@ static void divide_filters(state *s, int64_t groups)
 
 static int64_t room_for(const state *s, int64_t u_bytes)
 {
-    if (s->simd->tile == TD_WINO_SMALL_TILE)
+    if (s->w.form == TD_WINO_SMALL)
         return s->w.C < MANY_CHANNELS ? ROOM_SMALL_TILES : ROOM_SMALL_TILES / 2;
-    return u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
+    const int64_t room = u_bytes > (int64_t)16 << 20 ? ROOM_LARGE : ROOM;
+    return s->w.form == TD_WINO_LARGE ? room : room / 2;
 }
 
 /* divides the tiles into runs of as many products, if possible a multiple of the threads */
@@ -163,7 +167,7 @@ static void divide(state *s, int64_t u_bytes)
 {
     const int64_t room = room_for(s, u_bytes);
     const int64_t groups = divide_up(s->w.K / LANES, s->simd->blocks);
-    s->points = (int64_t)(s->w.tile + 2) * (s->w.tile + 2);
+    s->points = (int64_t)s->w.side * s->w.side;
     s->tiles = s->w.ends[TD_WINO_KINDS - 1];
     s->products = td_native_wino_products(&s->w, s->tiles);
     s->runs = divide_up(s->products, room * s->points);
@@ -188,7 +192,8 @@ static td_work_share share(const td_node *n, int threads)
     const int64_t most = smaller(divide_up(groups, s.shares) * s.simd->blocks, blocks);
     const int64_t jobs = divide_up(s.runs * s.shares, threads);
     const int64_t largest = jobs * divide_up(s.products, s.runs) * most, all = s.products * blocks;
-    const double each = LANES / (double)s.points * s.simd->tile * s.simd->tile;
+    const int tile = td_winograd_tile(s.w.form);
+    const double each = LANES / (double)s.points * tile * tile;
     return (td_work_share){ (double)smaller(largest, all) * each, (double)all * each / threads };
 }
 
@@ -209,8 +214,9 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->job_bytes * (size_t)s->threads;
-    snprintf(out->impl, sizeof out->impl, "F(%dx%d,3x3) %s", s->simd->tile, s->simd->tile,
-             s->simd->isa);
+    const int tile = td_winograd_tile(s->w.form);
+    snprintf(out->impl, sizeof out->impl, "F(%dx%d,3x3)%s %s", tile, tile,
+             s->w.side == TD_WINO_STRIDED_SIDE ? "/2" : "", s->simd->isa);
     return TD_OK;
 }
 
@@ -238,21 +244,24 @@ typedef struct {
 } run;
 
 /* the products for `blocks` blocks of filters from block kb on, n tiles from tile `at` of the run
-   on */
-static void multiply(const run *r, int64_t at, int64_t n, int64_t kb, int blocks)
+   on, and point f of the filters */
+static void multiply_point(const run *r, int64_t at, int64_t n, int64_t kb, int blocks, int64_t f)
 {
     const state *s = r->s;
     const td_native_wino *w = &s->w;
-    const int64_t u_step = s->points * w->C * LANES;
-    const char *u = (const char *)r->t->u + (size_t)(kb * u_step) * s->v_elem;
-    for (int64_t p = 0; p < s->points; p++) {
-        const td_native_wino_range t = td_native_wino_with_point(w, r->first + at, n, p);
-        if (t.from < t.to)
-            s->simd->product(w, (int)(t.to - t.from), blocks,
-                             r->v + (size_t)(p * w->v_step + (at + t.from) * LANES) * s->v_elem,
-                             u + (size_t)(p * w->C * LANES) * s->v_elem, u_step,
-                             r->m + (p * blocks * w->piece + t.from) * LANES);
-    }
+    const int64_t u_step = (int64_t)w->filters * w->filters * w->C * LANES;
+    const char *u = (const char *)r->t->u + (size_t)(kb * u_step + f * w->C * LANES) * s->v_elem;
+    const td_native_wino_range rows = td_native_wino_points(w, f / w->filters);
+    const td_native_wino_range cols = td_native_wino_points(w, f % w->filters);
+    for (int64_t i = rows.from; i < rows.to; i++)
+        for (int64_t j = cols.from; j < cols.to; j++) {
+            const int64_t p = i * w->side + j;
+            const td_native_wino_range t = td_native_wino_with_point(w, r->first + at, n, p);
+            if (t.from < t.to)
+                s->simd->product(w, (int)(t.to - t.from), blocks,
+                                 r->v + (size_t)(p * w->v_step + (at + t.from) * LANES) * s->v_elem,
+                                 u, u_step, r->m + (p * blocks * w->piece + t.from) * LANES);
+        }
 }
 
 /* the results of `blocks` blocks of filters from block kb on */
@@ -262,7 +271,8 @@ static void run_blocks(const run *r, int64_t kb, int blocks)
     const int64_t m_step = blocks * s->w.piece * LANES, pieces = divide_up(r->n, s->w.piece);
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t at = r->n * i / pieces, n = r->n * (i + 1) / pieces - at;
-        multiply(r, at, n, kb, blocks);
+        for (int64_t f = 0; f < (int64_t)s->w.filters * s->w.filters; f++)
+            multiply_point(r, at, n, kb, blocks, f);
         for (int b = 0; b < blocks; b++) {
             const int64_t k = (kb + b) * LANES;
             const td_native_wino_end out = { .scale = r->t->scale ? r->t->scale + k : NULL,
@@ -270,7 +280,8 @@ static void run_blocks(const run *r, int64_t kb, int blocks)
                                              .residual = r->t->residual,
                                              .y = r->t->y,
                                              .block = kb + b };
-            s->simd->output(&s->w, r->first + at, n, r->m + b * s->w.piece * LANES, m_step, &out);
+            s->simd->forms[s->w.form].output(&s->w, r->first + at, n, r->m + b * s->w.piece * LANES,
+                                             m_step, &out);
         }
     }
 }
@@ -290,7 +301,7 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
                     .first = tiles.from,
                     .n = tiles.to - tiles.from };
 
-    s->simd->input(w, r.first, r.n, t->x, scratch);
+    s->simd->forms[w->form].input(w, r.first, r.n, t->x, scratch);
     for (int64_t kb = from; kb < to; kb += s->simd->blocks)
         run_blocks(&r, kb, (int)smaller(to - kb, s->simd->blocks));
 }
@@ -317,6 +328,12 @@ static td_status run_conv(const td_prepared *p, void *const *args)
                         .residual = n_in > 3 ? args[3] : NULL,
                         .y = args[n_in] };
     return run_tensors(p->state, &t, args[n_in + 1]);
+}
+
+static td_status run_grad_x(const td_prepared *p, void *const *args)
+{
+    const tensors t = { .x = args[0], .u = args[1], .y = args[3] };
+    return run_tensors(p->state, &t, args[4]);
 }
 
 static td_status run_scaled(const td_prepared *p, void *const *args)
@@ -347,6 +364,16 @@ const td_kernel td_native_conv2d_winograd_scaled = {
     .share = share,
 };
 
+const td_kernel td_native_conv2d_winograd_grad_x = {
+    .name = "native_conv2d_winograd_grad_x",
+    .op = &td_op_conv2d_winograd_grad_x,
+    .accepts = accepts_conv,
+    .prepare = prepare_conv,
+    .run = run_grad_x,
+    .release = release_conv,
+    .share = share,
+};
+
 /* prefers the layout that the images have; without one, that of the direct kernels */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
 {
@@ -366,10 +393,11 @@ bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out)
         return td_native_winograd_filter_preferred_layout(n, out);
     const td_type *x = td_in_type(n, 0);
     const bool is_scaled = n->op == &td_op_conv2d_winograd_scaled;
-    if ((n->op != &td_op_conv2d_winograd && !is_scaled) ||
+    const bool is_grad_x = n->op == &td_op_conv2d_winograd_grad_x;
+    if ((n->op != &td_op_conv2d_winograd && !is_scaled && !is_grad_x) ||
         (x->dtype != TD_DT_F32 && x->dtype != TD_DT_BF16))
         return false;
     const int i = has_layout(x, LAST) ? 2 : td_native_wino_prefers_halves(x) ? 1 : 0;
-    *out = is_scaled ? scaled[i] : plain[i];
+    *out = is_scaled || is_grad_x ? scaled[i] : plain[i];
     return true;
 }

@@ -1,8 +1,8 @@
 /*
- * native_winograd.h -- 3 x 3 convolutions by Winograd's F(4 x 4, 3 x 3): geometry and inner loops
+ * native_winograd.h -- 3 x 3 convolutions by Winograd's algorithm: geometry and inner loops
  *
- * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs.  One call works on
- * a run of tiles:
+ * An image is cut into tiles of 4 x 4 results, each of which needs 6 x 6 inputs: F(4 x 4, 3 x 3).
+ * One call works on a run of tiles:
  *
  *     input     x, in an image's layout    ->  v [36][C/16][room][16]
  *     product   v, u [K/16][36][C][16]     ->  m [36][blocks][room][16]      36 matrix products
@@ -19,6 +19,11 @@
  * inputs: 14 are 4 + 4 + 3 + 3.  Only the fourth depends on the last point, so these tiles have 30
  * or 25 of the 36 products, with the same filters.  Tiles are numbered kind by kind through all
  * images, in an order in which the tiles that have a point are next to each other.
+ *
+ * With stride 2 a tile has 9 x 9 inputs and points, v, d and m 81 of them, and u 36: along a side
+ * the points from 5 on, the middle tap's, have one filter (ops/conv_winograd.c).  Tiles of 3
+ * results lack points 4 and 8.  The gradient of the image is another such transform, from 5 x 5
+ * pixels of dy, here called x, to 8 x 8 of dx, called y, of which some at the edge may be outside.
  *
  * `room` is the number of tiles that v, m and d have room for.  The points of v and d are an odd
  * number of 16s apart, so that the 36 cache lines of a tile are in different sets of a cache: at
@@ -61,7 +66,9 @@ enum { TD_WINO_SHORT_COLS, TD_WINO_WHOLE, TD_WINO_SHORT_ROWS, TD_WINO_SHORT, TD_
 
 typedef struct {
     int64_t N, C, H, W, K, P, Q, pad;
-    int tile;                    /* results on a side of a whole tile */
+    td_winograd_form form;
+    int side, filters;           /* points of tiles and of filters along a side */
+    int64_t in_step, out_step;   /* inputs and results from one unit of a tile to the next */
     td_winograd_side rows, cols; /* rows and columns of tiles in an image */
     int64_t ends[TD_WINO_KINDS]; /* number of the first tile after each kind */
     int64_t room;
@@ -81,29 +88,14 @@ typedef struct {
     int64_t block; /* index of the block, below K/16 */
 } td_native_wino_end;
 
-/* Inner loops for one instruction set, one type of images and one size of tiles. */
+/* The transforms of one form; NULL where it has none. */
 typedef struct {
-    const char *isa;
-    td_dtype dtype; /* of x, dy, residual and y; all else is float32 */
-    int tile;       /* results on a side */
-    int lanes;      /* of a register */
-    int tiles;      /* maximum tiles per product */
-    int blocks;     /* maximum blocks of 16 filters */
-
     /* G g G' of 16 filters: their taps are g_step elements apart, the 36 results u_step */
     void (*filter)(const td_winograd *m, const float *g, int64_t g_step, float *u, int64_t u_step);
 
-    /* with tile 2, of 16 filters and two channels -> 16 lines of 32 bfloat16 */
-    void (*filter_pair)(const float *even, const float *odd, int64_t g_step, uint16_t *u,
-                        int64_t u_step);
-
-    /* transforms `n` tiles from tile `first` on, all channels; v: float, with tile 2 bfloat16 */
+    /* transforms `n` tiles from tile `first` on, all channels; v: float, with TD_WINO_SMALL
+       bfloat16 */
     void (*input)(const td_native_wino *w, int64_t first, int64_t n, const void *x, void *v);
-
-    /* one of the 36 or 16 products: v and m are for one point; `blocks` blocks of u, u_step
-       elements apart */
-    void (*product)(const td_native_wino *w, int tiles, int blocks, const void *v, const void *u,
-                    int64_t u_step, float *m);
 
     /* transforms m of one block to results; points in m are m_step elements apart */
     void (*output)(const td_native_wino *w, int64_t first, int64_t n, const float *m,
@@ -112,18 +104,38 @@ typedef struct {
     /* filter gradients: transforms `n` tiles of dy, all filters */
     void (*gradient)(const td_native_wino *w, int64_t first, int64_t n, const void *dy, float *d);
 
+    /* dw of 16 filters and 16 channels, of m [36][16][16] */
+    void (*gradient_end)(const td_winograd *w, const float *m, const td_native_wino_dw *to,
+                         float *dw);
+} td_native_wino_transforms;
+
+/* Inner loops for one instruction set and one type of images. */
+typedef struct {
+    const char *isa;
+    td_dtype dtype; /* of x, dy, residual and y; all else is float32 */
+    int lanes;      /* of a register */
+    int tiles;      /* maximum tiles per product */
+    int blocks;     /* maximum blocks of 16 filters */
+
+    td_native_wino_transforms forms[TD_WINO_FORMS];
+
+    /* TD_WINO_SMALL: of 16 filters and two channels -> 16 lines of 32 bfloat16 */
+    void (*filter_pair)(const float *even, const float *odd, int64_t g_step, uint16_t *u,
+                        int64_t u_step);
+
+    /* one of the 36, 16 or 81 products: v and m are for one point; `blocks` blocks of u, u_step
+       elements apart */
+    void (*product)(const td_native_wino *w, int tiles, int blocks, const void *v, const void *u,
+                    int64_t u_step, float *m);
+
     /* m [16 channels][16 filters] = sum over n tiles, for one point, a block of channels, and one
        or two blocks of filters, whose d and m are d_step and m_step elements apart; or added to
        m */
     void (*gradient_product)(int64_t n, int blocks, const float *v, const float *d, int64_t d_step,
                              float *m, int64_t m_step, bool add);
-
-    /* dw of 16 filters and 16 channels, of m [36][16][16] */
-    void (*gradient_end)(const td_winograd *w, const float *m, const td_native_wino_dw *to,
-                         float *dw);
 } td_native_wino_simd;
 
-/* A tile: its image, row and column, and its first result. */
+/* A tile: its image, row and column, and its first result, of TD_WINO_TRANSPOSED pixel of dy. */
 typedef struct {
     int kind;
     int64_t n, row, col, p, q;
@@ -153,8 +165,8 @@ static inline td_native_wino_range td_native_wino_along(const td_winograd_side *
 
 static inline void td_native_wino_locate(const td_native_wino *w, td_native_wino_place *at)
 {
-    at->p = td_winograd_first(&w->rows, w->tile, at->row);
-    at->q = td_winograd_first(&w->cols, w->tile, at->col);
+    at->p = td_winograd_first(&w->rows, w->form, at->row);
+    at->q = td_winograd_first(&w->cols, w->form, at->col);
 }
 
 static inline td_native_wino_place td_native_wino_place_of(const td_native_wino *w, int64_t tile)
@@ -199,10 +211,17 @@ static inline void td_native_wino_go_on(const td_native_wino *w, int64_t n,
         td_native_wino_locate(w, at);
 }
 
-/** The sizes, strides and tiles of a convolution from images x to results y. */
-td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int pad, int tile);
+/* the points [from, to) along a side that have point f of a filter */
+static inline td_native_wino_range td_native_wino_points(const td_native_wino *w, int64_t f)
+{
+    return (td_native_wino_range){ f, f < w->filters - 1 ? f + 1 : w->side };
+}
 
-/** The tiles of w: its rows, columns and ends, of its N, P, Q and tile. */
+/** The sizes, strides and tiles of a node that goes from images x to results y: x and dx to dy and
+    y, but dy to dx with TD_WINO_TRANSPOSED. */
+td_native_wino td_native_wino_geometry(const td_node *n, const td_type *x, const td_type *y);
+
+/** The points, steps and tiles of w, of its N, H, W, P, Q and form. */
 void td_native_wino_divide(td_native_wino *w);
 
 /** The products of tiles [0, tile), for one channel and filter. */

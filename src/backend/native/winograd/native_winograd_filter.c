@@ -1,7 +1,7 @@
 /*
  * native_winograd_filter.c -- filters transformed for F(4 x 4, 3 x 3) and F(2 x 2, 3 x 3)
  *
- *     w [K, C, 3, 3], plain or in blocks    ->   u [K/16][36][C][16]
+ *     w [K, C, 3, 3], plain or in blocks    ->   u [K/16][36][C][16]      with stride 2, too
  *     with grad_x: w rotated                ->   u [C/16][36][K][16]
  *     with tile 2                           ->   u [K/16][16][C/2][16][2], bfloat16
  *
@@ -123,18 +123,18 @@ static const float *taps_of(const filters *f, int64_t b, int64_t c, float copy[T
     return copy;
 }
 
-static void run_large(const filters *f, const td_type *u_type, float *u)
+static void run_large(td_winograd_form form, const filters *f, const td_type *u_type, float *u)
 {
     const int64_t blocks = u_type->dim[0], C = u_type->dim[2];
     const td_native_wino_simd *simd = td_native_wino_simd_at(TD_DT_F32, 0);
     td_winograd m;
-    td_winograd_matrices(TD_WINO_TILE, &m);
+    td_winograd_matrices(form, &m);
 #pragma omp parallel for collapse(2)
     for (int64_t b = 0; b < blocks; b++)
         for (int64_t c = 0; c < C; c++) {
             float copy[TAPS * LANES];
-            simd->filter(&m, taps_of(f, b, c, copy), f->step,
-                         u + (b * TD_WINO_POINTS * C + c) * LANES, C * LANES);
+            simd->forms[form].filter(&m, taps_of(f, b, c, copy), f->step,
+                                     u + (b * TD_WINO_POINTS * C + c) * LANES, C * LANES);
         }
 }
 
@@ -155,10 +155,11 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     const td_type *u = &p->node->out[0]->type;
     const filters f = filters_of(p->node, args[0]);
+    const td_winograd_filter_attr *a = p->node->attr;
     if (is_small(p->node))
         run_small(&f, u, args[1]);
     else
-        run_large(&f, u, args[1]);
+        run_large(a->stride == 2 ? TD_WINO_STRIDED : TD_WINO_LARGE, &f, u, args[1]);
     return TD_OK;
 }
 

@@ -6,8 +6,9 @@
  * the transpose of the forward algorithm (native_winograd.c), with the same matrices.  The tiles
  * are divided into groups:
  *
- *     jobs: runs of tiles            B' x B -> v,  A dy A' -> d      for all tiles of the group
- *     jobs: 16 filters, 16 channels  36 products v d, added to m
+ *     jobs: runs of tiles            B' x B -> v,  or A dy A' -> d   for all tiles of the group
+ *     jobs: 16 filters, 16 channels  36 products v d, added to m; with stride 2 81, of which those
+ *                                    of one point of the filter make one sum
  *                                    after the last group: G' m G -> dw
  *
  * With one group m stays in a core's cache; with several, v and d stay in the last-level cache.
@@ -35,7 +36,8 @@
 #define TAPS 9
 
 /* Tiles per group: as many as fill GROUP_BYTES with v and d, which then stay in the last-level
-   cache, but at least TILES_MIN, so that reading and writing m costs little.  64 and 256 tiles, 1
+   cache, but at least TILES_MIN, so that reading and writing m costs little; half as many with
+   stride 2, which has more products for each sum.  64 and 256 tiles, 1
    and 8 MiB were slower by 0 to 20 % in ResNet's layers. */
 #define TILES_MIN   128
 #define GROUP_BYTES ((int64_t)4 << 20)
@@ -54,13 +56,15 @@
 typedef struct {
     const td_native_wino_simd *simd;
     td_native_wino w;
+    const td_native_wino_transforms *transforms;
     td_winograd matrices;
     td_native_wino_dw dw;
     int64_t dw_block; /* from 16 channels to the next 16 */
     int64_t tiles, groups;
     int64_t jobs;               /* jobs that multiply */
     int64_t cb_count, kb_count; /* their blocks of channels and of filters */
-    int64_t parts;              /* of the points: there are jobs x parts */
+    int64_t parts;              /* of the filter's points: there are jobs x parts */
+    int64_t part_products;      /* of the largest part, for one tile, channel and filter */
     int64_t run;                /* tiles of a job that transforms */
     int64_t own_floats;         /* sums of one job, with one group */
     bool has_own;               /* the sums of a job stay with its thread */
@@ -105,8 +109,7 @@ static const td_native_wino_simd *simd_for(const td_node *n)
 
 static td_native_wino geometry_of(const td_node *n)
 {
-    const td_winograd_attr *a = n->attr;
-    return td_native_wino_geometry(td_in_type(n, 1), td_in_type(n, 0), a->pad, TD_WINO_TILE);
+    return td_native_wino_geometry(n, td_in_type(n, 1), td_in_type(n, 0));
 }
 
 /* the strides within 16 filters and 16 channels of the result */
@@ -119,32 +122,93 @@ static td_native_wino_dw result_of(const td_node *n)
     return (td_native_wino_dw){ HALF * HALF, HALF, TAPS * HALF * HALF, TAPS * HALF * dw->dim[1] };
 }
 
-/* has the busiest thread at most an eighth more than the mean? */
-static bool is_even(int64_t jobs, int64_t threads)
+/* products of the filter's points [0, f), for one tile, channel and filter */
+static int64_t products_before(const td_native_wino *w, int64_t f)
 {
-    return divide_up(jobs, threads) * threads * 8 <= jobs * 9;
+    const int64_t row = f / w->filters, col = f % w->filters;
+    const td_native_wino_range rows = td_native_wino_points(w, row);
+    return row == w->filters ? (int64_t)w->side * w->side
+                             : row * w->side + col * (rows.to - rows.from);
+}
+
+/* the end of a part from point f on that has at most `most` products */
+static int64_t part_end(const td_native_wino *w, int64_t f, int64_t most)
+{
+    int64_t end = f;
+    while (end < POINTS && products_before(w, end + 1) - products_before(w, f) <= most)
+        end++;
+    return end;
+}
+
+/* the first of the filter's points in part i */
+static int64_t first_point(const state *s, int64_t i)
+{
+    int64_t f = 0;
+    if (s->parts == POINTS)
+        return i;
+    for (; i > 0; i--)
+        f = part_end(&s->w, f, s->part_products);
+    return f;
+}
+
+/* divides the points into s->parts, the largest of which is as small as can be */
+static void divide_points(state *s)
+{
+    s->part_products = divide_up(products_before(&s->w, POINTS), s->parts);
+    while (first_point(s, s->parts) < POINTS)
+        s->part_products++;
+}
+
+/* Products of the busiest thread, for one tile, channel and filter of each job.  Single points have
+   as many products as the square of the last one's, as that one's, or 1.  Those with most are the
+   first jobs, and threads take jobs as they come, so the second with most may end last. */
+static int64_t busiest(const state *s)
+{
+    const int64_t last = s->w.side - s->w.filters + 1, all = products_before(&s->w, POINTS);
+    if (s->parts < POINTS || last == 1)
+        return divide_up(s->jobs * s->parts, s->threads) * s->part_products;
+    const int64_t squares = divide_up(s->jobs, s->threads) * last * last;
+    const int64_t others = divide_up(s->jobs * all, s->threads) + last;
+    return squares > others ? squares : others;
+}
+
+/* has it at most an eighth more than the mean? */
+static bool is_even(const state *s)
+{
+    return busiest(s) * s->threads * 8 <= s->jobs * products_before(&s->w, POINTS) * 9;
 }
 
 /* jobs of s->kb_count blocks of filters: as many blocks of channels as leave enough jobs; then as
-   few parts of the points as divide them evenly */
+   few parts of the points as divide them evenly, or the most even */
 static void divide_products(state *s)
 {
     const int64_t CB = s->w.C / LANES, rows = divide_up(s->w.K / LANES, s->kb_count);
+    int64_t best = 1, least = INT64_MAX;
     s->cb_count = CB_MAX;
     while (s->cb_count > 1 && rows * divide_up(CB, s->cb_count) < JOBS_PER_THREAD * s->threads)
         s->cb_count /= 2;
     s->jobs = rows * divide_up(CB, s->cb_count);
-    s->parts = 1;
-    while (s->parts < POINTS && (POINTS % s->parts || !is_even(s->jobs * s->parts, s->threads)))
-        s->parts++;
+    for (s->parts = 1; s->parts <= POINTS; s->parts++) {
+        divide_points(s);
+        if (is_even(s))
+            return;
+        if (busiest(s) < least) {
+            least = busiest(s);
+            best = s->parts;
+        }
+    }
+    s->parts = best;
+    divide_points(s);
 }
 
 static void divide(state *s)
 {
-    const int64_t tile_bytes = POINTS * (s->w.C + s->w.K) * (int64_t)sizeof(float);
+    const int64_t points = products_before(&s->w, POINTS);
+    const int64_t tile_bytes = points * (s->w.C + s->w.K) * (int64_t)sizeof(float);
     const int64_t fill = GROUP_BYTES / tile_bytes;
+    const int64_t least = s->w.form == TD_WINO_LARGE ? TILES_MIN : TILES_MIN / 2;
     s->tiles = s->w.ends[TD_WINO_KINDS - 1];
-    s->groups = divide_up(s->tiles, fill > TILES_MIN ? fill : TILES_MIN);
+    s->groups = divide_up(s->tiles, fill > least ? fill : least);
     s->w.room = divide_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
     s->w.d_step = td_native_wino_step(s->w.K, s->w.room);
@@ -152,7 +216,7 @@ static void divide(state *s)
     s->run = s->run > 1 ? s->run : 1;
     s->kb_count = KB_MAX;
     divide_products(s);
-    if (!is_even(s->jobs * s->parts, s->threads)) {
+    if (!is_even(s)) {
         s->kb_count = 1;
         divide_products(s);
     }
@@ -166,14 +230,14 @@ static td_work_share share(const td_node *n, int threads)
     state s = { .simd = simd_for(n), .threads = threads, .w = geometry_of(n) };
     divide(&s);
     const int64_t tiles = divide_up(s.tiles, s.groups);
-    const double tile = LANES * POINTS * (double)s.groups;
-    const double each = (double)(tiles * (s.cb_count + s.kb_count)) / (double)s.parts * tile;
-    const int64_t blocks = (s.w.C + s.w.K) / LANES;
-    const int64_t most =
-        smaller(divide_up(divide_up(tiles, s.run), threads) * s.run, tiles) * blocks;
-    const td_work_share read = td_work_share_of(s.jobs * s.parts, each, threads);
-    return (td_work_share){ (double)most * tile + read.largest,
-                            (double)(tiles * blocks) * tile / threads + read.mean };
+    const double line = LANES * (double)s.groups, points = (double)products_before(&s.w, POINTS);
+    const double tile = line * points, read = (double)(tiles * (s.cb_count + s.kb_count)) * line;
+    const int64_t larger = (s.w.C > s.w.K ? s.w.C : s.w.K) / LANES;
+    const int64_t blocks = (s.w.C + s.w.K) / LANES, runs = 2 * divide_up(tiles, s.run);
+    const int64_t most = smaller(divide_up(runs, threads) * s.run * larger, tiles * blocks);
+    return (td_work_share){ (double)most * tile + (double)busiest(&s) * read,
+                            ((double)(tiles * blocks) * tile + (double)s.jobs * points * read) /
+                                threads };
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -186,15 +250,18 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->w = geometry_of(n);
     s->dw = result_of(n);
     s->dw_block = s->dw.channel == LANES ? TAPS * BLOCK_FLOATS : 2 * s->dw.channel_half;
-    td_winograd_matrices(TD_WINO_TILE, &s->matrices);
+    s->transforms = &s->simd->forms[s->w.form];
+    td_winograd_matrices(s->w.form, &s->matrices);
     divide(s);
-    s->v_bytes = td_round_up(POINTS * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
-    s->d_bytes = td_round_up(POINTS * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);
+    const size_t points = (size_t)products_before(&s->w, POINTS);
+    s->v_bytes = td_round_up(points * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
+    s->d_bytes = td_round_up(points * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);
     out->state = s;
     out->scratch_bytes = s->v_bytes + s->d_bytes;
     const int64_t sums = s->has_own ? s->own_floats * s->threads : POINTS * s->w.C * s->w.K;
     out->scratch_bytes += (size_t)sums * sizeof(float);
-    snprintf(out->impl, sizeof out->impl, "F(3x3,4x4) %s", s->simd->isa);
+    snprintf(out->impl, sizeof out->impl, "F(3x3,4x4)%s %s",
+             s->w.form == TD_WINO_STRIDED ? "/2" : "", s->simd->isa);
     return TD_OK;
 }
 
@@ -203,7 +270,8 @@ typedef struct {
     float *dw, *v, *d, *sum;
 } tensors;
 
-/* a job: kb_count blocks of filters, cb_count of channels, points [from, to) */
+/* a job: kb_count blocks of filters, cb_count of channels, the filter's points [from, to); those of
+   the last points are first */
 typedef struct {
     int64_t kb, cb, kb_count, cb_count, from, to;
 } job;
@@ -211,11 +279,11 @@ typedef struct {
 static job job_at(const state *s, int64_t index)
 {
     const int64_t CB = s->w.C / LANES, KB = s->w.K / LANES, columns = divide_up(CB, s->cb_count);
-    const int64_t i = index / s->parts, part = index % s->parts, points = POINTS / s->parts;
+    const int64_t i = index % s->jobs, part = s->parts - 1 - index / s->jobs;
     job j = { .kb = i / columns * s->kb_count,
               .cb = i % columns * s->cb_count,
-              .from = part * points,
-              .to = (part + 1) * points };
+              .from = first_point(s, part),
+              .to = first_point(s, part + 1) };
     j.kb_count = smaller(KB - j.kb, s->kb_count);
     j.cb_count = smaller(CB - j.cb, s->cb_count);
     return j;
@@ -225,8 +293,8 @@ static job job_at(const state *s, int64_t index)
 static void end_block(const state *s, const tensors *t, int64_t kb, int64_t cb, const float *m)
 {
     const int64_t CB = s->w.C / LANES;
-    s->simd->gradient_end(&s->matrices, m, &s->dw,
-                          t->dw + kb * CB * TAPS * BLOCK_FLOATS + cb * s->dw_block);
+    s->transforms->gradient_end(&s->matrices, m, &s->dw,
+                                t->dw + kb * CB * TAPS * BLOCK_FLOATS + cb * s->dw_block);
 }
 
 /* the first tile of a group */
@@ -235,27 +303,52 @@ static int64_t first_of(const state *s, int64_t group)
     return s->tiles * group / s->groups;
 }
 
+/* adds the products of one group for point f of the filters; m: the sums of the job */
+static void multiply_point(const state *s, const tensors *t, int64_t group, const job *j, int64_t f,
+                           float *m, int64_t m_step)
+{
+    const td_native_wino *w = &s->w;
+    const int64_t first = first_of(s, group), tiles = first_of(s, group + 1) - first;
+    const int64_t line = w->room * LANES;
+    const td_native_wino_range rows = td_native_wino_points(w, f / w->filters);
+    const td_native_wino_range cols = td_native_wino_points(w, f % w->filters);
+    bool add = group > 0;
+    for (int64_t r = rows.from; r < rows.to; r++)
+        for (int64_t q = cols.from; q < cols.to; q++, add = true) {
+            const int64_t p = r * w->side + q;
+            const td_native_wino_range at = td_native_wino_with_point(w, first, tiles, p);
+            const float *v = t->v + p * w->v_step + at.from * LANES;
+            const float *d = t->d + p * w->d_step + at.from * LANES;
+            for (int64_t c = 0; c < j->cb_count; c++)
+                s->simd->gradient_product(at.to - at.from, (int)j->kb_count, v + (j->cb + c) * line,
+                                          d + j->kb * line, line,
+                                          m + c * SUM_FLOATS + f * BLOCK_FLOATS, m_step, add);
+        }
+}
+
 /* adds the products of one group; `own`: room for the sums of a job */
 static void run_job(const state *s, const tensors *t, int64_t group, const job *j, float *own)
 {
-    const int64_t first = first_of(s, group), tiles = first_of(s, group + 1) - first;
-    const int64_t CB = s->w.C / LANES, line = s->w.room * LANES;
+    const int64_t CB = s->w.C / LANES;
     const int64_t m_step = (s->has_own ? j->cb_count : CB) * SUM_FLOATS;
     float *m = s->has_own ? own : t->sum + (j->kb * CB + j->cb) * SUM_FLOATS;
-    for (int64_t p = j->from; p < j->to; p++) {
-        const td_native_wino_range at = td_native_wino_with_point(&s->w, first, tiles, p);
-        const float *v = t->v + p * s->w.v_step + at.from * LANES;
-        const float *d = t->d + p * s->w.d_step + at.from * LANES;
-        for (int64_t c = 0; c < j->cb_count; c++)
-            s->simd->gradient_product(at.to - at.from, (int)j->kb_count, v + (j->cb + c) * line,
-                                      d + j->kb * line, line, m + c * SUM_FLOATS + p * BLOCK_FLOATS,
-                                      m_step, group > 0);
-    }
+    for (int64_t f = j->from; f < j->to; f++)
+        multiply_point(s, t, group, j, f, m, m_step);
     if (group < s->groups - 1 || s->parts > 1)
         return;
     for (int64_t k = 0; k < j->kb_count; k++)
         for (int64_t c = 0; c < j->cb_count; c++)
             end_block(s, t, j->kb + k, j->cb + c, m + k * m_step + c * SUM_FLOATS);
+}
+
+/* job i of those that transform the n tiles of a group */
+static void transform(const state *s, const tensors *t, int64_t first, int64_t n, int64_t i)
+{
+    const int64_t at = i / 2 * s->run, tiles = smaller(n - at, s->run);
+    if (i % 2 == 0)
+        s->transforms->input(&s->w, first + at, tiles, t->x, t->v + at * LANES);
+    else
+        s->transforms->gradient(&s->w, first + at, tiles, t->dy, t->d + at * LANES);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
@@ -274,11 +367,8 @@ static td_status run(const td_prepared *p, void *const *args)
         for (int64_t group = 0; group < s->groups; group++) {
             const int64_t first = first_of(s, group), n = first_of(s, group + 1) - first;
 #pragma omp for schedule(dynamic, 1)
-            for (int64_t i = 0; i < n; i += s->run) {
-                const int64_t tiles = smaller(n - i, s->run);
-                s->simd->input(&s->w, first + i, tiles, t.x, t.v + i * LANES);
-                s->simd->gradient(&s->w, first + i, tiles, t.dy, t.d + i * LANES);
-            }
+            for (int64_t i = 0; i < 2 * divide_up(n, s->run); i++)
+                transform(s, &t, first, n, i);
 #pragma omp for schedule(dynamic, 1)
             for (int64_t i = 0; i < s->jobs * s->parts; i++) {
                 const job j = job_at(s, i);

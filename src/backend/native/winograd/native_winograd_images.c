@@ -53,9 +53,14 @@ static int64_t length(td_native_wino_range r)
 
 void td_native_wino_divide(td_native_wino *w)
 {
+    const bool is_transposed = w->form == TD_WINO_TRANSPOSED;
     int64_t end = 0;
-    w->rows = td_winograd_side_of(w->P, w->tile);
-    w->cols = td_winograd_side_of(w->Q, w->tile);
+    w->side = td_winograd_points(w->form);
+    w->filters = w->form == TD_WINO_SMALL ? TD_WINO_SMALL_SIDE : TD_WINO_SIDE;
+    w->in_step = w->form == TD_WINO_STRIDED ? 2 : 1;
+    w->out_step = is_transposed ? 2 : 1;
+    w->rows = td_winograd_side_of(is_transposed ? w->H : w->P, w->form);
+    w->cols = td_winograd_side_of(is_transposed ? w->W : w->Q, w->form);
     for (int kind = 0; kind < TD_WINO_KINDS; kind++) {
         end += w->N * length(td_native_wino_along(&w->rows, td_native_wino_is_short_row(kind))) *
                length(td_native_wino_along(&w->cols, td_native_wino_is_short_col(kind)));
@@ -63,8 +68,10 @@ void td_native_wino_divide(td_native_wino *w)
     }
 }
 
-td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int pad, int tile)
+td_native_wino td_native_wino_geometry(const td_node *n, const td_type *x, const td_type *y)
 {
+    const td_winograd_attr *a = n->attr;
+    const td_winograd_form form = td_winograd_form_of(n);
     td_native_wino w = { .N = x->dim[0],
                          .C = x->dim[1],
                          .H = x->dim[2],
@@ -72,8 +79,8 @@ td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int p
                          .K = y->dim[1],
                          .P = y->dim[2],
                          .Q = y->dim[3],
-                         .pad = pad,
-                         .tile = tile,
+                         .pad = form == TD_WINO_TRANSPOSED ? 0 : a->pad,
+                         .form = form,
                          .x = td_native_wino_image_of(x),
                          .y = td_native_wino_image_of(y) };
     td_native_wino_divide(&w);
@@ -82,8 +89,9 @@ td_native_wino td_native_wino_geometry(const td_type *x, const td_type *y, int p
 
 static int64_t points_of(const td_native_wino *w, int kind)
 {
-    const int64_t side = w->tile + 2;
-    return (side - td_native_wino_is_short_row(kind)) * (side - td_native_wino_is_short_col(kind));
+    const int64_t last = td_winograd_is_last(w->form, TD_WINO_TILE) ? 2 : 1;
+    return (w->side - last * td_native_wino_is_short_row(kind)) *
+           (w->side - last * td_native_wino_is_short_col(kind));
 }
 
 int64_t td_native_wino_products(const td_native_wino *w, int64_t tile)
@@ -110,8 +118,9 @@ int64_t td_native_wino_part(const td_native_wino *w, int64_t i, int64_t n)
 td_native_wino_range td_native_wino_with_point(const td_native_wino *w, int64_t first, int64_t n,
                                                int64_t p)
 {
-    const int64_t last = w->tile + 1, end = first + n;
-    const bool is_last_row = p / (last + 1) == last, is_last_col = p % (last + 1) == last;
+    const int64_t end = first + n;
+    const bool is_last_row = td_winograd_is_last(w->form, p / w->side);
+    const bool is_last_col = td_winograd_is_last(w->form, p % w->side);
     const int64_t from = is_last_col ? w->ends[TD_WINO_SHORT_COLS] : 0;
     const int64_t to = w->ends[is_last_row   ? TD_WINO_WHOLE
                                : is_last_col ? TD_WINO_SHORT_ROWS

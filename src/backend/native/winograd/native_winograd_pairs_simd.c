@@ -334,14 +334,13 @@ static TARGET void filter_pair(const float *even, const float *odd, int64_t g_st
 
 static const td_native_wino_simd simd = { .isa = "avx512_bf16",
                                           .dtype = TD_DT_BF16,
-                                          .tile = TILE,
                                           .lanes = LANES,
                                           .tiles = TILES_MAX,
                                           .blocks = BLOCKS_MAX,
                                           .filter_pair = filter_pair,
-                                          .input = input,
                                           .product = product,
-                                          .output = output };
+                                          .forms[TD_WINO_SMALL] = { .input = input,
+                                                                    .output = output } };
 
 const td_native_wino_simd *td_native_wino_pairs(void)
 {

@@ -18,6 +18,9 @@
 #define WINO_P (float)TD_WINO_P
 #define WINO_Q (float)TD_WINO_Q
 
+#define STRIDED_P (float)TD_WINO_STRIDED_P
+#define STRIDED_Q (float)TD_WINO_STRIDED_Q
+
 /* the loops that float32 images have compiled */
 #define LOOPS(id) PASTE(id, LOOPS_ISA, LANES, f32)
 

@@ -1,6 +1,6 @@
 /*
- * test_native_winograd.c -- convolutions in tiles of 4 x 4: what they cost in accuracy, and what
- * must not change a bit
+ * test_native_winograd.c -- convolutions in tiles, of stride 1 and 2: what they cost in accuracy,
+ * and what must not change a bit
  *
  * The inner loops of all instruction sets are compared with each other; the problem lines
  * (tests/ops) compare the best with the reference.
@@ -31,18 +31,17 @@ static float *normal(int64_t n, uint64_t seed, double scale)
 
 /* --- tiles ------------------------------------------------------------------------------------ */
 
-static td_native_wino tiles_of(int64_t n, int64_t p, int64_t q, int tile)
+static td_native_wino tiles_of(int64_t n, int64_t p, int64_t q, td_winograd_form form)
 {
-    td_native_wino w = { .N = n, .P = p, .Q = q, .tile = tile };
+    td_native_wino w = { .N = n, .H = p, .W = q, .P = p, .Q = q, .form = form };
     td_native_wino_divide(&w);
     return w;
 }
 
 static bool has_point(const td_native_wino *w, const td_native_wino_place *at, int64_t p)
 {
-    const int64_t side = w->tile + 2;
-    return !(p / side == side - 1 && at->row >= w->rows.whole) &&
-           !(p % side == side - 1 && at->col >= w->cols.whole);
+    return !(td_winograd_is_last(w->form, p / w->side) && at->row >= w->rows.whole) &&
+           !(td_winograd_is_last(w->form, p % w->side) && at->col >= w->cols.whole);
 }
 
 /* each result is in one tile, and tiles that have a point follow each other */
@@ -62,13 +61,14 @@ static void check_tiles(const td_native_wino *w)
         assert_int_equal(at.col, same.col);
         assert_int_equal(at.p, same.p);
         assert_int_equal(at.q, same.q);
-        const int64_t rows = w->tile - (at.row >= w->rows.whole);
-        const int64_t cols = w->tile - (at.col >= w->cols.whole);
+        const int tile = td_winograd_tile(w->form);
+        const int64_t rows = tile - (at.row >= w->rows.whole);
+        const int64_t cols = tile - (at.col >= w->cols.whole);
         for (int64_t r = at.p; r < at.p + rows && r < w->P; r++)
             for (int64_t c = at.q; c < at.q + cols && c < w->Q; c++)
                 assert_int_equal(seen[(at.n * w->P + r) * w->Q + c]++, 0);
         assert_int_equal(td_native_wino_products(w, i), products);
-        for (int64_t p = 0; p < (w->tile + 2) * (w->tile + 2); p++) {
+        for (int64_t p = 0; p < (int64_t)w->side * w->side; p++) {
             const td_native_wino_range all = td_native_wino_with_point(w, 0, n, p);
             const td_native_wino_range one = td_native_wino_with_point(w, i, 1, p);
             assert_int_equal(has_point(w, &at, p), i >= all.from && i < all.to);
@@ -91,13 +91,18 @@ static void tiles_cover_each_result_once(void **state)
     (void)state;
     for (int64_t p = 1; p < 20; p++)
         for (int64_t q = 1; q < 20; q += 1 + q / 9) {
-            const td_native_wino large = tiles_of(2, p, q, TD_WINO_TILE);
-            const td_native_wino small = tiles_of(1, p, q, TD_WINO_SMALL_TILE);
+            const td_native_wino large = tiles_of(2, p, q, TD_WINO_LARGE);
+            const td_native_wino small = tiles_of(1, p, q, TD_WINO_SMALL);
+            const td_native_wino strided = tiles_of(1, p, q, TD_WINO_STRIDED);
             check_tiles(&large);
             check_tiles(&small);
+            check_tiles(&strided);
         }
-    const td_native_wino w = tiles_of(3, 14, 7, TD_WINO_TILE);
+    const td_native_wino w = tiles_of(3, 14, 7, TD_WINO_LARGE);
     assert_int_equal(td_native_wino_products(&w, w.ends[TD_WINO_KINDS - 1]), 3 * 22 * 11);
+    const td_native_wino strided = tiles_of(3, 14, 7, TD_WINO_STRIDED);
+    assert_int_equal(td_native_wino_products(&strided, strided.ends[TD_WINO_KINDS - 1]),
+                     3 * 32 * 16);
 }
 
 /* --- instruction sets ------------------------------------------------------------------------- */
@@ -105,64 +110,94 @@ static void tiles_cover_each_result_once(void **state)
 #define IMAGES   2
 #define CHANNELS 48
 #define SIDE     10 /* tiles of 4 + 3 + 3 */
+#define BIG      19 /* the side of the images that stride 2 makes SIDE of */
 #define TILES    (IMAGES * 3 * 3)
-#define COUNT    (IMAGES * CHANNELS * SIDE * SIDE)
+#define COUNT    (IMAGES * CHANNELS * BIG * BIG) /* of the largest image */
 
-#define AREA     (SIDE * SIDE)
 #define V_STEP   (CHANNELS * TILES + TD_WINO_LANES) /* td_native_wino_step(CHANNELS, TILES) */
 #define DW_BLOCK (9 * TD_WINO_LANES * TD_WINO_LANES)
 
-/* aBcd16b, aBcd8b, ABcd16b16a and ABcd8b8a */
-static const td_native_wino_image blocks = { TD_WINO_LANES, TD_WINO_LANES *AREA, TD_WINO_HALF };
-static const td_native_wino_image halves = { TD_WINO_HALF, TD_WINO_LANES *AREA,
-                                             TD_WINO_HALF *AREA };
+/* aBcd16b, aBcd8b and acdb */
+typedef enum { BLOCKS_16, BLOCKS_8, LAST } image_layout;
+
+static td_native_wino_image image_of(image_layout layout, int64_t side)
+{
+    const int64_t area = side * side;
+    return layout == BLOCKS_16
+               ? (td_native_wino_image){ TD_WINO_LANES, TD_WINO_LANES * area, TD_WINO_HALF }
+           : layout == BLOCKS_8
+               ? (td_native_wino_image){ TD_WINO_HALF, TD_WINO_LANES * area, TD_WINO_HALF * area }
+               : (td_native_wino_image){ CHANNELS, TD_WINO_LANES, TD_WINO_HALF };
+}
+
+/* ABcd16b16a and ABcd8b8a */
 static const td_native_wino_dw dw_blocks = { 256, TD_WINO_LANES, 8 * TD_WINO_LANES, 8 };
 static const td_native_wino_dw dw_halves = { 64, TD_WINO_HALF, 9 * 64, 9 * 8 * CHANNELS };
 
-static td_native_wino geometry(const td_native_wino_image *layout)
+/* forms of the loops that are compiled for each instruction set */
+static const td_winograd_form forms[] = { TD_WINO_LARGE, TD_WINO_STRIDED, TD_WINO_TRANSPOSED };
+
+static td_native_wino geometry(td_winograd_form form, image_layout layout)
 {
+    const int64_t x = form == TD_WINO_STRIDED ? BIG : SIDE;
+    const int64_t y = form == TD_WINO_TRANSPOSED ? BIG : SIDE;
     td_native_wino w = { .N = IMAGES,
                          .C = CHANNELS,
-                         .H = SIDE,
-                         .W = SIDE,
+                         .H = x,
+                         .W = x,
                          .K = CHANNELS,
-                         .P = SIDE,
-                         .Q = SIDE,
-                         .pad = 1,
-                         .tile = TD_WINO_TILE,
+                         .P = y,
+                         .Q = y,
+                         .pad = form == TD_WINO_TRANSPOSED ? 0 : 1,
+                         .form = form,
                          .room = TILES,
                          .piece = TILES,
                          .v_step = V_STEP,
                          .d_step = V_STEP,
-                         .x = *layout,
-                         .y = *layout,
+                         .x = image_of(layout, x),
+                         .y = image_of(layout, y),
                          .relu = true,
                          .cap = INFINITY };
     td_native_wino_divide(&w);
     return w;
 }
 
+/* the elements of y */
+static int64_t count_of(const td_native_wino *w)
+{
+    return w->N * w->K * w->P * w->Q;
+}
+
+/* a point's filter */
+static int64_t filter_point(const td_native_wino *w, int64_t p)
+{
+    const int64_t row = p / w->side, col = p % w->side, last = w->filters - 1;
+    return (row < last ? row : last) * w->filters + (col < last ? col : last);
+}
+
 /* a whole convolution, `piece` tiles at a time */
 static void convolve(const td_native_wino_simd *f, td_native_wino w, int64_t piece, const void *x,
                      const float *u, const float *bias, const void *z, void *y)
 {
-    static float v[TD_WINO_POINTS * V_STEP], m[TD_WINO_POINTS * TD_WINO_LANES * TILES];
+    static float v[TD_WINO_STRIDED_POINTS * V_STEP];
+    static float m[TD_WINO_STRIDED_POINTS * TD_WINO_LANES * TILES];
     const int64_t m_step = w.room * TD_WINO_LANES;
     for (int64_t first = 0; first < TILES; first += piece) {
         const int64_t n = TILES - first < piece ? TILES - first : piece;
-        f->input(&w, first, n, x, v);
+        f->forms[w.form].input(&w, first, n, x, v);
         for (int64_t kb = 0; kb < CHANNELS / TD_WINO_LANES; kb++) {
-            for (int64_t p = 0; p < TD_WINO_POINTS; p++)
+            for (int64_t p = 0; p < (int64_t)w.side * w.side; p++)
                 for (int64_t i = 0; i < n; i += f->tiles)
                     f->product(&w, (int)(n - i < f->tiles ? n - i : f->tiles), 1,
                                v + p * w.v_step + i * TD_WINO_LANES,
-                               u + (kb * TD_WINO_POINTS + p) * CHANNELS * TD_WINO_LANES, 0,
-                               m + p * m_step + i * TD_WINO_LANES);
+                               u + (kb * TD_WINO_POINTS + filter_point(&w, p)) * CHANNELS *
+                                       TD_WINO_LANES,
+                               0, m + p * m_step + i * TD_WINO_LANES);
             const float *norm = bias + kb * TD_WINO_LANES; /* scale and bias */
             const td_native_wino_end end = {
                 .scale = norm, .bias = norm, .residual = z, .y = y, .block = kb
             };
-            f->output(&w, first, n, m, m_step, &end);
+            f->forms[w.form].output(&w, first, n, m, m_step, &end);
         }
     }
 }
@@ -178,35 +213,41 @@ static double largest_gap(const float *a, const float *b, int64_t n)
 }
 
 /* those that fuse multiplications and additions agree to the bit, whatever the runs of tiles */
+static void check_instruction_sets(const td_native_wino *w, const float *x, const float *u,
+                                   const float *bias, const float *z)
+{
+    const size_t n = (size_t)count_of(w);
+    const td_native_wino_simd *f;
+    float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
+    convolve(td_native_wino_simd_at(TD_DT_F32, 0), *w, TILES, x, u, bias, z, best);
+    for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++)
+        for (int piece = 1; piece <= TILES; piece += 4) {
+            memset(y, 0xff, n * sizeof *y);
+            convolve(f, *w, piece, x, u, bias, z, y);
+            if (strcmp(f->isa, "plain") == 0)
+                assert_true(largest_gap(best, y, (int64_t)n) < 1e-5);
+            else
+                assert_memory_equal(best, y, n * sizeof *y);
+        }
+    td_free(y);
+    td_free(best);
+}
+
 static void instruction_sets_agree(void **state)
 {
     (void)state;
-    const td_native_wino_image layouts[] = { blocks, { CHANNELS, TD_WINO_LANES, TD_WINO_HALF } };
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
-    float *y = normal(COUNT, 5, 1), *best = normal(COUNT, 6, 1);
     assert_int_equal(V_STEP, td_native_wino_step(CHANNELS, TILES));
-    for (int l = 0; l < 2; l++) {
-        const td_native_wino_simd *f;
-        const td_native_wino w = geometry(&layouts[l]);
-        convolve(td_native_wino_simd_at(TD_DT_F32, 0), w, TILES, x, u, bias, z, best);
-        for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++)
-            for (int piece = 1; piece <= TILES; piece += 4) {
-                const bool is_plain = strcmp(f->isa, "plain") == 0;
-                memset(y, 0xff, COUNT * sizeof *y);
-                convolve(f, w, piece, x, u, bias, z, y);
-                if (is_plain)
-                    assert_true(largest_gap(best, y, COUNT) < 1e-5);
-                else
-                    assert_memory_equal(best, y, COUNT * sizeof *y);
-            }
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const td_native_wino w = geometry(forms[i], BLOCKS_16), last = geometry(forms[i], LAST);
+        check_instruction_sets(&w, x, u, bias, z);
+        check_instruction_sets(&last, x, u, bias, z);
     }
     td_free(x);
     td_free(z);
     td_free(bias);
     td_free(u);
-    td_free(y);
-    td_free(best);
 }
 
 /* the filter's gradient, in two groups of tiles; `to`: the strides of blocks, block_step apart */
@@ -214,52 +255,62 @@ static void sum_gradient(const td_native_wino_simd *f, const td_native_wino *w, 
                          const void *dy, const td_native_wino_dw *to, int64_t block_step, float *dw)
 {
     enum { BLOCK = TD_WINO_LANES * TD_WINO_LANES, BLOCKS = CHANNELS / TD_WINO_LANES };
-    static float v[TD_WINO_POINTS * V_STEP], d[TD_WINO_POINTS * V_STEP];
+    static float v[TD_WINO_STRIDED_POINTS * V_STEP], d[TD_WINO_STRIDED_POINTS * V_STEP];
     static float m[BLOCKS * BLOCKS * TD_WINO_POINTS * BLOCK];
     const int64_t line = w->room * TD_WINO_LANES, m_step = BLOCKS * TD_WINO_POINTS * BLOCK;
     td_winograd matrices;
-    td_winograd_matrices(TD_WINO_TILE, &matrices);
+    const td_native_wino_transforms *by = &f->forms[w->form];
+    td_winograd_matrices(w->form, &matrices);
     for (int64_t first = 0, n = TILES / 3; first < TILES; first += n, n = TILES - first) {
-        f->input(w, first, n, x, v);
-        f->gradient(w, first, n, dy, d);
+        by->input(w, first, n, x, v);
+        by->gradient(w, first, n, dy, d);
         for (int64_t kb = 0; kb < BLOCKS; kb += 2)
             for (int64_t cb = 0; cb < BLOCKS; cb++)
-                for (int64_t p = 0; p < TD_WINO_POINTS; p++) {
+                for (int64_t p = 0; p < (int64_t)w->side * w->side; p++) {
                     const td_native_wino_range at = td_native_wino_with_point(w, first, n, p);
-                    const int64_t from = at.from * TD_WINO_LANES;
+                    const int64_t from = at.from * TD_WINO_LANES, point = filter_point(w, p);
+                    const bool is_first =
+                        first == 0 && p / w->side < w->filters && p % w->side < w->filters;
                     f->gradient_product(at.to - at.from, BLOCKS - kb < 2 ? 1 : 2,
                                         v + p * w->v_step + cb * line + from,
                                         d + p * w->d_step + kb * line + from, line,
-                                        m + kb * m_step + (cb * TD_WINO_POINTS + p) * BLOCK, m_step,
-                                        first > 0);
+                                        m + kb * m_step + (cb * TD_WINO_POINTS + point) * BLOCK,
+                                        m_step, !is_first);
                 }
     }
     for (int64_t i = 0; i < BLOCKS * BLOCKS; i++)
-        f->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, to,
-                        dw + i / BLOCKS * 9 * BLOCK * BLOCKS + i % BLOCKS * block_step);
+        by->gradient_end(&matrices, m + i * TD_WINO_POINTS * BLOCK, to,
+                         dw + i / BLOCKS * 9 * BLOCK * BLOCKS + i % BLOCKS * block_step);
 }
 
-static void instruction_sets_agree_on_filter_gradients(void **state)
+static void check_filter_gradients(const td_native_wino *w, const float *x, const float *dy)
 {
-    (void)state;
     const int64_t n_w = 9 * CHANNELS * CHANNELS;
     const td_native_wino_simd *f;
-    float *x = normal(COUNT, 1, 1), *dy = normal(COUNT, 2, 1);
     float *dw = normal(n_w, 3, 1), *best = normal(n_w, 4, 1);
-    const td_native_wino w = geometry(&blocks);
-    sum_gradient(td_native_wino_simd_at(TD_DT_F32, 0), &w, x, dy, &dw_blocks, DW_BLOCK, best);
+    sum_gradient(td_native_wino_simd_at(TD_DT_F32, 0), w, x, dy, &dw_blocks, DW_BLOCK, best);
     for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++) {
         memset(dw, 0xff, (size_t)n_w * sizeof *dw);
-        sum_gradient(f, &w, x, dy, &dw_blocks, DW_BLOCK, dw);
+        sum_gradient(f, w, x, dy, &dw_blocks, DW_BLOCK, dw);
         if (strcmp(f->isa, "plain") == 0)
             assert_true(largest_gap(best, dw, n_w) < 1e-5);
         else
             assert_memory_equal(best, dw, (size_t)n_w * sizeof *dw);
     }
-    td_free(x);
-    td_free(dy);
     td_free(dw);
     td_free(best);
+}
+
+static void instruction_sets_agree_on_filter_gradients(void **state)
+{
+    (void)state;
+    float *x = normal(COUNT, 1, 1), *dy = normal(COUNT, 2, 1);
+    const td_native_wino w = geometry(TD_WINO_LARGE, BLOCKS_16);
+    const td_native_wino strided = geometry(TD_WINO_STRIDED, BLOCKS_16);
+    check_filter_gradients(&w, x, dy);
+    check_filter_gradients(&strided, x, dy);
+    td_free(x);
+    td_free(dy);
 }
 
 /* --- bfloat16 --------------------------------------------------------------------------------- */
@@ -275,12 +326,11 @@ static uint16_t *narrowed(float *x, int64_t n)
 
 /* images in bfloat16 give the bits of the same images in float32, results rounded once; some of
    them are subnormal, which one instruction would take for zeros */
-static void bfloat16_rounds_results_once(void **state)
+static void check_bfloat16(const td_native_wino *w)
 {
-    (void)state;
     enum { N_W = 9 * CHANNELS * CHANNELS };
+    const int64_t n = count_of(w);
     const td_native_wino_simd *f;
-    const td_native_wino w = geometry(&blocks);
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1), *y = normal(COUNT, 5, 1);
     float *dw = normal(N_W, 6, 1), *wanted_dw = normal(N_W, 7, 1);
@@ -296,18 +346,29 @@ static void bfloat16_rounds_results_once(void **state)
         const td_native_wino_simd *f32 = td_native_wino_simd_at(TD_DT_F32, 0);
         for (int k = 0; is_plain && td_native_wino_simd_at(TD_DT_F32, k); k++)
             f32 = td_native_wino_simd_at(TD_DT_F32, k);
-        convolve(f32, w, 5, x, u, bias, z, y);
-        td_f32_to_bf16_n(y, COUNT, wanted);
-        memset(y_half, 0xff, COUNT * sizeof *y_half);
-        convolve(f, w, 5, x_half, u, bias, z_half, y_half);
-        assert_memory_equal(y_half, wanted, COUNT * sizeof *wanted);
-        sum_gradient(f32, &w, x, z, &dw_blocks, DW_BLOCK, wanted_dw);
-        sum_gradient(f, &w, x_half, z_half, &dw_blocks, DW_BLOCK, dw);
+        convolve(f32, *w, 5, x, u, bias, z, y);
+        td_f32_to_bf16_n(y, (size_t)n, wanted);
+        memset(y_half, 0xff, (size_t)n * sizeof *y_half);
+        convolve(f, *w, 5, x_half, u, bias, z_half, y_half);
+        assert_memory_equal(y_half, wanted, (size_t)n * sizeof *wanted);
+        if (w->form == TD_WINO_TRANSPOSED)
+            continue;
+        sum_gradient(f32, w, x, z, &dw_blocks, DW_BLOCK, wanted_dw);
+        sum_gradient(f, w, x_half, z_half, &dw_blocks, DW_BLOCK, dw);
         assert_memory_equal(dw, wanted_dw, N_W * sizeof *dw);
     }
     void *all[] = { x, z, bias, u, y, dw, wanted_dw, y_half, wanted, x_half, z_half };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         td_free(all[i]);
+}
+
+static void bfloat16_rounds_results_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const td_native_wino w = geometry(forms[i], BLOCKS_16);
+        check_bfloat16(&w);
+    }
 }
 
 /* --- blocks of 8 channels --------------------------------------------------------------------- */
@@ -321,11 +382,11 @@ static void halve(const float *from, int64_t rows, int64_t n, float *to)
                 to[((r * 2 + l / 8) * n + i) * 8 + l % 8] = from[(r * n + i) * TD_WINO_LANES + l];
 }
 
-static float *halved_image(const float *x)
+static float *halved_image(const float *x, int64_t area)
 {
     float *y = td_alloc(COUNT, sizeof *y);
     assert_non_null(y);
-    halve(x, IMAGES * CHANNELS / TD_WINO_LANES, AREA, y);
+    halve(x, IMAGES * CHANNELS / TD_WINO_LANES, area, y);
     return y;
 }
 
@@ -342,36 +403,46 @@ static void halve_filter(const float *from, float *to)
             }
 }
 
-/* the loops compute the same bits as with blocks of 16 */
-static void blocks_of_8_channels_change_no_bit(void **state)
+/* the number of loops that compute the same bits as with blocks of 16 */
+static int check_halves(td_winograd_form form)
 {
-    (void)state;
     enum { N_W = 9 * CHANNELS * CHANNELS };
     const td_native_wino_simd *f;
-    const td_native_wino w16 = geometry(&blocks), w8 = geometry(&halves);
+    const td_native_wino w16 = geometry(form, BLOCKS_16), w8 = geometry(form, BLOCKS_8);
+    const int64_t n = count_of(&w16), area = w16.P * w16.Q;
     float *x = normal(COUNT, 1, 1), *z = normal(COUNT, 2, 1), *bias = normal(CHANNELS, 3, 1);
     float *u = normal(TD_WINO_POINTS * CHANNELS * CHANNELS, 4, 0.1);
-    float *x8 = halved_image(x), *z8 = halved_image(z), *y8 = normal(COUNT, 5, 1);
-    float *y = normal(COUNT, 6, 1), *dw = normal(N_W, 7, 1), *dw8 = normal(N_W, 8, 1);
+    float *x8 = halved_image(x, w16.H * w16.W), *z8 = halved_image(z, area);
+    float *y8 = normal(COUNT, 5, 1), *y = normal(COUNT, 6, 1);
+    float *dw = normal(N_W, 7, 1), *dw8 = normal(N_W, 8, 1);
     float *wanted = normal(COUNT > N_W ? COUNT : N_W, 9, 1);
-    int n = 0;
+    int checked = 0;
     for (int i = 0; (f = td_native_wino_simd_at(TD_DT_F32, i)); i++) {
         if (f->lanes > TD_WINO_HALF)
             continue;
-        n++;
+        checked++;
         convolve(f, w16, 5, x, u, bias, z, y);
         convolve(f, w8, 5, x8, u, bias, z8, y8);
-        halve(y, IMAGES * CHANNELS / TD_WINO_LANES, AREA, wanted);
-        assert_memory_equal(y8, wanted, COUNT * sizeof *y);
+        halve(y, IMAGES * CHANNELS / TD_WINO_LANES, area, wanted);
+        assert_memory_equal(y8, wanted, (size_t)n * sizeof *y);
+        if (form == TD_WINO_TRANSPOSED)
+            continue;
         sum_gradient(f, &w16, x, z, &dw_blocks, DW_BLOCK, dw);
         sum_gradient(f, &w8, x8, z8, &dw_halves, DW_BLOCK / 2, dw8);
         halve_filter(dw, wanted);
         assert_memory_equal(dw8, wanted, N_W * sizeof *dw);
     }
-    assert_true(n > 0);
     float *all[] = { x, z, bias, u, x8, z8, y8, y, dw, dw8, wanted };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         td_free(all[i]);
+    return checked;
+}
+
+static void blocks_of_8_channels_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        assert_true(check_halves(forms[i]) > 0);
 }
 
 /* longer registers than 8 lanes: aBcd8b is refused, and not preferred */
@@ -538,26 +609,31 @@ enum { FORWARD, GRAD_X, GRAD_W, N_PARTS };
 static const char *const parts[N_PARTS] = { "y", "dx", "dw" };
 
 typedef struct {
-    int batch, in, out, side, pad;
+    int batch, in, out, side, pad, stride;
 } shape;
+
+static int result_side(const shape *s)
+{
+    return (s->side + 2 * s->pad - 3) / s->stride + 1;
+}
 
 /* the same in mixed precision: images in bfloat16, weights in float32 */
 static td_graph *mixed_step(const shape *s)
 {
     char text[2048];
-    const int p = s->side + 2 * s->pad - 2;
+    const int p = result_side(s);
     snprintf(text, sizeof text,
              "%%x:f32[%d,%d,%d,%d] = input\n%%dy:f32[%d,%d,%d,%d] = input\n"
              "%%w:f32[%d,%d,3,3] = param\n%%m:f32[%d,%d,3,3] = param {role=momentum}\n"
              "%%xh = cast %%x {to=bf16}\n%%dyh = cast %%dy {to=bf16}\n%%wh = cast %%w {to=bf16}\n"
-             "%%yh = conv2d %%xh, %%wh {pad=%d}\n"
-             "%%dw = conv2d_grad_w %%dyh, %%xh, %%w {pad=%d, wide=true}\n"
-             "%%dxh = conv2d_grad_x %%dyh, %%wh, %%xh {pad=%d}\n"
+             "%%yh = conv2d %%xh, %%wh {pad=%d, stride=%d}\n"
+             "%%dw = conv2d_grad_w %%dyh, %%xh, %%w {pad=%d, stride=%d, wide=true}\n"
+             "%%dxh = conv2d_grad_x %%dyh, %%wh, %%xh {pad=%d, stride=%d}\n"
              "%%y = cast %%yh\n%%dx = cast %%dxh\n%%lr:f32[] = input\n"
              "sgd %%w, %%m, %%dw, %%lr {momentum=0.9}\n"
              "output y = %%y\noutput dx = %%dx\noutput dw = %%dw\n",
              s->batch, s->in, s->side, s->side, s->batch, s->out, p, p, s->out, s->in, s->out,
-             s->in, s->pad, s->pad, s->pad);
+             s->in, s->pad, s->stride, s->pad, s->stride, s->pad, s->stride);
     return td_test_graph(text);
 }
 
@@ -565,18 +641,19 @@ static td_graph *mixed_step(const shape *s)
 static td_graph *step(const shape *s, const char *dtype)
 {
     char text[1024];
-    const int p = s->side + 2 * s->pad - 2;
+    const int p = result_side(s);
     if (strcmp(dtype, "bf16") == 0)
         return mixed_step(s);
     snprintf(text, sizeof text,
              "%%x:%s[%d,%d,%d,%d] = input\n%%dy:%s[%d,%d,%d,%d] = input\n"
              "%%w:%s[%d,%d,3,3] = param\n%%m:%s[%d,%d,3,3] = param {role=momentum}\n"
-             "%%y = conv2d %%x, %%w {pad=%d}\n%%dw = conv2d_grad_w %%dy, %%x, %%w {pad=%d}\n"
-             "%%dx = conv2d_grad_x %%dy, %%w, %%x {pad=%d}\n%%lr:f32[] = input\n"
+             "%%y = conv2d %%x, %%w {pad=%d, stride=%d}\n"
+             "%%dw = conv2d_grad_w %%dy, %%x, %%w {pad=%d, stride=%d}\n"
+             "%%dx = conv2d_grad_x %%dy, %%w, %%x {pad=%d, stride=%d}\n%%lr:f32[] = input\n"
              "sgd %%w, %%m, %%dw, %%lr {momentum=0.9}\n"
              "output y = %%y\noutput dx = %%dx\noutput dw = %%dw\n",
              dtype, s->batch, s->in, s->side, s->side, dtype, s->batch, s->out, p, p, dtype, s->out,
-             s->in, dtype, s->out, s->in, s->pad, s->pad, s->pad);
+             s->in, dtype, s->out, s->in, s->pad, s->stride, s->pad, s->stride, s->pad, s->stride);
     return td_test_graph(text);
 }
 
@@ -592,7 +669,8 @@ static void run_step(const char *device, td_winograd_mode mode, const shape *s, 
     expect_ok(td_device_open(device, &dev));
     td_device_winograd(dev, mode);
     expect_ok(td_compile(g, dev, NULL, &p));
-    assert_int_equal(td_test_count_ops(p, "conv2d_winograd"), in_tiles ? 2 : 0);
+    assert_int_equal(td_test_count_ops(p, "conv2d_winograd"), in_tiles ? 3 - s->stride : 0);
+    assert_int_equal(td_test_count_ops(p, "conv2d_winograd_grad_x"), in_tiles && s->stride == 2);
     assert_int_equal(td_test_count_ops(p, "winograd_filter"), in_tiles ? 2 : 0);
     /* with pad 2 and AVX-512 oneDNN prefers other layouts for the direct gradient */
     const bool has_blocks =
@@ -618,7 +696,7 @@ static void free_results(void *result[N_PARTS])
 
 static int64_t result_count(const shape *s, int part)
 {
-    const int64_t p = s->side + 2 * s->pad - 2;
+    const int64_t p = result_side(s);
     return part == FORWARD  ? s->batch * s->out * p * p
            : part == GRAD_X ? (int64_t)s->batch * s->in * s->side * s->side
                             : (int64_t)9 * s->out * s->in;
@@ -680,8 +758,10 @@ static void gradients_are_as_accurate_as_stated(void **state)
 {
     (void)state;
     static const shape layers[] = {
-        { 1, 64, 64, 56, 1 },   { 2, 128, 128, 28, 1 }, { 4, 256, 256, 14, 1 },
-        { 12, 512, 512, 7, 1 }, { 12, 64, 48, 18, 0 },  { 12, 32, 64, 18, 2 },
+        { 1, 64, 64, 56, 1, 1 },   { 2, 128, 128, 28, 1, 1 }, { 4, 256, 256, 14, 1, 1 },
+        { 12, 512, 512, 7, 1, 1 }, { 12, 64, 48, 18, 0, 1 },  { 12, 32, 64, 18, 2, 1 },
+        { 4, 128, 128, 56, 1, 2 }, { 8, 256, 256, 28, 1, 2 }, { 32, 512, 512, 14, 1, 2 },
+        { 12, 96, 128, 27, 1, 2 },
     };
     for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++)
         check_layer(&layers[l], false);
@@ -697,9 +777,10 @@ static void bfloat16_is_as_accurate_as_stated(void **state)
     (void)state;
     if (td_cpu_bf16_rate() > TD_BF16_RATE_PAIRS)
         skip(); /* all convolutions are direct */
-    static const shape layers[] = {
-        { 1, 64, 64, 56, 1 }, { 4, 128, 128, 28, 1 }, { 16, 256, 256, 14, 1 }, { 6, 128, 96, 30, 0 }
-    };
+    static const shape layers[] = { { 1, 64, 64, 56, 1, 1 },
+                                    { 4, 128, 128, 28, 1, 1 },
+                                    { 16, 256, 256, 14, 1, 1 },
+                                    { 6, 128, 96, 30, 0, 1 } };
     for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++)
         check_layer(&layers[l], true);
 }
@@ -753,9 +834,10 @@ static void *run_fixed(const char *device, td_winograd_mode mode, const shape *s
 static void small_tiles_are_as_accurate_as_stated(void **state)
 {
     (void)state;
-    static const shape layers[] = {
-        { 1, 64, 64, 56, 1 }, { 1, 128, 128, 28, 1 }, { 1, 256, 256, 14, 1 }, { 2, 512, 512, 7, 1 }
-    };
+    static const shape layers[] = { { 1, 64, 64, 56, 1, 1 },
+                                    { 1, 128, 128, 28, 1, 1 },
+                                    { 1, 256, 256, 14, 1, 1 },
+                                    { 2, 512, 512, 7, 1, 1 } };
     if (!td_native_wino_pairs())
         skip();
     for (size_t l = 0; l < sizeof layers / sizeof layers[0]; l++) {
@@ -792,7 +874,7 @@ static void small_tiles_depend_on_neither_threads_nor_batch(void **state)
     if (!td_native_wino_pairs())
         skip();
     for (int side = 7; side <= 16; side += 3) {
-        const shape many = { 11, 64, 64, side, 1 }, few = { 3, 64, 64, side, 1 };
+        const shape many = { 11, 64, 64, side, 1, 1 }, few = { 3, 64, 64, side, 1, 1 };
         const int64_t image = 64 * (int64_t)side * side;
         float *x = normal(11 * image, 1, 1), *w = normal(9 * 64 * 64, 2, 0.1);
         float *b = normal(64, 3, 1);
@@ -851,9 +933,10 @@ static void check_independence(const shape *all, const char *dtype)
 static void training_depends_on_neither_threads_nor_batch(void **state)
 {
     (void)state;
-    check_independence(&(shape){ 11, 64, 48, 15, 1 }, "f32");
+    check_independence(&(shape){ 11, 64, 48, 15, 1, 1 }, "f32");
+    check_independence(&(shape){ 11, 96, 128, 29, 1, 2 }, "f32");
     if (td_cpu_bf16_rate() <= 2)
-        check_independence(&(shape){ 11, 128, 96, 28, 1 }, "bf16");
+        check_independence(&(shape){ 11, 128, 96, 28, 1, 1 }, "bf16");
 }
 
 static td_status compile_once(const char *text)
