@@ -45,7 +45,7 @@ typedef enum {
  */
 TD_API TD_CHECKED td_status td_device_tune(td_device *dev, td_tune_mode mode, const char *cache);
 
-/** How 3x3 convolutions of stride 1 are computed. */
+/** How 3x3 convolutions of stride 1 or 2 are computed. */
 typedef enum {
     TD_WINOGRAD_AUTO, /* in float32 by Winograd's algorithm where that needs fewer operations */
     TD_WINOGRAD_OFF,  /* directly */

@@ -108,7 +108,7 @@ typedef struct {
 } td_winograd_filter_attr;
 
 /** The form of a node of conv2d_winograd, conv2d_winograd_scaled, conv2d_winograd_grad_w or
-    conv2d_winograd_grad_x. */
+    conv2d_winograd_grad_x; of winograd_filter TD_WINO_STRIDED for both forms with stride 2. */
 td_winograd_form td_winograd_form_of(const td_node *n);
 
 /* y = A' [ (G g G') . (B' d B) ] A; the first `results` rows and `side` columns of at, and so on.

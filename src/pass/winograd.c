@@ -61,7 +61,7 @@
 #define LEAST_HALF_GAIN 1.15
 
 /* a filter's gradient from bfloat16, per element of a transformed filter: the sums are transformed
-   once, and read and written for every SUM_TILES tiles more */
+   once, and read and written for every SUM_TILES tiles more; half as many with stride 2 */
 #define SUM_COST     28
 #define SUM_ADD_COST 20
 #define SUM_TILES    128
@@ -155,7 +155,8 @@ static bool is_faster_half_grad_w(const td_node *conv, td_winograd_form form, co
                                   double c, double k)
 {
     const double tiles = (double)td_winograd_tiles(tiled_of(conv, form), form);
-    const double groups = tiles > SUM_TILES ? tiles / SUM_TILES - 1 : 0;
+    const double each = form == TD_WINO_LARGE ? SUM_TILES : SUM_TILES / 2;
+    const double groups = tiles > each ? tiles / each - 1 : 0;
     const double sums = 36 * c * k * (SUM_COST + SUM_ADD_COST * groups);
     return LEAST_SUM * (cost_of_tiles(conv, form, by, c, k) + sums) <
            direct_products(conv) * c * k / by->rate;

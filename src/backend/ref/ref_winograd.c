@@ -50,10 +50,7 @@ static void winograd_filter(const td_node *n, void *const *a)
     const double *w = a[0];
     double *u = a[1];
     td_winograd m;
-    td_winograd_matrices(attr->stride == 2                  ? TD_WINO_STRIDED
-                         : attr->tile == TD_WINO_SMALL_TILE ? TD_WINO_SMALL
-                                                            : TD_WINO_LARGE,
-                         &m);
+    td_winograd_matrices(td_winograd_form_of(n), &m);
     const int64_t together = together_of(&m), points = m.filters * m.filters;
 #pragma omp parallel for
     for (int64_t k = 0; k < K; k++)
@@ -108,7 +105,8 @@ static shape shape_of(const td_node *n)
 static int64_t conv_work(const td_node *n)
 {
     const shape v = shape_of(n);
-    return POINTS * (v.C + v.K) * v.tiles;
+    const int64_t side = td_winograd_points(v.form);
+    return side * side * (v.C + v.K) * v.tiles;
 }
 
 /* a tile: its first input, which may be in the padding, and its results, rows [p, p_end) and

@@ -162,7 +162,7 @@ static void ops_check_their_operands(void **state)
         { "%q = winograd_filter %f {grad_x=true, stride=2}\n"
           "%y = conv2d_winograd_grad_x %x, %q, %x",
           "conv2d_winograd_grad_x: dy does not have the convolution's type" },
-        { "%q = winograd_filter %f {grad_x=true, stride=2}\n%z8:f64[2,16,8,8] = input\n"
+        { "%q = winograd_filter %f {grad_x=true, stride=2}\n%z8:f32[2,32,8,8] = input\n"
           "%y = conv2d_winograd_grad_x %x, %q, %z8",
           "conv2d_winograd_grad_x: dy does not have the convolution's type" },
         { "%z8:f32[2,16,8,8] = input\n%y = conv2d_winograd_grad_x %x, %f, %z8",

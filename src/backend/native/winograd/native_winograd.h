@@ -60,8 +60,9 @@ typedef struct {
     int64_t tap, channel, channel_half, filter_half;
 } td_native_wino_dw;
 
-/* Kinds of tiles, in the order of their numbers.  Tiles in short rows have one row of results less,
-   and lack the last point's products in that direction; those in short columns likewise. */
+/* Kinds of tiles, in the order of their numbers.  Tiles in short rows have one row of results less
+   (of TD_WINO_TRANSPOSED two), and lack the products of the points of td_winograd_is_last in that
+   direction; those in short columns likewise. */
 enum { TD_WINO_SHORT_COLS, TD_WINO_WHOLE, TD_WINO_SHORT_ROWS, TD_WINO_SHORT, TD_WINO_KINDS };
 
 typedef struct {
@@ -258,7 +259,7 @@ const td_native_wino_simd *td_native_wino_pairs(void);
     past the end. */
 const td_native_wino_simd *td_native_wino_simd_at(td_dtype dtype, int i);
 
-/** The preferred layouts of conv2d_winograd[_scaled]; false for other ops. */
+/** The preferred layouts of winograd_filter and conv2d_winograd*; false for other ops. */
 bool td_native_winograd_preferred_layout(const td_node *n, td_node_layouts *out);
 
 #endif

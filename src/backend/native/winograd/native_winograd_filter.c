@@ -33,7 +33,7 @@ static int64_t width_of(const td_type *w)
 
 static bool is_small(const td_node *n)
 {
-    return ((const td_winograd_filter_attr *)n->attr)->tile == TD_WINO_SMALL_TILE;
+    return td_winograd_form_of(n) == TD_WINO_SMALL;
 }
 
 static td_status accepts(const td_node *n)
@@ -155,11 +155,10 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     const td_type *u = &p->node->out[0]->type;
     const filters f = filters_of(p->node, args[0]);
-    const td_winograd_filter_attr *a = p->node->attr;
     if (is_small(p->node))
         run_small(&f, u, args[1]);
     else
-        run_large(a->stride == 2 ? TD_WINO_STRIDED : TD_WINO_LARGE, &f, u, args[1]);
+        run_large(td_winograd_form_of(p->node), &f, u, args[1]);
     return TD_OK;
 }
 

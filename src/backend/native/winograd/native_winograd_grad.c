@@ -12,13 +12,13 @@
  *                                    after the last group: G' m G -> dw
  *
  * With one group m stays in a core's cache; with several, v and d stay in the last-level cache.
- * If there are too few such jobs for all threads, the 36 products are divided, too:
+ * If there are too few such jobs for all threads, the filter's 36 points are divided, too:
  *
  *     jobs: 16 filters, 16 channels, some of the 36 points       m is in memory
  *     after the last group, jobs: 16 filters, 16 channels        G' m G -> dw
  *
- * A sum is one chain of fused multiply-adds over the tiles of a group; groups are added in their
- * order.  Groups depend on shapes only, so the result does not depend on the number of threads.
+ * A sum is one chain of fused multiply-adds over the tiles of a group, with stride 2 up to 16, one
+ * for each point of a tile; they and groups are added in their order.  Groups depend on shapes only, so the result does not depend on the number of threads.
  */
 #include <omp.h>
 #include <stdio.h>
