@@ -10,7 +10,8 @@
  *
  * batch_norm_relu(x, gamma, beta) -> y, mean, var, mask      y = relu(batch_norm(x))
  * batch_norm_add_relu(x, gamma, beta, z) -> y, mean, var, mask   y = relu(batch_norm(x) + z)
- *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu
+ *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu; padding
+ *                           of the layout has elements, too
  *   relu6: clipped at 6 too; the mask is set below 6
  *
  * batch_norm_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta
@@ -105,7 +106,7 @@ static td_status check_same(const td_node *n, int i, int j)
 
 static td_status mask_type(const td_node *n, const td_type *x, td_type *mask)
 {
-    int64_t count = td_type_count(x);
+    const int64_t count = td_type_padded_count(x);
     if (count % 8)
         return td_error(TD_ESHAPE, "%s: %lld elements are not a multiple of 8", n->op->name,
                         (long long)count);

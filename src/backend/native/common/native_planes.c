@@ -41,6 +41,19 @@ td_status td_native_shape_of(const td_type *t, td_native_shape *s)
     return TD_OK;
 }
 
+td_status td_native_padded_shape_of(const td_type *t, td_native_shape *s)
+{
+    td_type padded = *t;
+    const int64_t lanes = strcmp(t->layout, "aBcd16b") == 0  ? 16
+                          : strcmp(t->layout, "aBcd8b") == 0 ? 8
+                                                             : 1;
+    if (t->rank == 4)
+        padded.dim[1] = divide_up(t->dim[1], lanes) * lanes;
+    TD_TRY(td_native_shape_of(&padded, s));
+    s->C = t->dim[1];
+    return TD_OK;
+}
+
 /* [N, C, 1, 1] is stored like [N, C] in plain order and in every layout whose lanes C fills */
 static bool is_stored_plain(const td_type *t)
 {
@@ -66,6 +79,38 @@ td_status td_native_accepts(const td_node *n, const td_type *t)
     td_native_shape s;
     TD_TRY(td_native_shape_of(t, &s));
     return td_native_check_alike(n, t);
+}
+
+td_status td_native_accepts_padded(const td_node *n, const td_type *t)
+{
+    td_native_shape s;
+    TD_TRY(td_native_padded_shape_of(t, &s));
+    return td_native_check_alike(n, t);
+}
+
+/* elements before those of block cb and image n */
+static int64_t block_offset(const td_native_shape *s, const td_type *t, int64_t n, int64_t cb)
+{
+    return n * (td_type_is_plain(t) ? s->C : s->CB * s->lanes) + cb * s->lanes;
+}
+
+const void *td_native_block_at(const td_native_shape *s, const td_type *t, const void *tensor,
+                               int64_t n, int64_t cb, td_native_room *room)
+{
+    const char *at = (const char *)tensor + block_offset(s, t, n, cb) * s->each;
+    const int lanes = td_native_lanes_in(s, cb);
+    if (lanes == s->lanes || !td_type_is_plain(t))
+        return at;
+    memset(room, 0, sizeof *room);
+    memcpy(room, at, (size_t)(lanes * s->each));
+    return room;
+}
+
+void td_native_block_put(const td_native_shape *s, const td_type *t, void *tensor, int64_t n,
+                         int64_t cb, const td_native_room *lanes)
+{
+    const int64_t count = td_type_is_plain(t) ? td_native_lanes_in(s, cb) : s->lanes;
+    memcpy((char *)tensor + block_offset(s, t, n, cb) * s->each, lanes, (size_t)(count * s->each));
 }
 
 bool td_native_is_plane_streamed(const td_native_shape *s)

@@ -27,6 +27,19 @@ typedef struct {
 td_status td_native_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
 
 /**
+ * td_native_shape_of, but the last block of aBcd16b and aBcd8b may have fewer channels than lanes:
+ * the others are zeros, and a kernel leaves them so.  C counts the channels, CB all blocks.
+ */
+td_status td_native_padded_shape_of(const td_type *t, td_native_shape *out) TD_CHECKED;
+
+/** The channels of block cb. */
+static inline int td_native_lanes_in(const td_native_shape *s, int64_t cb)
+{
+    const int64_t left = (s->C - cb * s->channels) * (s->lanes / s->channels);
+    return left < s->lanes ? (int)left : s->lanes;
+}
+
+/**
  * TD_ENOKERNEL unless every other tensor that `n` reads has t's layout or plain order, and every
  * float tensor has t's dtype, except that those of rank 1 (gamma, mean, ...) are f32.
  */
@@ -34,6 +47,9 @@ td_status td_native_check_alike(const td_node *n, const td_type *t) TD_CHECKED;
 
 /** td_native_shape_of, then td_native_check_alike. */
 td_status td_native_accepts(const td_node *n, const td_type *t) TD_CHECKED;
+
+/** td_native_padded_shape_of, then td_native_check_alike. */
+td_status td_native_accepts_padded(const td_node *n, const td_type *t) TD_CHECKED;
 
 /** The offset of plane (n, cb) in elements. */
 static inline int64_t td_native_offset(const td_native_shape *s, int64_t n, int64_t cb)
@@ -57,17 +73,11 @@ typedef struct {
 /** The part that `span` of td_native_planes_of describes. */
 td_native_part td_native_part_of(const td_native_shape *s, const td_native_span *span);
 
-/** Address of plane (n, cb) of `tensor`, or of that block's channels in a tensor [N, C]. */
+/** Address of plane (n, cb) of `tensor`. */
 static inline const void *td_native_plane_at(const td_native_shape *s, const void *tensor,
                                              int64_t n, int64_t cb)
 {
     return (const char *)tensor + td_native_offset(s, n, cb) * s->each;
-}
-
-static inline const void *td_native_lanes_at(const td_native_shape *s, const void *tensor,
-                                             int64_t n, int64_t cb)
-{
-    return (const char *)tensor + (n * s->C + cb * s->lanes) * s->each;
 }
 
 /** The same, writable. */
@@ -77,11 +87,21 @@ static inline void *td_native_plane_to(const td_native_shape *s, void *tensor, i
     return (char *)tensor + td_native_offset(s, n, cb) * s->each;
 }
 
-static inline void *td_native_lanes_to(const td_native_shape *s, void *tensor, int64_t n,
-                                       int64_t cb)
-{
-    return (char *)tensor + (n * s->C + cb * s->lanes) * s->each;
-}
+/* A number for each channel of a block, of type `dtype`. */
+typedef struct {
+    float lanes[TD_NATIVE_LANES_MAX]; /* as large as any */
+} td_native_room;
+
+/**
+ * The numbers of block cb and image n in `tensor`, [N, C] or [N, C, 1, 1] of type t, plain or like
+ * the planes; those that plain order lacks are zeros in `room`.
+ */
+const void *td_native_block_at(const td_native_shape *s, const td_type *t, const void *tensor,
+                               int64_t n, int64_t cb, td_native_room *room);
+
+/** Stores `lanes` numbers there, or as many as there are channels. */
+void td_native_block_put(const td_native_shape *s, const td_type *t, void *tensor, int64_t n,
+                         int64_t cb, const td_native_room *lanes);
 
 /** td_native_is_streamed for a result of planes: false if a pixel is smaller than a cache line. */
 bool td_native_is_plane_streamed(const td_native_shape *s);

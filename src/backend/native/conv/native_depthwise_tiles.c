@@ -3,7 +3,8 @@
  *
  * oneDNN's direct kernels are for 3 x 3, and want as many rows as the filter has and little
  * padding; it computes the others as matrix products or with padded groups, 4 to 300 times as
- * slowly (docs/results/kernels.md).  With AVX2 its kernels are float32; the rest is
+ * slowly (docs/results/kernels.md).  The last block of channels may be padded with zeros, whose
+ * gradients are zero, too.  With AVX2 its kernels are float32; the rest is
  * native_depthwise.c's, which is slower if a plane fits into a tile.  native_taps.inc has the
  * loops, for blocks of 8 and 16 channels and for channels last.
  *
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/native/common/native_division.h"
 #include "backend/native/common/native_kernel.h"
 #include "backend/native/conv/native_conv.h"
 #include "backend/native/conv/native_depthwise.h"
@@ -129,7 +131,7 @@ static td_status filter_layout(const td_node *n, const char *image, char filter[
 {
     const int64_t C = td_in_type(n, 1)->dim[1];
     const int lanes = lanes_of(image);
-    if (C % lanes)
+    if (C % lanes && strcmp(image, "acdb") == 0)
         return td_error(TD_ENOKERNEL, "%lld channels do not fill lanes of %d", (long long)C, lanes);
     (void)snprintf(filter, TD_LAYOUT_BYTES, "%lldgAbcde%da", (long long)C, lanes);
     return TD_OK;
@@ -186,7 +188,7 @@ static job job_of(const td_node *n)
     job j;
     const td_type *x = td_in_type(n, 1);
     const int lanes = lanes_of(x->layout);
-    const int64_t C = x->dim[1];
+    const int64_t C = divide_up(x->dim[1], lanes) * lanes;
     TD_CHECK(shape_of(n, &j.v) == TD_OK);
     j.simd = td_native_simd_for(x->dtype, lanes);
     j.each = (int64_t)td_dtype_bytes(x->dtype);
@@ -201,7 +203,7 @@ static job job_of(const td_node *n)
 static td_native_filter_parts parts_of(const td_node *n)
 {
     const td_type *x = td_in_type(n, 1);
-    return td_native_filter_divide(x->dim[0], x->dim[1] / lanes_of(x->layout), 1);
+    return td_native_filter_divide(x->dim[0], divide_up(x->dim[1], lanes_of(x->layout)), 1);
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)
@@ -224,12 +226,13 @@ static td_status run(const td_prepared *p, void *const *args)
     job j = job_of(p->node);
     j.dy = args[0];
     j.x = args[1];
-    td_native_filter_run(&(td_native_filter_job){ .parts = parts_of(p->node),
-                                                  .count = td_type_count(&p->node->out[0]->type),
-                                                  .dw = args[3],
-                                                  .scratch = args[4],
-                                                  .context = &j,
-                                                  .add = add_gradients });
+    td_native_filter_run(
+        &(td_native_filter_job){ .parts = parts_of(p->node),
+                                 .count = td_type_padded_count(&p->node->out[0]->type),
+                                 .dw = args[3],
+                                 .scratch = args[4],
+                                 .context = &j,
+                                 .add = add_gradients });
     return TD_OK;
 }
 

@@ -196,7 +196,7 @@ static td_status run_limit_grad(const td_prepared *p, void *const *args)
 
 /* --- an image times a gate per channel (squeeze-excite) -------------------------------------- */
 
-/* `gate` is [N, C, 1, 1], stored like [N, C] in every layout that fills its lanes */
+/* `gate` is [N, C, 1, 1] */
 static td_status check_gate(const td_type *x, const td_type *gate)
 {
     if (gate->rank != 4 || gate->dim[0] != x->dim[0] || gate->dim[1] != x->dim[1] ||
@@ -207,14 +207,14 @@ static td_status check_gate(const td_type *x, const td_type *gate)
 
 static td_status accepts_gate(const td_node *n)
 {
-    TD_TRY(td_native_accepts(n, td_in_type(n, 0)));
+    TD_TRY(td_native_accepts_padded(n, td_in_type(n, 0)));
     return check_gate(td_in_type(n, 0), td_in_type(n, 1));
 }
 
 static td_status run_gate(const td_prepared *p, void *const *args)
 {
     td_native_shape s;
-    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
+    TD_TRY(td_native_padded_shape_of(td_in_type(p->node, 0), &s));
     s.plane.is_streamed = td_native_is_plane_streamed(&s) && args[2] != args[0];
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
     const td_native_planes d = td_native_planes_of(&s, TD_NATIVE_GRAIN, td_threads());
@@ -222,8 +222,10 @@ static td_status run_gate(const td_prepared *p, void *const *args)
     for (int t = 0; t < d.threads; t++)
         for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);) {
             const td_native_part q = td_native_part_of(&s, &k);
+            td_native_room room;
             simd->mul(&q.plane, (const char *)args[0] + q.at * s.each,
-                      td_native_lanes_at(&s, args[1], q.n, q.cb), (char *)args[2] + q.at * s.each);
+                      td_native_block_at(&s, td_in_type(p->node, 1), args[1], q.n, q.cb, &room),
+                      (char *)args[2] + q.at * s.each);
         }
     return TD_OK;
 }
@@ -231,14 +233,14 @@ static td_status run_gate(const td_prepared *p, void *const *args)
 static td_work_share share_gate(const td_node *n, int threads)
 {
     td_native_shape s;
-    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    TD_CHECK(td_native_padded_shape_of(td_in_type(n, 0), &s) == TD_OK);
     return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
 }
 
 static td_status accepts_gate_grad(const td_node *n)
 {
     const td_type *x = td_in_type(n, 0);
-    TD_TRY(td_native_accepts(n, x));
+    TD_TRY(td_native_accepts_padded(n, x));
     if (!td_type_equal(x, td_in_type(n, 1)))
         return td_error(TD_ENOKERNEL, "operands 0 and 1 differ in type or layout");
     return check_gate(x, td_in_type(n, 2));
@@ -247,21 +249,23 @@ static td_status accepts_gate_grad(const td_node *n)
 static td_status run_gate_grad(const td_prepared *p, void *const *args)
 {
     td_native_shape s;
-    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
+    TD_TRY(td_native_padded_shape_of(td_in_type(p->node, 0), &s));
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++)
+        for (int64_t cb = 0; cb < s.CB; cb++) {
+            td_native_room sums;
             simd->dot(&s.plane, td_native_plane_at(&s, args[0], n, cb),
-                      td_native_plane_at(&s, args[1], n, cb),
-                      td_native_lanes_to(&s, args[3], n, cb));
+                      td_native_plane_at(&s, args[1], n, cb), &sums);
+            td_native_block_put(&s, &p->node->out[0]->type, args[3], n, cb, &sums);
+        }
     return TD_OK;
 }
 
 static td_work_share share_gate_grad(const td_node *n, int threads)
 {
     td_native_shape s;
-    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    TD_CHECK(td_native_padded_shape_of(td_in_type(n, 0), &s) == TD_OK);
     return td_work_share_of(s.N * s.CB, (double)(s.plane.n_pixels * s.lanes), threads);
 }
 

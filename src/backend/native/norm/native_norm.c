@@ -68,11 +68,11 @@ static void join_images(td_native_shape *s)
     s->N = 1;
 }
 
-/* like td_native_shape_of, but plain order is accepted too */
+/* like td_native_padded_shape_of, but plain order is accepted too */
 static td_status shape_of(const td_type *t, td_native_shape *s)
 {
     if (!td_native_knows(t->dtype) || t->rank != 4 || !td_type_is_plain(t)) {
-        TD_TRY(td_native_shape_of(t, s));
+        TD_TRY(td_native_padded_shape_of(t, s));
         if (is_interleaved(s))
             join_images(s);
         return TD_OK;
@@ -557,7 +557,8 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
     join_groups(j, cb, mean, m2);
     if (j->s.channels == 1)
         join_lanes(j, mean, m2);
-    for (int i = 0; i < j->s.lanes; i++) {
+    *c = (td_native_coefs){ .mean = { 0 } }; /* of padding: it stays zero */
+    for (int i = 0; i < td_native_lanes_in(&j->s, cb); i++) {
         const int64_t k = channel_of(&j->s, cb, i);
         put_lane(c, i, td_native_norm_end_forward(&j->a, k, mean[i], m2[i], total));
     }
@@ -590,7 +591,8 @@ static td_status run_forward(const td_prepared *p, void *const *args)
 
 static void infer_coefs(const job *j, int64_t cb, td_native_coefs *c)
 {
-    for (int i = 0; i < j->s.lanes; i++) {
+    *c = (td_native_coefs){ .mean = { 0 } };
+    for (int i = 0; i < td_native_lanes_in(&j->s, cb); i++) {
         const int64_t k = channel_of(&j->s, cb, i);
         put_lane(c, i, td_native_norm_given(&j->a, k, j->a.mean_in[k], j->a.var_in[k]));
     }
@@ -653,10 +655,10 @@ static void join_gradients(const job *j, const td_native_part *p)
 
 static void backward_sum(const job *j, const td_native_part *p, chunk_sums *out)
 {
-    td_native_coefs c;
+    td_native_coefs c = { .mean = { 0 } };
     if (j->a.dy2)
         join_gradients(j, p);
-    for (int i = 0; i < j->s.lanes; i++)
+    for (int i = 0; i < td_native_lanes_in(&j->s, p->cb); i++)
         c.mean[i] = j->a.mean_in[channel_of(&j->s, p->cb, i)];
     j->simd->norm_grad_sums(&p->plane, &c, at(j, j->a.dy2 ? j->a.dz : j->a.dy, p), mask_at(j, p),
                             at(j, j->a.x, p), out->a, out->b);
@@ -706,7 +708,8 @@ static void backward_join(const job *j, int64_t cb, td_native_coefs *c)
         add_lanes(j, sum);
         add_lanes(j, dot);
     }
-    for (int i = 0; i < j->s.lanes; i++) {
+    *c = (td_native_coefs){ .mean = { 0 } };
+    for (int i = 0; i < td_native_lanes_in(&j->s, cb); i++) {
         const int64_t k = channel_of(&j->s, cb, i);
         put_lane(c, i, td_native_norm_end_backward(&j->a, k, sum[i], dot[i], total));
     }

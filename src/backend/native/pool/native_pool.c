@@ -95,27 +95,29 @@ static td_status run_max_grad(const td_prepared *p, void *const *args)
 
 static td_status accepts_global(const td_node *n)
 {
-    return td_native_accepts(n, td_in_type(n, 0));
+    return td_native_accepts_padded(n, td_in_type(n, 0));
 }
 
 static td_status run_global(const td_prepared *p, void *const *args)
 {
     td_native_shape s;
-    TD_TRY(td_native_shape_of(td_in_type(p->node, 0), &s));
+    TD_TRY(td_native_padded_shape_of(td_in_type(p->node, 0), &s));
     const double by = 1.0 / (double)s.plane.n_pixels;
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
 #pragma omp parallel for collapse(2)
     for (int64_t n = 0; n < s.N; n++)
-        for (int64_t cb = 0; cb < s.CB; cb++)
-            simd->sum(&s.plane, td_native_plane_at(&s, args[0], n, cb), by,
-                      td_native_lanes_to(&s, args[1], n, cb));
+        for (int64_t cb = 0; cb < s.CB; cb++) {
+            td_native_room sums;
+            simd->sum(&s.plane, td_native_plane_at(&s, args[0], n, cb), by, &sums);
+            td_native_block_put(&s, &p->node->out[0]->type, args[1], n, cb, &sums);
+        }
     return TD_OK;
 }
 
 static td_work_share share_global(const td_node *n, int threads)
 {
     td_native_shape s;
-    TD_CHECK(td_native_shape_of(td_in_type(n, 0), &s) == TD_OK);
+    TD_CHECK(td_native_padded_shape_of(td_in_type(n, 0), &s) == TD_OK);
     return td_work_share_of(s.N * s.CB, (double)(s.plane.n_pixels * s.lanes), threads);
 }
 
@@ -123,7 +125,7 @@ static td_status accepts_global_grad(const td_node *n)
 {
     td_native_shape s;
     const td_type *dx = &n->out[0]->type, *dy = td_in_type(n, 0);
-    TD_TRY(td_native_shape_of(dx, &s));
+    TD_TRY(td_native_padded_shape_of(dx, &s));
     if (dy->dtype != dx->dtype || !td_type_is_plain(dy))
         return td_error(TD_ENOKERNEL, "dy is not plain %s", td_dtype_name(dx->dtype));
     return TD_OK;
@@ -132,7 +134,7 @@ static td_status accepts_global_grad(const td_node *n)
 static td_status run_global_grad(const td_prepared *p, void *const *args)
 {
     td_native_shape s;
-    TD_TRY(td_native_shape_of(&p->node->out[0]->type, &s));
+    TD_TRY(td_native_padded_shape_of(&p->node->out[0]->type, &s));
     s.plane.is_streamed = td_native_is_plane_streamed(&s);
     const float by = 1.0f / (float)s.plane.n_pixels;
     const td_native_simd *simd = td_native_simd_for(s.dtype, s.lanes);
@@ -141,8 +143,10 @@ static td_status run_global_grad(const td_prepared *p, void *const *args)
     for (int t = 0; t < d.threads; t++)
         for (td_native_span k = td_native_span_first(&d, t); td_native_span_next(&d, &k);) {
             const td_native_part q = td_native_part_of(&s, &k);
-            simd->fill(&q.plane, td_native_lanes_at(&s, args[0], q.n, q.cb), by,
-                       (char *)args[2] + q.at * s.each);
+            td_native_room room;
+            simd->fill(&q.plane,
+                       td_native_block_at(&s, td_in_type(p->node, 0), args[0], q.n, q.cb, &room),
+                       by, (char *)args[2] + q.at * s.each);
         }
     return TD_OK;
 }
@@ -150,7 +154,7 @@ static td_status run_global_grad(const td_prepared *p, void *const *args)
 static td_work_share share_global_grad(const td_node *n, int threads)
 {
     td_native_shape s;
-    TD_CHECK(td_native_shape_of(&n->out[0]->type, &s) == TD_OK);
+    TD_CHECK(td_native_padded_shape_of(&n->out[0]->type, &s) == TD_OK);
     return td_native_shape_share(&s, TD_NATIVE_GRAIN, threads);
 }
 
