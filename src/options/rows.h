@@ -36,8 +36,8 @@ extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
     TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
                "file of the stored measurements; default: in ~/.cache/tandem"), \
     TD_ENUM_AS(T, device.winograd, "winograd", NULL, TD_WINOGRAD_AUTO, td_winograd_names, \
-               "3x3 convolutions of stride 1 or 2; auto: by Winograd's algorithm where it needs fewer " \
-               "operations; off: directly")
+               "3x3 convolutions of stride 1 or 2; auto: by Winograd's algorithm where it needs " \
+               "fewer operations; off: directly")
 
 /* for jobs with a member `td_allreduce_opts allreduce` */
 #define TD_ALLREDUCE_ROWS(T) \

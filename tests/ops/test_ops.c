@@ -387,8 +387,8 @@ static bool mask_differs(const td_node *n, void *const *wanted, int i, const uin
     return false;
 }
 
-/* what the kernel's arithmetic may cost; two gradients in a half type are added, and rounded, before
-   they are summed up */
+/* what the kernel's arithmetic may cost; two gradients in a half type are added, and rounded,
+   before they are summed up */
 static double limit_of(const td_node *n, td_dtype d)
 {
     const td_dtype x = tensor_type(n, 0)->dtype;
