@@ -10,8 +10,8 @@
  *
  * batch_norm_relu(x, gamma, beta) -> y, mean, var, mask      y = relu(batch_norm(x))
  * batch_norm_add_relu(x, gamma, beta, z) -> y, mean, var, mask   y = relu(batch_norm(x) + z)
- *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu; padding
- *                           of the layout has elements, too
+ *   mask  u8[elements / 8]  bit i of byte j: element 8 j + i in memory order passed the relu; the
+ *                           padding of a layout has elements, too
  *   relu6: clipped at 6 too; the mask is set below 6
  *
  * batch_norm_relu_grad(dy, mask, x, gamma, mean, var) -> dx, dgamma, dbeta
