@@ -18,8 +18,8 @@
  *     after the last group, jobs: 16 filters, 16 channels        G' m G -> dw
  *
  * A sum is one chain of fused multiply-adds over the tiles of a group, with stride 2 up to 16, one
- * for each point of a tile; they and groups are added in their order.  Groups depend on shapes only,
- * so the result does not depend on the number of threads.
+ * for each point of a tile; they and groups are added in their order.  Groups depend on shapes
+ * only, so the result does not depend on the number of threads.
  */
 #include <omp.h>
 #include <stdio.h>
