@@ -73,7 +73,7 @@ const td_op *td_conv_act_op(int act);
    (ops/conv_winograd.c) */
 #define TD_WINO_TILE           4
 #define TD_WINO_SIDE           6
-#define TD_WINO_POINTS         36 /* of filters, in all forms but TD_WINO_SMALL */
+#define TD_WINO_POINTS         36 /* points of a filter in all forms but TD_WINO_SMALL */
 #define TD_WINO_SMALL_TILE     2
 #define TD_WINO_SMALL_SIDE     4
 #define TD_WINO_SMALL_POINTS   16
@@ -112,7 +112,8 @@ typedef struct {
 td_winograd_form td_winograd_form_of(const td_node *n);
 
 /* y = A' [ (G g G') . (B' d B) ] A; the first `results` rows and `side` columns of at, and so on.
-   A filter has `filters` points along a side; the last stands for all points from there on. */
+   A filter has `filters` points along a side; points of a tile from number filters - 1 on share the
+   filter's last point. */
 typedef struct {
     int results, inputs, side, filters;
     double at[2 * TD_WINO_TILE][TD_WINO_STRIDED_SIDE];

@@ -46,7 +46,7 @@
 /* costs in multiplications: the transforms of a tile, per channel; reading a transformed filter,
    and making it, per element */
 #define TRANSFORM_COST         (36 * 32)
-#define TRANSFORM_HALF_COST    (36 * 20) /* of bfloat16 images */
+#define TRANSFORM_HALF_COST    (36 * 20) /* if images are bfloat16 */
 #define TRANSFORM_SMALL_COST   (16 * 5)
 #define TRANSFORM_STRIDED_COST (81 * 20)
 #define READ_COST              4
@@ -224,7 +224,7 @@ static const td_op *op_of(const td_node *conv)
                                                     : &td_op_conv2d_winograd;
 }
 
-/* of op_of, which has none for TD_WINO_TRANSPOSED */
+/* the attributes of op_of(conv); conv2d_winograd_grad_x has none */
 static td_winograd_attr attr_of(const td_node *conv, td_winograd_form form)
 {
     const td_conv_attr *a = conv->attr;

@@ -75,7 +75,7 @@ typedef struct {
     int64_t tiles;             /* number of tiles in one image */
 } shape;
 
-/* of a convolution from x to y, or of y's gradient to x's */
+/* the shape of a convolution from x to y; of conv2d_winograd_grad_x x is dy and y is dx */
 static shape shape_between(const td_node *n, const td_type *x, const td_type *y)
 {
     const td_winograd_form form = td_winograd_form_of(n);

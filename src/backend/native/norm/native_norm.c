@@ -557,7 +557,7 @@ static void forward_join(const job *j, int64_t cb, td_native_coefs *c)
     join_groups(j, cb, mean, m2);
     if (j->s.channels == 1)
         join_lanes(j, mean, m2);
-    *c = (td_native_coefs){ .mean = { 0 } }; /* of padding: it stays zero */
+    *c = (td_native_coefs){ .mean = { 0 } }; /* lanes without a channel remain zero */
     for (int i = 0; i < td_native_lanes_in(&j->s, cb); i++) {
         const int64_t k = channel_of(&j->s, cb, i);
         put_lane(c, i, td_native_norm_end_forward(&j->a, k, mean[i], m2[i], total));

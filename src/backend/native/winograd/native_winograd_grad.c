@@ -38,8 +38,8 @@
 
 /* Tiles per group: as many as fill GROUP_BYTES with v and d, which then stay in the last-level
    cache, but at least TILES_MIN, so that reading and writing m costs little; half as many with
-   stride 2, which has more products for each sum.  64 and 256 tiles, 1
-   and 8 MiB were slower by 0 to 20 % in ResNet's layers. */
+   stride 2, which has more products for each sum.  64 and 256 tiles, 1 and 8 MiB were slower by 0
+   to 20 % in ResNet's layers. */
 #define TILES_MIN   128
 #define GROUP_BYTES ((int64_t)4 << 20)
 
@@ -64,11 +64,12 @@ typedef struct {
     int64_t tiles, groups;
     int64_t jobs;               /* jobs that multiply */
     int64_t cb_count, kb_count; /* their blocks of channels and of filters */
-    int64_t parts;              /* of the filter's points: there are jobs x parts */
-    int64_t part_products;      /* of the largest part, for one tile, channel and filter */
-    int64_t run;                /* tiles of a job that transforms */
-    int64_t own_floats;         /* sums of one job, with one group */
-    bool has_own;               /* the sums of a job stay with its thread */
+    int64_t parts;         /* the number of parts of the filter's points; there are jobs x parts */
+    int64_t part_products; /* the products of the largest part, for one tile, channel and filter */
+    int64_t first_point[POINTS + 1]; /* part i has points [first_point[i], first_point[i + 1]) */
+    int64_t run;                     /* tiles of a job that transforms */
+    int64_t own_floats;              /* sums of one job, with one group */
+    bool has_own;                    /* the sums of a job stay with its thread */
     int threads;
     size_t v_bytes, d_bytes; /* sizes in the scratch */
 } state;
@@ -141,23 +142,17 @@ static int64_t part_end(const td_native_wino *w, int64_t f, int64_t most)
     return end;
 }
 
-/* the first of the filter's points in part i */
-static int64_t first_point(const state *s, int64_t i)
-{
-    int64_t f = 0;
-    if (s->parts == POINTS)
-        return i;
-    for (; i > 0; i--)
-        f = part_end(&s->w, f, s->part_products);
-    return f;
-}
-
 /* divides the points into s->parts, the largest of which is as small as can be */
 static void divide_points(state *s)
 {
     s->part_products = divide_up(products_before(&s->w, POINTS), s->parts);
-    while (first_point(s, s->parts) < POINTS)
-        s->part_products++;
+    for (;; s->part_products++) {
+        for (int64_t i = 0; i < s->parts; i++)
+            s->first_point[i + 1] =
+                s->parts == POINTS ? i + 1 : part_end(&s->w, s->first_point[i], s->part_products);
+        if (s->first_point[s->parts] == POINTS)
+            return;
+    }
 }
 
 /* Products of the busiest thread, for one tile, channel and filter of each job.  Single points have
@@ -283,8 +278,8 @@ static job job_at(const state *s, int64_t index)
     const int64_t i = index % s->jobs, part = s->parts - 1 - index / s->jobs;
     job j = { .kb = i / columns * s->kb_count,
               .cb = i % columns * s->cb_count,
-              .from = first_point(s, part),
-              .to = first_point(s, part + 1) };
+              .from = s->first_point[part],
+              .to = s->first_point[part + 1] };
     j.kb_count = smaller(KB - j.kb, s->kb_count);
     j.cb_count = smaller(CB - j.cb, s->cb_count);
     return j;
