@@ -101,6 +101,20 @@ typedef struct {
 td_native_grid td_native_grid_divide(int64_t tiles, int64_t blocks, double tile_bytes,
                                      double block_bytes, int threads);
 
+/* What a grid's tiles read (all of x), its blocks (all of w), and both write, in bytes. */
+typedef struct {
+    double x, w, y;
+} td_native_grid_bytes;
+
+/**
+ * Of all divisions the one whose slowest thread ends first.  `cycles`: of one tile of one block.
+ * Blocks are read from memory by every part of the tiles.  x was written, and y is read, by threads
+ * that have the same share of all tiles: what is not a thread's own comes from the cache of another
+ * core, which takes much longer if these cores have no last-level cache in common.
+ */
+td_native_grid td_native_grid_divide_by_time(int64_t tiles, int64_t blocks, double cycles,
+                                             const td_native_grid_bytes *bytes, int threads);
+
 /** Job t, less than tile_parts x block_parts; it may be empty. */
 td_native_cell td_native_grid_cell(const td_native_grid *d, int t);
 

@@ -51,11 +51,14 @@ bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_
     return true;
 }
 
-td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, int threads)
+td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, double cycles, int threads)
 {
-    const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
-    return td_native_grid_divide(tiles, w->dim[0] / TD_INT8_CHANNELS, (double)td_type_count(x),
-                                 (double)td_type_count(w), threads);
+    const td_type *w = td_in_type(n, 1);
+    const td_native_grid_bytes bytes = { (double)td_type_bytes(td_in_type(n, 0)),
+                                         (double)td_type_bytes(w),
+                                         (double)td_type_bytes(&n->out[0]->type) };
+    return td_native_grid_divide_by_time(tiles, w->dim[0] / TD_INT8_CHANNELS, cycles, &bytes,
+                                         threads);
 }
 
 size_t td_native_int8_scratch(const td_node *n, const td_native_grid *d)

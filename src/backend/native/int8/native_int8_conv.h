@@ -39,8 +39,8 @@ td_status td_native_int8_accepts(const td_node *n, td_int8_check *check) TD_CHEC
 /** These layouts for a node that passes the check; false for others, of any op. */
 bool td_native_int8_preferred_layout(const td_node *n, td_int8_check *check, td_node_layouts *out);
 
-/** The division of `tiles` and the blocks of 64 channels. */
-td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, int threads);
+/** The division of `tiles` and the blocks of 64 channels; `cycles`: of one tile of one block. */
+td_native_grid td_native_int8_divide(const td_node *n, int64_t tiles, double cycles, int threads);
 
 /** Scratch for the scales and the bias of all threads. */
 size_t td_native_int8_scratch(const td_node *n, const td_native_grid *d);

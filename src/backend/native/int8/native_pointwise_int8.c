@@ -44,11 +44,12 @@ bool td_native_pointwise_int8_preferred_layout(const td_node *n, td_node_layouts
 
 /* --- division --------------------------------------------------------------------------------- */
 
+/* of pixels: one instruction multiplies four channels of a pixel by 16 filters */
 static td_native_grid divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;
-    const int64_t pixels = y->dim[0] * y->dim[2] * y->dim[3];
-    return td_native_int8_divide(n, divide_up(pixels, TD_POINTWISE_PIXELS), threads);
+    const double cycles = (double)td_in_type(n, 1)->dim[1] * TD_INT8_CHANNELS / 64;
+    return td_native_int8_divide(n, y->dim[0] * y->dim[2] * y->dim[3], cycles, threads);
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -111,15 +112,13 @@ static void run_block(const td_pointwise *v, int64_t from, int64_t to, int64_t k
 
 static void run_blocks(const td_pointwise *v, const td_native_cell *t)
 {
-    const int64_t from = t->from * TD_POINTWISE_PIXELS;
-    const int64_t to = smaller(t->to * TD_POINTWISE_PIXELS, v->pixels);
     const int64_t bytes = (t->block_to - t->block_from) * TD_INT8_CHANNELS * v->C;
-    const bool fits = bytes <= FILTER_BYTES && bytes <= (to - from) * v->C;
+    const bool fits = bytes <= FILTER_BYTES && bytes <= (t->to - t->from) * v->C;
     const int64_t tiles = fits ? 1 : divide_up(TD_INT8_IMAGE_BYTES, v->C * TD_POINTWISE_PIXELS);
     const int64_t each = tiles * TD_POINTWISE_PIXELS;
-    for (int64_t p = from; p < to; p += each)
+    for (int64_t p = t->from; p < t->to; p += each)
         for (int64_t k = t->block_from; k < t->block_to; k++)
-            run_block(v, p, smaller(p + each, to), k, !fits && k + 1 < t->block_to);
+            run_block(v, p, smaller(p + each, t->to), k, !fits && k + 1 < t->block_to);
 }
 
 static void run_part(const td_prepared *p, void *const *args, const td_native_cell *part,

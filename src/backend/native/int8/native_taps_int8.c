@@ -50,7 +50,9 @@ typedef struct {
 static td_native_grid divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;
-    return td_native_int8_divide(n, y->dim[0] * y->dim[2] * (y->dim[3] / TD_TAPS_PIXELS), threads);
+    const double cycles = TD_TAPS_PIXELS * 9.0 * (double)td_in_type(n, 1)->dim[1];
+    return td_native_int8_divide(n, y->dim[0] * y->dim[2] * (y->dim[3] / TD_TAPS_PIXELS), cycles,
+                                 threads);
 }
 
 static td_status prepare(const td_node *n, td_prepared *out)

@@ -91,19 +91,27 @@ static void spans_cover_all_pixels_evenly(void **state)
 
 /* --- tiles, blocks and jobs ------------------------------------------------------------------- */
 
-static void check_grid(int64_t tiles, int64_t blocks, int threads)
+static void check_cells(const td_native_grid *g, int threads)
 {
-    const td_native_grid g = td_native_grid_divide(tiles, blocks, 1e6, 1e5, threads);
     int64_t sum = 0, largest = 0;
-    assert_in_range(g.tile_parts * g.block_parts, 1, threads);
-    for (int t = 0; t < g.tile_parts * g.block_parts; t++) {
-        const td_native_cell c = td_native_grid_cell(&g, t);
+    assert_in_range(g->tile_parts * g->block_parts, 1, threads);
+    for (int t = 0; t < g->tile_parts * g->block_parts; t++) {
+        const td_native_cell c = td_native_grid_cell(g, t);
         const int64_t n = (c.to - c.from) * (c.block_to - c.block_from);
         sum += n;
         largest = larger(largest, n);
     }
-    assert_int_equal(sum, tiles * blocks);
-    assert_int_equal((int64_t)td_native_grid_share(&g, 1, threads).largest, largest);
+    assert_int_equal(sum, g->tiles * g->blocks);
+    assert_int_equal((int64_t)td_native_grid_share(g, 1, threads).largest, largest);
+}
+
+static void check_grid(int64_t tiles, int64_t blocks, int threads)
+{
+    const td_native_grid_bytes bytes = { 1e6, 1e5, 1e6 };
+    const td_native_grid g = td_native_grid_divide(tiles, blocks, 1e6, 1e5, threads);
+    const td_native_grid h = td_native_grid_divide_by_time(tiles, blocks, 64, &bytes, threads);
+    check_cells(&g, threads);
+    check_cells(&h, threads);
 }
 
 static void grids_cover_all_blocks(void **state)
@@ -115,6 +123,35 @@ static void grids_cover_all_blocks(void **state)
         check_grid(3136, 2, threads);
         check_grid(49, 16, threads);
     }
+}
+
+/* a 1x1 convolution of 8-bit integers: pixels by blocks of 64 channels */
+static td_native_grid pointwise(int64_t pixels, int64_t C, int64_t K, int threads)
+{
+    const td_native_grid_bytes bytes = { (double)(pixels * C), (double)(C * K),
+                                         (double)(pixels * K) };
+    return td_native_grid_divide_by_time(pixels, K / 64, (double)C, &bytes, threads);
+}
+
+static void expect_parts(td_native_grid g, int tile_parts, int block_parts)
+{
+    assert_int_equal(g.tile_parts, tile_parts);
+    assert_int_equal(g.block_parts, block_parts);
+}
+
+static void threads_keep_their_pixels(void **state)
+{
+    (void)state;
+    /* large planes, odd ones too, by pixels; small ones with many channels by channels */
+    expect_parts(pointwise(56 * 56, 64, 256, 2), 2, 1);
+    expect_parts(pointwise(57 * 57, 64, 256, 2), 2, 1);
+    expect_parts(pointwise(14 * 14, 256, 1024, 2), 2, 1);
+    expect_parts(pointwise(7 * 7, 512, 2048, 2), 1, 2);
+    expect_parts(pointwise(32 * 7 * 7, 512, 2048, 2), 2, 1);
+    /* where threads are many, both */
+    expect_parts(pointwise(7 * 7, 512, 2048, 1), 1, 1);
+    const td_native_grid many = pointwise(7 * 7, 512, 2048, 64);
+    assert_true(many.tile_parts > 1 && many.block_parts > 1);
 }
 
 typedef struct {
@@ -277,6 +314,7 @@ int main(void)
         cmocka_unit_test(pieces_cover_all_elements_evenly),
         cmocka_unit_test(spans_cover_all_pixels_evenly),
         cmocka_unit_test(grids_cover_all_blocks),
+        cmocka_unit_test(threads_keep_their_pixels),
         cmocka_unit_test(jobs_run_once),
         cmocka_unit_test(the_nodes_of_resnet50_are_divided_evenly),
         cmocka_unit_test(the_nodes_of_resnext50_are_divided_evenly),
