@@ -402,7 +402,7 @@ typedef struct {
 
 enum { TD_GPU_SUMMED = 16384 }; /* elements that a block sums */
 
-/** Partial sums of squares, two for each block, and a ratio. */
+/** Partial sums of squares, two for each block, and a ratio or the sum of all. */
 static inline int64_t td_gpu_squares_bytes(int64_t count)
 {
     return 16 * ((count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED + 1);
@@ -457,6 +457,8 @@ typedef struct {
 
 typedef enum {
     TD_GPU_MULTI_STEP,   /* td_gpu_step, not of lamb */
+    TD_GPU_MULTI_LAMB,   /* td_gpu_step of lamb; scratch is not used */
+    TD_GPU_MULTI_NORM,   /* td_gpu_norm_of, as of tests; scratch is not used */
     TD_GPU_MULTI_FINITE, /* td_gpu_finite_test: y of the last, for all and `before` of the first */
     TD_GPU_MULTI_CARRY,  /* td_gpu_carry_sum */
     TD_GPU_MULTI_AVERAGE,
@@ -477,7 +479,7 @@ typedef struct {
     size_t *bytes; /* receives the size of its table in the memory of the GPU */
 } td_gpu_multi_new;
 
-/** The same results as n calls, but for the y of finite tests before the last. */
+/** The same results as n calls, but for the y of finite tests and norms before the last. */
 typedef struct {
     void *multi;
 } td_gpu_multi_run;

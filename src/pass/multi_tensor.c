@@ -10,7 +10,8 @@
  *     ema %w2, %a2, %keep, %share
  *
  * A GPU takes longer to start a kernel than to update one small tensor.  Nodes that can run with
- * others (td_target.multi) and that no other node has to follow are emitted last, kind by kind:
+ * others (td_target.multi), and those between them that compute one number from numbers (a limit
+ * for gradients from their norm), are emitted last if no other node has to follow, kind by kind:
  * each time all that may run now of a kind of which none must wait, or else of the kind with the
  * most.  No node passes another one that it depends on.  Gradients are kept until then; by that
  * time most activations are free.  Targets that run every node by itself keep the graph as it is.
@@ -64,6 +65,17 @@ static bool is_needed(const multi_state *s, const td_node *n)
     return false;
 }
 
+/* does it compute numbers from numbers? */
+static bool is_scalar(const td_node *n)
+{
+    bool is_all = !n->op->is_leaf && !n->op->is_collective;
+    for (int i = 0; i < n->n_in; i++)
+        is_all = is_all && td_type_count(&n->in[i]->type) == 1;
+    for (int i = 0; i < n->n_out; i++)
+        is_all = is_all && td_type_count(&n->out[i]->type) == 1;
+    return is_all;
+}
+
 static void find_late(const td_rewriter *rw, multi_state *s)
 {
     const td_graph *g = rw->old;
@@ -72,7 +84,7 @@ static void find_late(const td_rewriter *rw, multi_state *s)
         late_node *l = &s->nodes[i];
         if (!n->op->is_leaf && !n->op->is_alias && !n->op->is_collective)
             l->kind = rw->target->multi(rw->target->ctx, n, &l->chained);
-        l->is_late = (l->kind || n->op->is_alias) && !is_needed(s, n);
+        l->is_late = (l->kind || n->op->is_alias || is_scalar(n)) && !is_needed(s, n);
         if (!l->is_late)
             mark(s, n);
     }
@@ -104,7 +116,8 @@ static void unmark(const td_graph *g, multi_state *s)
         s->read[v] = s->written[v] = false;
 }
 
-/* chooses the late nodes of a kind that may run as one call now; how many, and how many wait */
+/* chooses the late nodes of a kind that may run as one call now, or one by one those without a
+   kind; how many, and how many wait */
 static int choose(const td_graph *g, multi_state *s, const void *kind, int *n_waiting)
 {
     const td_node *last = NULL;
@@ -120,7 +133,8 @@ static int choose(const td_graph *g, multi_state *s, const void *kind, int *n_wa
             last = g->nodes[i];
         n_chosen += l->is_chosen;
         *n_waiting += l->kind == kind && !l->is_chosen;
-        mark(s, g->nodes[i]);
+        if (kind || !l->is_chosen)
+            mark(s, g->nodes[i]);
     }
     return n_chosen;
 }

@@ -83,7 +83,8 @@ struct td_kernel {
     td_status (*run)(const td_prepared *p, void *const *args);
     void (*release)(td_prepared *p); /* may be NULL */
 
-    /* Kernels with the same one may run together; no scratch.  NULL: each node by itself. */
+    /* Kernels with the same one may run together, without scratch: state of td_multi has what they
+       need.  NULL: each node by itself. */
     const td_multi *multi;
 
     /* The division of the work among `threads` threads, computed by what `run` divides it with.

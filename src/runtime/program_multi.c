@@ -68,7 +68,7 @@ static bool may_join(const uses *u, const td_node *n, int first, const td_multi 
 static const td_multi *multi_of(const td_program *p, int i)
 {
     const td_prepared *c = &p->calls[i].prepared;
-    return !c->kernel || p->is_setup[i] || c->scratch_bytes > 0 ? NULL : c->kernel->multi;
+    return !c->kernel || p->is_setup[i] ? NULL : c->kernel->multi;
 }
 
 /* the end of the call that begins with node `first` */

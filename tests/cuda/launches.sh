@@ -1,7 +1,8 @@
 #!/bin/sh
 # ctest: timeout 300
 # launches.sh -- the own kernels that a training step of resnet18 launches: those that update its 62 parameters and 20
-# pairs of statistics run for all at once, with the bytes of one launch for each; and how a profile names them
+# pairs of statistics or add up their gradients run for all at once, with the bytes of one launch for each; and how a
+# profile names them
 set -u
 . "$TANDEM_SOURCE/tests/e2e/lib.sh"
 . "$TANDEM_SOURCE/tests/e2e/lib_files.sh"
@@ -50,12 +51,27 @@ update_costs 2 0 4 --precision fp32 # sgd, batch_norm_update
 update_costs 5 1 10 $fp16 --use-ema 0.9 # cast, all_finite, sgd, batch_norm_update, ema
 update_costs 4 0 4 --precision fp32 --optimizer rmsprop --optimizer-batch-size 8 # accumulate, rmsprop, carry, as above
 
+# sums_cost -- the norm of all gradients takes three launches, lamb's ratios two
+sums_cost() {
+    [ "$(in_a_step 'multi_[pn]')" = 5 ] || complain "$(in_a_step 'multi_[pn]') launches add up many tensors"
+    [ "$(in_a_step part)" = 0 ] || complain "$(in_a_step part) launches add up one tensor"
+}
+
+lamb="--optimizer lamb --clip-grad-norm 0.5"
+update_costs 2 0 20 --precision fp32 $lamb # lamb, batch_norm_update
+sums_cost
+update_costs 5 1 26 $fp16 --use-ema 0.9 $lamb # as above
+sums_cost
+
 # --- the same bytes without the pass, by at least 140 launches more in each of four steps
 launched together $fp16 --use-ema 0.9
 launched single $fp16 --use-ema 0.9 --skip-passes multi_tensor
 same together.safetensors single.safetensors
 least=$(($(wc -l <together.kernels) + 560))
 [ "$(wc -l <single.kernels)" -ge "$least" ] || complain "$(wc -l <single.kernels) launches one by one, wanted $least"
+launched together $fp16 $lamb
+launched single $fp16 $lamb --skip-passes multi_tensor
+same together.safetensors single.safetensors
 
 # --- a profile names the launch by the number of its nodes
 expect 0 train set $run $fp16 --prof 2

@@ -40,16 +40,18 @@ static void write_update(const char *rule, int i, td_text *out)
     td_text_add(out, "%s %%w%d, %%v%d, %%s%d, %%lr, ", rule, i, i, i);
     if (strcmp(rule, "sgd") != 0)
         td_text_add(out, "%%m%d, ", i);
-    if (strcmp(rule, "adam") == 0)
+    const bool is_lamb = strcmp(rule, "lamb") == 0;
+    if (is_lamb || strcmp(rule, "adam") == 0)
         td_text_add(out, "%%rest1, %%rest2, ");
     td_text_add(out, "%%inverse, %%f%d, %%h%d {decay=0.%d", N - 1, i, i);
     td_text_add(out, "%s}\n",
-                strcmp(rule, "adam") != 0 ? ", momentum=0.9"
-                : i % 2                   ? ", decoupled=true"
-                                          : "");
+                is_lamb                     ? ""
+                : strcmp(rule, "adam") != 0 ? ", momentum=0.9"
+                : i % 2                     ? ", decoupled=true"
+                                            : "");
 }
 
-/* a step over two batches: sums, tests, steps with a half copy, averages, statistics, commits */
+/* a step over two batches: sums, tests, norms, steps with a half copy, averages, statistics, commits */
 static void write_graph(const char *rule, td_text *out)
 {
     static const char *const scalars[] = { "lr",    "inverse", "last", "keep",
@@ -72,6 +74,10 @@ static void write_graph(const char *rule, td_text *out)
         td_text_add(out, i ? ", %%f%d\n" : ", %%last\n", i - 1);
     }
     for (int i = 0; i < N; i++) {
+        td_text_add(out, "%%n%d = grad_norm %%s%d, %%inverse", i, i);
+        td_text_add(out, i ? ", %%n%d\n" : "\n", i - 1);
+    }
+    for (int i = 0; i < N; i++) {
         write_update(rule, i, out);
         td_text_add(out, "carry %%w%d, %%a%d, %%s%d, %%last\n", i, i, i);
         td_text_add(out, "ema %%w%d, %%x%d, %%keep, %%share, %%f%d\n", i, i, N - 1);
@@ -80,7 +86,7 @@ static void write_graph(const char *rule, td_text *out)
                     i, N - 1);
         td_text_add(out, "%%c%d = cast %%g%d {to=f16}\noutput c%d = %%c%d\n", i, i, i, i);
     }
-    td_text_add(out, "output finite = %%f%d\n", N - 1);
+    td_text_add(out, "output finite = %%f%d\noutput norm = %%n%d\n", N - 1, N - 1);
 }
 
 static void bind(td_program *p)
@@ -143,8 +149,14 @@ static void each_value(void *ctx, const td_observation *o)
     (void)o;
 }
 
-/* `exact`: the bits of running statistics too, which processors compute with other roundings */
-static void expect_equal_params(const job *a, const job *b, bool exact)
+static bool is_sum(const td_program *p, int i, const char *rule)
+{
+    const char *role = td_program_param_role(p, i);
+    return strcmp(role, "stat") == 0 || strcmp(rule, "lamb") == 0;
+}
+
+/* `exact`: the bits of sums over channels and weights too, which processors add in another order */
+static void expect_equal_params(const job *a, const job *b, const char *rule, bool exact)
 {
     static float x[LARGEST], y[LARGEST];
     for (int i = 0; i < td_program_param_count(a->p); i++) {
@@ -152,10 +164,10 @@ static void expect_equal_params(const job *a, const job *b, bool exact)
         const td_type t = td_program_param_type(a->p, i);
         expect_ok(td_program_get(a->p, name, x));
         expect_ok(td_program_get(b->p, name, y));
-        const bool is_stat = strcmp(td_program_param_role(a->p, i), "stat") == 0;
-        if ((exact || !is_stat) && memcmp(x, y, (size_t)td_type_bytes(&t)) != 0)
+        const bool is_equal = exact || !is_sum(a->p, i, rule);
+        if (is_equal && memcmp(x, y, (size_t)td_type_bytes(&t)) != 0)
             fail_msg("%s differs", name);
-        for (int k = 0; is_stat && k < td_type_count(&t); k++)
+        for (int k = 0; !is_equal && t.dtype == TD_DT_F32 && k < td_type_count(&t); k++)
             assert_float_equal(x[k], y[k], 1e-6);
     }
 }
@@ -170,15 +182,27 @@ static void expect_equal_outputs(const job *a, const job *b)
     }
 }
 
+static float number(const job *j, const char *output)
+{
+    return *(const float *)td_program_output(j->p, output, NULL);
+}
+
 static float found_finite(const job *j)
 {
-    return *(const float *)td_program_output(j->p, "finite", NULL);
+    return number(j, "finite");
+}
+
+static void expect_equal_norms(const job *many, const job *single, const job *host)
+{
+    const float norm = number(many, "norm"), wanted = number(host, "norm");
+    assert_true(norm == number(single, "norm"));
+    assert_true(norm > 0 && (norm == wanted || fabsf(norm - wanted) <= 1e-6f * wanted));
 }
 
 static void expect_calls(const job *j, const char *rule)
 {
     const char *const ops[] = { rule,   "carry",      "ema",       "commit", "batch_norm_update",
-                                "cast", "accumulate", "all_finite" };
+                                "cast", "accumulate", "all_finite", "grad_norm" };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         const char *op = ops[k];
         int n_calls = 0;
@@ -207,8 +231,9 @@ static void check(const char *rule)
         expect_ok(td_program_run(host.p));
         assert_float_equal(found_finite(&many), r == 1 || r == RUNS - 1 ? 1 : 0, 0);
         assert_float_equal(found_finite(&single), found_finite(&many), 0);
-        expect_equal_params(&many, &single, true);
-        expect_equal_params(&many, &host, false);
+        expect_equal_norms(&many, &single, &host);
+        expect_equal_params(&many, &single, rule, true);
+        expect_equal_params(&many, &host, rule, false);
         expect_equal_outputs(&many, &single);
         expect_equal_outputs(&many, &host);
     }
@@ -235,6 +260,12 @@ static void steps_of_adam(void **state)
 {
     (void)state;
     check("adam");
+}
+
+static void steps_of_lamb(void **state)
+{
+    (void)state;
+    check("lamb");
 }
 
 /* whatever tensor, and wherever in it, is not finite */
@@ -269,6 +300,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = { cmocka_unit_test(steps_of_sgd),
                                         cmocka_unit_test(steps_of_rmsprop),
                                         cmocka_unit_test(steps_of_adam),
+                                        cmocka_unit_test(steps_of_lamb),
                                         cmocka_unit_test(one_number_is_found) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

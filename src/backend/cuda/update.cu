@@ -204,47 +204,44 @@ int64_t count_of(const step_item &t)
 
 /* --- lamb's norms ----------------------------------------------------------------------------- */
 
-/* the scratch memory: the ratio, then two sums of each block */
-__device__ inline double *sums_in(void *scratch)
+/* the scratch memory: the ratio, then two sums of each part */
+__device__ inline double *sums_in(const td_gpu_step &s)
 {
-    return static_cast<double *>(scratch) + 2;
+    return static_cast<double *>(s.scratch) + 2;
 }
 
-/* new means, and the block's sums of squares */
-__global__ void moments_kernel(td_gpu_step s, int64_t count)
+/* a block: new means of elements [first, end), part i, and their sums of squares */
+__device__ inline void moments_of(const td_gpu_step &s, int64_t i, int64_t first, int64_t end)
 {
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * TD_GPU_SUMMED;
-    const int64_t end = count - first < TD_GPU_SUMMED ? count : first + TD_GPU_SUMMED;
     const float *weight = static_cast<const float *>(s.w.data);
     double weights = 0, directions = 0;
     if (is_skipped(s.finite))
         return;
-    s.scratch = sums_in(s.scratch);
     step_scalars c = momentum_of(s);
     c.rest1 = *s.rest1;
     c.root2 = sqrtf(*s.rest2);
-    for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
-        moments_at(s, c, __fmul_rn(c.inverse, s.g[i]), s.v[i], s.square[i]);
-        const double w = weight[i], u = lamb_direction(s, c, weight[i], s.v[i], s.square[i]);
+    for (int64_t k = first + threadIdx.x; k < end; k += blockDim.x) {
+        moments_at(s, c, __fmul_rn(c.inverse, s.g[k]), s.v[k], s.square[k]);
+        const double w = weight[k], u = lamb_direction(s, c, weight[k], s.v[k], s.square[k]);
         weights = __dadd_rn(weights, __dmul_rn(w, w));
         directions = __dadd_rn(directions, __dmul_rn(u, u));
     }
     weights = block_sum(weights);
     directions = block_sum(directions);
     if (threadIdx.x == 0) {
-        static_cast<double *>(s.scratch)[2 * blockIdx.x] = weights;
-        static_cast<double *>(s.scratch)[2 * blockIdx.x + 1] = directions;
+        sums_in(s)[2 * i] = weights;
+        sums_in(s)[2 * i + 1] = directions;
     }
 }
 
-/* one block: the ratio from the sums of n blocks */
-__global__ void ratio_kernel(td_gpu_step s, unsigned n)
+/* a block: the ratio from the sums of n parts */
+__device__ inline void ratio_of(const td_gpu_step &s, int64_t n)
 {
-    const double *sums = sums_in(s.scratch);
+    const double *sums = sums_in(s);
     double weights = 0, directions = 0;
     if (is_skipped(s.finite))
         return;
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         weights = __dadd_rn(weights, sums[2 * i]);
         directions = __dadd_rn(directions, sums[2 * i + 1]);
     }
@@ -254,14 +251,6 @@ __global__ void ratio_kernel(td_gpu_step s, unsigned n)
     if (threadIdx.x == 0)
         *static_cast<float *>(s.scratch) =
             is_scaled ? static_cast<float>(sqrt(weights / directions)) : 1;
-}
-
-/* elements of w as they are stored: layouts have no padding */
-void start_norms(const td_gpu_step &s, int64_t count)
-{
-    const auto n = static_cast<unsigned>((count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED);
-    TD_LAUNCH(moments_kernel, n, THREADS, 0, queue(), s, count);
-    TD_LAUNCH(ratio_kernel, 1, THREADS, 0, queue(), s, n);
 }
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
@@ -323,33 +312,41 @@ __device__ inline void work(const td_gpu_finite_test &t, int64_t first, int64_t 
 
 /* --- the norm of a gradient ------------------------------------------------------------------- */
 
-/* a block's sum of squares */
-__global__ void squares_kernel(td_gpu_norm_of t)
+/* the scratch memory: a sum of each part, then that of all */
+__device__ inline double *sums_in(const td_gpu_norm_of &t)
 {
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * TD_GPU_SUMMED;
-    const int64_t end = t.count - first < TD_GPU_SUMMED ? t.count : first + TD_GPU_SUMMED;
+    return static_cast<double *>(t.scratch);
+}
+
+/* a block: the sum of squares of elements [first, end), part i */
+__device__ inline void squares_of(const td_gpu_norm_of &t, int64_t i, int64_t first, int64_t end)
+{
     const double by = *t.inverse;
     double sum = 0;
-    for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
-        const double g = __dmul_rn(by, load(t.x, t.dtype, i));
+    for (int64_t k = first + threadIdx.x; k < end; k += blockDim.x) {
+        const double g = __dmul_rn(by, load(t.x, t.dtype, k));
         sum = __dadd_rn(sum, __dmul_rn(g, g));
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        static_cast<double *>(t.scratch)[blockIdx.x] = sum;
+        sums_in(t)[i] = sum;
 }
 
-/* one block: of the sums of n blocks */
-__global__ void norm_kernel(td_gpu_norm_of t, unsigned n)
+/* a block: the sum of n parts */
+__device__ inline void total_of(const td_gpu_norm_of &t, int64_t n)
 {
-    const double *sums = static_cast<const double *>(t.scratch);
-    const double before = t.before ? *t.before : 0;
+    const double *sums = sums_in(t);
     double sum = 0;
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x)
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
         sum = __dadd_rn(sum, sums[i]);
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        *t.y = static_cast<float>(sqrt(__dadd_rn(sum, __dmul_rn(before, before))));
+        sums_in(t)[n] = sum;
+}
+
+__device__ inline float norm_with(double sum, float before)
+{
+    return static_cast<float>(sqrt(__dadd_rn(sum, __dmul_rn(before, before))));
 }
 
 /* --- bits ------------------------------------------------------------------------------------- */
@@ -533,6 +530,17 @@ template <typename T> const char *start_single(const T &t)
 
 /* elements of a part: ResNet-50 has 1,700 parts, of which an H200 runs some 500 at a time */
 constexpr int64_t PART = 8 * LEAST;
+static_assert(PART == TD_GPU_SUMMED, "one tensor and many are summed in one order");
+
+__host__ __device__ inline int64_t parts_of(int64_t count)
+{
+    return (count + PART - 1) / PART;
+}
+
+__device__ inline int64_t end_of_part(int64_t first, int64_t count)
+{
+    return count - first < PART ? count : first + PART;
+}
 
 struct part {
     int64_t first; /* element */
@@ -543,25 +551,98 @@ template <typename T>
 __global__ void multi_kernel(const T *items, const int64_t *counts, const part *parts)
 {
     const part p = parts[blockIdx.x];
-    const int64_t count = counts[p.item];
-    work(items[p.item], p.first, count - p.first < PART ? count : p.first + PART);
+    work(items[p.item], p.first, end_of_part(p.first, counts[p.item]));
+}
+
+/* --- sums of whole tensors -------------------------------------------------------------------- */
+
+/* what a block sums, and what one block makes of the sums */
+__device__ inline void sum_part(const step_item &t, int64_t i, int64_t first, int64_t end)
+{
+    moments_of(t.s, i, first, end);
+}
+
+__device__ inline void sum_parts(const step_item &t, int64_t n)
+{
+    ratio_of(t.s, n);
+}
+
+__device__ inline void sum_part(const td_gpu_norm_of &t, int64_t i, int64_t first, int64_t end)
+{
+    squares_of(t, i, first, end);
+}
+
+__device__ inline void sum_parts(const td_gpu_norm_of &t, int64_t n)
+{
+    total_of(t, n);
+}
+
+template <typename T> __global__ void part_kernel(T t, int64_t count)
+{
+    const int64_t first = blockIdx.x * PART;
+    sum_part(t, blockIdx.x, first, end_of_part(first, count));
+}
+
+template <typename T> __global__ void parts_kernel(T t, int64_t count)
+{
+    sum_parts(t, parts_of(count));
+}
+
+template <typename T> void start_sums(const T &t, int64_t count)
+{
+    TD_LAUNCH(part_kernel<T>, static_cast<unsigned>(parts_of(count)), THREADS, 0, queue(), t, count);
+    TD_LAUNCH(parts_kernel<T>, 1, THREADS, 0, queue(), t, count);
+}
+
+template <typename T>
+__global__ void multi_part_kernel(const T *items, const int64_t *counts, const part *parts)
+{
+    const part p = parts[blockIdx.x];
+    sum_part(items[p.item], p.first / PART, p.first, end_of_part(p.first, counts[p.item]));
+}
+
+/* a block for each tensor */
+template <typename T> __global__ void multi_parts_kernel(const T *items, const int64_t *counts)
+{
+    sum_parts(items[blockIdx.x], parts_of(counts[blockIdx.x]));
+}
+
+/* one thread: after the sums of one tensor */
+__global__ void norm_kernel(td_gpu_norm_of t, int64_t count)
+{
+    *t.y = norm_with(sums_in(t)[parts_of(count)], t.before ? *t.before : 0);
+}
+
+/* one block: the norms of n tensors, each with those before it; y is that of the last */
+__global__ void multi_norm_kernel(const td_gpu_norm_of *items, const int64_t *counts,
+                                  unsigned n)
+{
+    __shared__ double sums[THREADS];
+    float y = items[0].before ? *items[0].before : 0;
+    for (unsigned from = 0; from < n; from += THREADS) {
+        const unsigned i = from + threadIdx.x;
+        if (i < n)
+            sums[threadIdx.x] = sums_in(items[i])[parts_of(counts[i])];
+        __syncthreads();
+        for (unsigned k = 0; threadIdx.x == 0 && k < THREADS && from + k < n; k++)
+            y = norm_with(sums[k], y);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *items[n - 1].y = y;
 }
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
 struct multi {
     td_gpu_multi_kind kind;
+    int n;
     unsigned n_parts;
-    size_t counts_at, parts_at, bytes; /* items are first */
-    char *table;                       /* on the GPU */
-    const float *before;               /* of tests */
+    size_t counts_at, parts_at, sums_at, bytes; /* items are first */
+    char *table;                                /* on the GPU */
+    const float *before;                        /* of tests */
     float *y;
 };
-
-int64_t parts_of(int64_t count)
-{
-    return (count + PART - 1) / PART;
-}
 
 size_t aligned(size_t n)
 {
@@ -573,46 +654,67 @@ template <typename T> const T &item_of(const T &each)
     return each;
 }
 
-td_gpu_finite_test with_result(td_gpu_finite_test t, float *y)
+/* bytes of sums */
+template <typename T> size_t sums_bytes(const multi &, const T &)
 {
-    t.y = y;
-    return t;
+    return 0;
 }
 
-template <typename T> T with_result(const T &t, float *)
+size_t sums_bytes(const multi &m, const step_item &t)
 {
-    return t;
+    return m.kind == TD_GPU_MULTI_LAMB ? static_cast<size_t>(td_gpu_squares_bytes(count_of(t))) : 0;
 }
 
-/* the table in memory of the host */
-template <typename T, typename E> void fill_table(const multi &m, const E *each, int n, char *table)
+size_t sums_bytes(const multi &, const td_gpu_norm_of &t)
+{
+    return static_cast<size_t>(td_gpu_squares_bytes(t.count));
+}
+
+/* an item of the table; sums: on the GPU */
+template <typename T> void place(const multi &, T &, char *)
+{
+}
+
+void place(const multi &m, td_gpu_finite_test &t, char *)
+{
+    t.y = m.y;
+}
+
+void place(const multi &m, step_item &t, char *sums)
+{
+    if (m.kind == TD_GPU_MULTI_LAMB)
+        t.s.scratch = sums;
+}
+
+void place(const multi &, td_gpu_norm_of &t, char *sums)
+{
+    t.scratch = sums;
+}
+
+/* the table in memory of the host, without the sums */
+template <typename T, typename E> void fill_table(const multi &m, const E *each, char *table)
 {
     auto *items = reinterpret_cast<T *>(table);
     auto *counts = reinterpret_cast<int64_t *>(table + m.counts_at);
     auto *p = reinterpret_cast<part *>(table + m.parts_at);
-    for (int i = 0; i < n; i++) {
-        items[i] = with_result(item_of(each[i]), m.y);
+    char *sums = m.table + m.sums_at;
+    for (int i = 0; i < m.n; i++) {
+        items[i] = item_of(each[i]);
         counts[i] = count_of(items[i]);
+        place(m, items[i], sums);
+        sums += sums_bytes(m, items[i]);
         for (int64_t k = 0; k < parts_of(counts[i]); k++)
             *p++ = { k * PART, i };
     }
 }
 
-const char *copy_table(multi &m, const char *table)
+const char *copy_table(const multi &m, const char *table)
 {
-    void *to = nullptr;
     const cudaStream_t stream = queue();
-    const char *e = device_alloc(m.bytes, &to);
-    if (e)
-        return e;
-    e = explain("cudaMemcpyAsync",
-                cudaMemcpyAsync(to, table, m.bytes, cudaMemcpyHostToDevice, stream));
-    if (!e)
-        e = wait_for(stream);
-    if (e)
-        (void)cudaFree(to);
-    m.table = static_cast<char *>(e ? nullptr : to);
-    return e;
+    const char *e = explain(
+        "cudaMemcpyAsync",
+        cudaMemcpyAsync(m.table, table, m.sums_at, cudaMemcpyHostToDevice, stream));
+    return e ? e : wait_for(stream);
 }
 
 constexpr const char *NO_MEMORY = "out of memory";
@@ -622,19 +724,29 @@ template <typename T, typename E> const char *make_table(const td_gpu_multi_new 
 {
     const E *each = static_cast<const E *>(a->each);
     int64_t n_parts = 0;
-    for (int i = 0; i < a->n; i++)
-        n_parts += parts_of(count_of(item_of(each[i])));
+    size_t sums = 0;
+    for (int i = 0; i < a->n; i++) {
+        const T t = item_of(each[i]);
+        n_parts += parts_of(count_of(t));
+        sums += sums_bytes(m, t);
+    }
     if (n_parts > INT32_MAX)
         return "one launch for so many tensors would have more than 2147483647 blocks";
     m.n_parts = static_cast<unsigned>(n_parts);
     m.counts_at = aligned(static_cast<size_t>(a->n) * sizeof(T));
     m.parts_at = aligned(m.counts_at + static_cast<size_t>(a->n) * sizeof(int64_t));
-    m.bytes = m.parts_at + m.n_parts * sizeof(part);
-    char *table = new (std::nothrow) char[m.bytes]();
-    if (!table)
-        return NO_MEMORY;
-    fill_table<T>(m, each, a->n, table);
-    const char *e = copy_table(m, table);
+    m.sums_at = aligned(m.parts_at + m.n_parts * sizeof(part));
+    m.bytes = m.sums_at + sums;
+    char *table = new (std::nothrow) char[m.sums_at]();
+    void *to = nullptr;
+    const char *e = table ? device_alloc(m.bytes, &to) : NO_MEMORY;
+    m.table = static_cast<char *>(to);
+    if (!e) {
+        fill_table<T>(m, each, table);
+        e = copy_table(m, table);
+        if (e)
+            (void)cudaFree(to);
+    }
     delete[] table;
     return e;
 }
@@ -651,9 +763,12 @@ const char *make(const td_gpu_multi_new *a, multi &m)
 {
     switch (a->kind) {
     case TD_GPU_MULTI_STEP:
+    case TD_GPU_MULTI_LAMB:
         return make_table<step_item, td_gpu_step>(a, m);
     case TD_GPU_MULTI_FINITE:
         return make_tests(a, m);
+    case TD_GPU_MULTI_NORM:
+        return make_table<td_gpu_norm_of, td_gpu_norm_of>(a, m);
     case TD_GPU_MULTI_CARRY:
         return make_table<td_gpu_carry_sum, td_gpu_carry_sum>(a, m);
     case TD_GPU_MULTI_AVERAGE:
@@ -668,13 +783,27 @@ const char *make(const td_gpu_multi_new *a, multi &m)
     return "no such kind of launch for many tensors";
 }
 
+/* the table on the GPU */
+template <typename T> const T *items_of(const multi &m)
+{
+    return reinterpret_cast<const T *>(m.table);
+}
+
+const int64_t *counts_of(const multi &m)
+{
+    return reinterpret_cast<const int64_t *>(m.table + m.counts_at);
+}
+
+const part *parts_in(const multi &m)
+{
+    return reinterpret_cast<const part *>(m.table + m.parts_at);
+}
+
 template <typename T> const char *start_multi(const multi &m)
 {
-    const auto *items = reinterpret_cast<const T *>(m.table);
-    const auto *counts = reinterpret_cast<const int64_t *>(m.table + m.counts_at);
-    const auto *parts = reinterpret_cast<const part *>(m.table + m.parts_at);
     if (m.n_parts > 0)
-        TD_LAUNCH(multi_kernel<T>, m.n_parts, THREADS, 0, queue(), items, counts, parts);
+        TD_LAUNCH(multi_kernel<T>, m.n_parts, THREADS, 0, queue(), items_of<T>(m), counts_of(m),
+                  parts_in(m));
     return started();
 }
 
@@ -682,6 +811,29 @@ const char *start_tests(const multi &m)
 {
     TD_LAUNCH(finite_begin_kernel, 1, 1, 0, queue(), m.before, m.y);
     return start_multi<td_gpu_finite_test>(m);
+}
+
+template <typename T> void start_multi_sums(const multi &m)
+{
+    if (m.n_parts > 0)
+        TD_LAUNCH(multi_part_kernel<T>, m.n_parts, THREADS, 0, queue(), items_of<T>(m),
+                  counts_of(m), parts_in(m));
+    TD_LAUNCH(multi_parts_kernel<T>, static_cast<unsigned>(m.n), THREADS, 0, queue(),
+              items_of<T>(m), counts_of(m));
+}
+
+const char *start_lamb(const multi &m)
+{
+    start_multi_sums<step_item>(m);
+    return start_multi<step_item>(m);
+}
+
+const char *start_norms(const multi &m)
+{
+    start_multi_sums<td_gpu_norm_of>(m);
+    TD_LAUNCH(multi_norm_kernel, 1, THREADS, 0, queue(), items_of<td_gpu_norm_of>(m), counts_of(m),
+              static_cast<unsigned>(m.n));
+    return started();
 }
 
 } // namespace
@@ -692,7 +844,7 @@ const char *step(const td_gpu_step *s)
 {
     const step_item item = item_of(*s);
     if (s->rule == TD_GPU_LAMB)
-        start_norms(*s, count_of(item));
+        start_sums(item, count_of(item));
     return start_single(item);
 }
 
@@ -706,9 +858,8 @@ const char *finite_test(const td_gpu_finite_test *t)
 
 const char *norm_of(const td_gpu_norm_of *t)
 {
-    const auto n = static_cast<unsigned>((t->count + TD_GPU_SUMMED - 1) / TD_GPU_SUMMED);
-    TD_LAUNCH(squares_kernel, n, THREADS, 0, queue(), *t);
-    TD_LAUNCH(norm_kernel, 1, THREADS, 0, queue(), *t, n);
+    start_sums(*t, t->count);
+    TD_LAUNCH(norm_kernel, 1, 1, 0, queue(), *t, t->count);
     return started();
 }
 
@@ -740,6 +891,7 @@ const char *multi_new(const td_gpu_multi_new *a)
     if (!m)
         return NO_MEMORY;
     m->kind = a->kind;
+    m->n = a->n;
     const char *e = make(a, *m);
     if (e) {
         delete m;
@@ -758,6 +910,10 @@ const char *multi_run(const td_gpu_multi_run *a)
         return start_multi<step_item>(m);
     case TD_GPU_MULTI_FINITE:
         return start_tests(m);
+    case TD_GPU_MULTI_LAMB:
+        return start_lamb(m);
+    case TD_GPU_MULTI_NORM:
+        return start_norms(m);
     case TD_GPU_MULTI_CARRY:
         return start_multi<td_gpu_carry_sum>(m);
     case TD_GPU_MULTI_AVERAGE:

@@ -32,7 +32,7 @@ static td_status check_scalars(const td_node *n, int from, int end)
 }
 
 /* function_: of the plug-in; it is given the struct_ that fill_OP fills */
-#define KERNEL(op_, accepts_, struct_, function_, kind_, chained_)                                 \
+#define KERNEL(op_, accepts_, prepare_, struct_, function_, kind_, chained_)                       \
     static td_status run_##op_(const td_prepared *p, void *const *args)                            \
     {                                                                                              \
         struct_ s = { 0 };                                                                         \
@@ -43,6 +43,7 @@ static td_status check_scalars(const td_node *n, int from, int end)
     const td_kernel td_gpu_##op_ = { .name = "cuda_" #op_,                                         \
                                      .op = &td_op_##op_,                                           \
                                      .accepts = accepts_,                                          \
+                                     .prepare = prepare_,                                          \
                                      .run = run_##op_,                                             \
                                      .multi = &multi_##op_ };
 
@@ -101,7 +102,7 @@ static void fill_sgd(const td_prepared *p, void *const *args, void *out)
                         .nesterov = at->nesterov };
     fill_step(p, args, s);
 }
-KERNEL(sgd, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
+KERNEL(sgd, accepts_step, NULL, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
 
 static void fill_rmsprop(const td_prepared *p, void *const *args, void *out)
 {
@@ -116,7 +117,7 @@ static void fill_rmsprop(const td_prepared *p, void *const *args, void *out)
                         .eps = (float)at->eps };
     fill_step(p, args, s);
 }
-KERNEL(rmsprop, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
+KERNEL(rmsprop, accepts_step, NULL, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
 
 static td_gpu_step moments(const td_prepared *p, void *const *args)
 {
@@ -140,29 +141,23 @@ static void fill_adam(const td_prepared *p, void *const *args, void *out)
     s->rule = TD_GPU_ADAM;
     fill_step(p, args, s);
 }
-KERNEL(adam, accepts_step, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
+KERNEL(adam, accepts_step, NULL, td_gpu_step, step, TD_GPU_MULTI_STEP, -1)
 
-/* norms of a whole weight need launches of their own, so lamb has no `multi` */
 static td_status prepare_lamb(const td_node *n, td_prepared *out)
 {
     out->scratch_bytes = (size_t)td_gpu_squares_bytes(td_type_count(td_gpu_type(n, W)));
     return TD_OK;
 }
 
-static td_status run_lamb(const td_prepared *p, void *const *args)
+static void fill_lamb(const td_prepared *p, void *const *args, void *out)
 {
-    td_gpu_step s = moments(p, args);
-    s.rule = TD_GPU_LAMB;
-    s.scratch = args[p->node->n_in];
-    fill_step(p, args, &s);
-    return td_gpu_status(td_gpu()->step(&s));
+    td_gpu_step *s = out;
+    *s = moments(p, args);
+    s->rule = TD_GPU_LAMB;
+    s->scratch = args[p->node->n_in];
+    fill_step(p, args, s);
 }
-
-const td_kernel td_gpu_lamb = { .name = "cuda_lamb",
-                                .op = &td_op_lamb,
-                                .accepts = accepts_step,
-                                .prepare = prepare_lamb,
-                                .run = run_lamb };
+KERNEL(lamb, accepts_step, prepare_lamb, td_gpu_step, step, TD_GPU_MULTI_LAMB, -1)
 
 /* --- are all elements finite? ----------------------------------------------------------------- */
 
@@ -182,7 +177,7 @@ static void fill_all_finite(const td_prepared *p, void *const *args, void *out)
                                                        .before = n->n_in > 1 ? args[1] : NULL,
                                                        .y = args[n->n_in] };
 }
-KERNEL(all_finite, accepts_all_finite, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE, 1)
+KERNEL(all_finite, accepts_all_finite, NULL, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE, 1)
 
 /* --- the norm of a gradient ------------------------------------------------------------------- */
 
@@ -198,25 +193,20 @@ static td_status prepare_grad_norm(const td_node *n, td_prepared *out)
     return TD_OK;
 }
 
-static td_status run_grad_norm(const td_prepared *p, void *const *args)
+static void fill_grad_norm(const td_prepared *p, void *const *args, void *out)
 {
     const td_node *n = p->node;
     const td_type *x = td_in_type(n, 0);
-    return td_gpu_status(
-        td_gpu()->norm_of(&(td_gpu_norm_of){ .x = args[0],
-                                             .dtype = x->dtype,
-                                             .count = td_type_count(x),
-                                             .inverse = args[1],
-                                             .before = n->n_in > 2 ? args[2] : NULL,
-                                             .y = args[n->n_in],
-                                             .scratch = args[n->n_in + 1] }));
+    *(td_gpu_norm_of *)out = (td_gpu_norm_of){ .x = args[0],
+                                               .dtype = x->dtype,
+                                               .count = td_type_count(x),
+                                               .inverse = args[1],
+                                               .before = n->n_in > 2 ? args[2] : NULL,
+                                               .y = args[n->n_in],
+                                               .scratch = args[n->n_in + 1] };
 }
-
-const td_kernel td_gpu_grad_norm = { .name = "cuda_grad_norm",
-                                     .op = &td_op_grad_norm,
-                                     .accepts = accepts_grad_norm,
-                                     .prepare = prepare_grad_norm,
-                                     .run = run_grad_norm };
+KERNEL(grad_norm, accepts_grad_norm, prepare_grad_norm, td_gpu_norm_of, norm_of,
+               TD_GPU_MULTI_NORM, 2)
 
 /* --- gradients over several batches, averages ------------------------------------------------- */
 
@@ -235,7 +225,7 @@ static void fill_carry(const td_prepared *p, void *const *args, void *out)
                                                    .count = td_type_count(sum),
                                                    .last = args[3] };
 }
-KERNEL(carry, accepts_carry, td_gpu_carry_sum, carry_sum, TD_GPU_MULTI_CARRY, -1)
+KERNEL(carry, accepts_carry, NULL, td_gpu_carry_sum, carry_sum, TD_GPU_MULTI_CARRY, -1)
 
 static td_status accepts_pair(const td_node *n)
 {
@@ -254,7 +244,7 @@ static void fill_ema(const td_prepared *p, void *const *args, void *out)
                                                .share = args[3],
                                                .finite = p->node->n_in > 4 ? args[4] : NULL };
 }
-KERNEL(ema, accepts_pair, td_gpu_average, average, TD_GPU_MULTI_AVERAGE, -1)
+KERNEL(ema, accepts_pair, NULL, td_gpu_average, average, TD_GPU_MULTI_AVERAGE, -1)
 
 static void fill_commit(const td_prepared *p, void *const *args, void *out)
 {
@@ -266,4 +256,4 @@ static void fill_commit(const td_prepared *p, void *const *args, void *out)
                                                        .last = args[2],
                                                        .finite = args[3] };
 }
-KERNEL(commit, accepts_pair, td_gpu_commit_step, commit_step, TD_GPU_MULTI_COMMIT, -1)
+KERNEL(commit, accepts_pair, NULL, td_gpu_commit_step, commit_step, TD_GPU_MULTI_COMMIT, -1)

@@ -18,8 +18,8 @@ static const void *multi(void *ctx, const td_node *n, int *chained)
     static const td_op *const ops[] = { &td_op_sgd,  &td_op_ema,        &td_op_carry,
                                         &td_op_cast, &td_op_accumulate, &td_op_commit };
     (void)ctx;
-    *chained = n->op == &td_op_all_finite ? 1 : -1;
-    if (n->op == &td_op_all_finite)
+    *chained = n->op == &td_op_all_finite ? 1 : n->op == &td_op_grad_norm ? 2 : -1;
+    if (*chained > 0)
         return n->op;
     if (n->op == &td_op_reorder)
         return &td_op_cast;
@@ -149,6 +149,18 @@ static void a_chain_of_tests_is_whole(void **state)
     td_graph_free(g);
 }
 
+static void limits_of_the_norm_go_between(void **state)
+{
+    (void)state;
+    /* norm, limit, norm of the limited gradients, steps: casts, norms and steps are together */
+    static const char text[] =
+        LEAVES "%c1 = cast %x {to=f16}\n%n1 = grad_norm %c1, %k\n%g2 = sigmoid %x\n"
+               "%c2 = cast %g2 {to=f16}\n%n2 = grad_norm %c2, %k, %n1\n%m = mul %n2, %k\n"
+               "%d = add %m, %lr\n%l = relu %d\nsgd %w1, %v1, %x, %lr, %l\n%e = mul %l, %n2\n"
+               "sgd %w2, %v2, %g2, %lr, %l\noutput norm = %n2\noutput e = %e\n";
+    expect_order(text, "sigmoid cast*2 grad_norm*2 mul add relu mul sgd*2");
+}
+
 static void a_target_of_single_nodes_keeps_its_order(void **state)
 {
     (void)state;
@@ -196,6 +208,7 @@ int main(void)
         cmocka_unit_test(what_depends_is_not_passed),
         cmocka_unit_test(what_others_need_stays_early),
         cmocka_unit_test(a_chain_of_tests_is_whole),
+        cmocka_unit_test(limits_of_the_norm_go_between),
         cmocka_unit_test(a_target_of_single_nodes_keeps_its_order),
         cmocka_unit_test(allocations_may_fail),
     };
