@@ -8,8 +8,7 @@
  */
 #include "backend/native/inverted_residual/native_gated.h"
 
-#include <stdatomic.h>
-
+#include "backend/native/common/native_division.h"
 #include "backend/native/common/native_kernel.h"
 #include "base/arena.h"
 #include "tandem/program.h"
@@ -96,27 +95,41 @@ static td_status prepare(const td_node *n, td_prepared *out)
                                        : TD_GATED_DEPTH * (int64_t)sizeof(float));
     s->scratch = (int64_t)td_round_up((size_t)s->scratch, TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes = (size_t)(s->threads * s->scratch);
+    out->scratch_bytes =
+        (size_t)(s->threads * s->scratch) + td_native_turns_bytes(s->threads);
     return TD_OK;
+}
+
+/* what all jobs work with */
+typedef struct {
+    const state *s;
+    td_gated_in in;
+    void *y;
+    char *scratch;
+} call;
+
+static void run_job(const void *context, int i, int thread)
+{
+    const call *c = context;
+    const state *s = c->s;
+    const int64_t from = i * s->each, to = smaller(from + s->each, s->v.pixels);
+    s->loops(&s->v, &c->in, from, to, c->y, c->scratch + thread * s->scratch);
 }
 
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    const int n_in = p->node->n_in, threads = s->threads;
-    const td_gated_in in = { .x = args[0],
+    const int n_in = p->node->n_in, jobs = (int)divide_up(s->v.pixels, s->each);
+    const call c = { .s = s,
+                     .in = { .x = args[0],
                              .gate = args[1],
                              .w = args[2],
                              .bias = args[3],
-                             .residual = n_in > 4 ? args[4] : NULL };
-    char *scratch = args[n_in + 1];
-    const int64_t each = s->each, pixels = s->v.pixels;
-    atomic_llong next = 0;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t from; (from = atomic_fetch_add(&next, each)) < pixels;)
-            s->loops(&s->v, &in, from, from + each < pixels ? from + each : pixels, args[n_in],
-                     scratch + t * s->scratch);
+                             .residual = n_in > 4 ? args[4] : NULL },
+                     .y = args[n_in],
+                     .scratch = args[n_in + 1] };
+    td_native_take_turns(&(td_native_turns){ jobs, s->threads, run_job, &c },
+                         c.scratch + s->threads * s->scratch);
     return TD_OK;
 }
 

@@ -17,7 +17,6 @@
  */
 #include "backend/native/inverted_residual/native_inverted.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,7 +183,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
         s->part = aligned(s->d.rows * s->v.Q * s->v.K);
     s->each = s->part + aligned(td_inverted_scratch(&s->v, s->d.rows));
     out->state = s;
-    out->scratch_bytes = (size_t)(s->sums + s->d.threads * s->each) * sizeof(float);
+    out->scratch_bytes = (size_t)(s->sums + s->d.threads * s->each) * sizeof(float) +
+                         td_native_turns_bytes(s->d.threads);
     (void)snprintf(out->impl, sizeof out->impl, "%s, bands of %d",
                    td_native_is_avx2() ? "avx2" : "avx512", (int)s->d.rows);
     return TD_OK;
@@ -216,8 +216,10 @@ static void run_part(const call *c, td_inverted_job *j, int64_t part, float *y)
 }
 
 /* own: the thread's scratch */
-static void run_job(const call *c, int64_t i, float *own)
+static void run_job(const void *context, int i, int thread)
 {
+    const call *c = context;
+    float *own = c->sums + c->s->sums + thread * c->s->each;
     const td_inverted *v = &c->s->v;
     const division *d = &c->s->d;
     const int64_t part = d->is_split ? i % d->parts : 0, unit = d->is_split ? i / d->parts : i;
@@ -299,17 +301,13 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
     const int n_in = p->node->n_in, threads = s->d.threads;
-    const int64_t jobs = s->d.jobs;
     const call c = { .s = s,
                      .in = td_inverted_inputs(&s->v, args),
                      .y = args[n_in],
                      .sums = args[n_in + p->node->n_out],
                      .loops = td_inverted_loops_at(0) };
-    atomic_llong next = 0;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
-            run_job(&c, i, c.sums + s->sums + t * s->each);
+    td_native_take_turns(&(td_native_turns){ (int)s->d.jobs, threads, run_job, &c },
+                         c.sums + s->sums + threads * s->each);
     if (!s->v.has_projection)
         td_inverted_means(&s->v, c.sums, TD_DT_F32, args[n_in + 1]);
     else if (s->sums)

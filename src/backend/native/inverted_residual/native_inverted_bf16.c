@@ -10,7 +10,6 @@
  *
  * An image has the same bits in any batch and with any number of threads.
  */
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "backend/native/common/native_division.h"
@@ -146,7 +145,8 @@ static td_status prepare(const td_node *n, td_prepared *out)
         s->part = floats_of_d(&s->v, s->d.rows);
     s->each = s->part + aligned(td_inverted_scratch(&s->v, s->d.rows));
     out->state = s;
-    out->scratch_bytes = (size_t)(s->sums + s->wide + s->d.threads * s->each) * sizeof(float);
+    out->scratch_bytes = (size_t)(s->sums + s->wide + s->d.threads * s->each) * sizeof(float) +
+                         td_native_turns_bytes(s->d.threads);
     (void)snprintf(out->impl, sizeof out->impl, "avx512_bf16, bands of %d", (int)s->d.rows);
     return TD_OK;
 }
@@ -181,8 +181,10 @@ static td_projection_bf16 projection_of(const call *c, int64_t n, int64_t p, int
 }
 
 /* number i of the images' bands */
-static void run_band(const call *c, int64_t i, float *own)
+static void run_band(const void *context, int i, int thread)
 {
+    const call *c = context;
+    float *own = c->own + thread * c->s->each;
     const td_inverted *v = &c->s->v;
     const int64_t bands = c->s->d.bands, n = i / bands, band = i % bands;
     const int64_t from = v->P * band / bands, to = v->P * (band + 1) / bands;
@@ -203,8 +205,10 @@ static void run_band(const call *c, int64_t i, float *own)
 }
 
 /* number i of the images' parts */
-static void run_part(const call *c, int64_t i, float *own)
+static void run_part(const void *context, int i, int thread)
 {
+    const call *c = context;
+    float *own = c->own + thread * c->s->each;
     const td_inverted *v = &c->s->v;
     const int64_t parts = c->s->d.parts, n = i / parts, part = i % parts;
     const int64_t blocks = divide_up(v->M, TD_INVERTED_BLOCK);
@@ -221,9 +225,10 @@ static void run_part(const call *c, int64_t i, float *own)
 }
 
 /* number i of the images' chunks and vectors */
-static void run_chunk(const call *c, int64_t i, float *own)
+static void run_chunk(const void *context, int i, int thread)
 {
-    (void)own;
+    const call *c = context;
+    (void)thread;
     const td_inverted *v = &c->s->v;
     const int64_t chunks = c->s->d.chunks, each = chunks * c->s->d.vectors, pixels = v->P * v->Q;
     const int64_t n = i / each, vector = i % each / chunks, chunk = i % chunks;
@@ -233,14 +238,11 @@ static void run_chunk(const call *c, int64_t i, float *own)
     c->s->project(&p, vector * TD_PROJECT_VECTORS);
 }
 
-static void for_all(const call *c, int64_t jobs, void (*job)(const call *, int64_t, float *))
+static void for_all(const call *c, int64_t jobs, void (*job)(const void *, int, int))
 {
     const int threads = c->s->d.threads;
-    atomic_llong next = 0;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs;)
-            job(c, i, c->own + t * c->s->each);
+    td_native_take_turns(&(td_native_turns){ (int)jobs, threads, job, c },
+                         c->own + threads * c->s->each);
 }
 
 static td_status run(const td_prepared *p, void *const *args)

@@ -14,8 +14,6 @@
  */
 #include "backend/native/linear/native_panels.h"
 
-#include <stdatomic.h>
-
 #include "backend/native/common/native_division.h"
 #include "backend/native/common/native_kernel.h"
 #include "base/arena.h"
@@ -196,6 +194,13 @@ static state divide(const td_node *n, int threads)
     return s;
 }
 
+/* where in the scratch memory turns are, in bytes */
+static size_t turns_at(const state *s)
+{
+    const size_t before = (size_t)(s->packed + s->threads * s->scratch) * sizeof(float);
+    return td_round_up(before, TD_HOST_ALIGN);
+}
+
 static td_status prepare(const td_node *n, td_prepared *out)
 {
     state *s = TD_NEW(state);
@@ -204,7 +209,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     *s = divide(n, td_threads());
     s->loops = td_panels_loops_here();
     out->state = s;
-    out->scratch_bytes = (size_t)(s->packed + s->threads * s->scratch) * sizeof(float);
+    out->scratch_bytes = turns_at(s) + td_native_turns_bytes(s->threads);
     return TD_OK;
 }
 
@@ -231,9 +236,22 @@ static void pack(const td_node *n, const state *s, const float *w, float *to)
     }
 }
 
-static void run_job(const td_node *n, const state *s, int64_t i, void *const *args, const float *w,
-                    float *scratch)
+/* what all jobs work with */
+typedef struct {
+    const td_node *n;
+    const state *s;
+    void *const *args;
+    const float *w;
+    float *scratch;
+} call;
+
+static void run_job(const void *context, int i, int thread)
 {
+    const call *all = context;
+    const state *s = all->s;
+    const td_node *n = all->n;
+    void *const *args = all->args;
+    float *scratch = all->scratch + thread * s->scratch;
     const int64_t block = i / s->jobs.groups, group = i % s->jobs.groups, K = s->panels * TD_PANEL;
     const int64_t from = s->N * block / s->jobs.blocks, to = s->N * (block + 1) / s->jobs.blocks;
     const int64_t first = s->panels * group / s->jobs.groups;
@@ -247,7 +265,7 @@ static void run_job(const td_node *n, const state *s, int64_t i, void *const *ar
                         .y_row = K,
                         .w_panel = s->C * TD_PANEL,
                         .x = (const float *)args[0] + from * s->C + c,
-                        .w = w + (first * s->C + c) * TD_PANEL,
+                        .w = all->w + (first * s->C + c) * TD_PANEL,
                         .bias = bias ? bias + first * TD_PANEL : NULL,
                         .rest = rest ? rest + at : NULL,
                         .y = (float *)args[n->n_in] + at,
@@ -265,16 +283,13 @@ static void run_job(const td_node *n, const state *s, int64_t i, void *const *ar
 static td_status run(const td_prepared *p, void *const *args)
 {
     const state *s = p->state;
-    float *packed = args[p->node->n_in + 1], *scratch = packed + s->packed;
-    const float *w = s->packed ? packed : args[1];
-    const int threads = s->threads;
-    atomic_llong next = 0;
+    float *packed = args[p->node->n_in + 1];
+    const call c = { p->node, s, args, s->packed ? packed : args[1], packed + s->packed };
     if (s->packed)
         pack(p->node, s, args[1], packed);
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < s->jobs.blocks * s->jobs.groups;)
-            run_job(p->node, s, i, args, w, scratch + t * s->scratch);
+    td_native_take_turns(&(td_native_turns){ (int)(s->jobs.blocks * s->jobs.groups), s->threads,
+                                             run_job, &c },
+                         (char *)packed + turns_at(s));
     return TD_OK;
 }
 

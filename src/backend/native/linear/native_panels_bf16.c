@@ -7,8 +7,6 @@
  */
 #include "backend/native/linear/native_panels_bf16.h"
 
-#include <stdatomic.h>
-
 #include "backend/native/common/native_division.h"
 #include "backend/native/common/native_kernel.h"
 #include "backend/native/linear/native_panels.h"
@@ -63,8 +61,27 @@ static td_panel_jobs divide(const td_node *n, int threads)
     return td_native_panels_divide(divide_up(N, room), K / TD_PANEL, threads);
 }
 
-static void run_job(const td_node *n, const td_panel_jobs *jobs, int64_t i, void *const *args)
+static td_status prepare(const td_node *n, td_prepared *out)
 {
+    (void)n;
+    out->scratch_bytes = td_native_turns_bytes(td_threads());
+    return TD_OK;
+}
+
+/* what all jobs work with */
+typedef struct {
+    const td_node *n;
+    const td_panel_jobs *jobs;
+    void *const *args;
+} call;
+
+static void run_job(const void *context, int i, int thread)
+{
+    const call *c = context;
+    const td_node *n = c->n;
+    const td_panel_jobs *jobs = c->jobs;
+    void *const *args = c->args;
+    (void)thread;
     const int64_t N = td_in_type(n, 0)->dim[0], C = td_in_type(n, 1)->dim[1];
     const int64_t K = td_in_type(n, 1)->dim[0], panels = K / TD_PANEL;
     const int64_t block = i / jobs->groups, group = i % jobs->groups;
@@ -91,11 +108,10 @@ static td_status run(const td_prepared *p, void *const *args)
 {
     const int threads = td_threads();
     const td_panel_jobs jobs = divide(p->node, threads);
-    atomic_llong next = 0;
-#pragma omp parallel for schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i; (i = atomic_fetch_add(&next, 1)) < jobs.blocks * jobs.groups;)
-            run_job(p->node, &jobs, i, args);
+    const call c = { p->node, &jobs, args };
+    td_native_take_turns(
+        &(td_native_turns){ (int)(jobs.blocks * jobs.groups), threads, run_job, &c },
+        args[p->node->n_in + 1]);
     return TD_OK;
 }
 
@@ -109,5 +125,6 @@ static td_work_share share(const td_node *n, int threads)
 const td_kernel td_native_linear_panels_bf16 = { .name = "native_linear_panels_bf16",
                                                  .op = &td_op_linear_fused,
                                                  .accepts = accepts,
+                                                 .prepare = prepare,
                                                  .run = run,
                                                  .share = share };

@@ -21,7 +21,6 @@
 #include "backend/native/winograd/native_winograd.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -213,7 +212,8 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->v_bytes = td_round_up((size_t)(s->points * s->w.v_step) * s->v_elem, TD_HOST_ALIGN);
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes = s->job_bytes * (size_t)s->threads;
+    out->scratch_bytes =
+        s->job_bytes * (size_t)s->threads + td_native_turns_bytes(s->threads);
     const int tile = td_winograd_tile(s->w.form);
     snprintf(out->impl, sizeof out->impl, "F(%dx%d,3x3)%s %s", tile, tile,
              s->w.side == TD_WINO_STRIDED_SIDE ? "/2" : "", s->simd->isa);
@@ -286,8 +286,19 @@ static void run_blocks(const run *r, int64_t kb, int blocks)
     }
 }
 
-static void run_job(const state *s, int64_t job, const tensors *t, char *scratch)
+/* what all jobs work with */
+typedef struct {
+    const state *s;
+    const tensors *t;
+    char *scratch;
+} work;
+
+static void run_job(const void *context, int job, int thread)
 {
+    const work *all = context;
+    const state *s = all->s;
+    const tensors *t = all->t;
+    char *scratch = all->scratch + s->job_bytes * (size_t)thread;
     const td_native_wino *w = &s->w;
     const int64_t index = job / s->shares, share = job % s->shares;
     const td_native_wino_range tiles = run_of(s, index);
@@ -308,14 +319,10 @@ static void run_job(const state *s, int64_t job, const tensors *t, char *scratch
 
 static td_status run_tensors(const state *s, const tensors *t, char *scratch)
 {
-    const int64_t jobs = s->runs * s->shares;
-    atomic_llong next = 0;
-#pragma omp parallel for num_threads(s->threads) schedule(static, 1)
-    for (int i = 0; i < s->threads; i++) {
-        char *own = scratch + s->job_bytes * (size_t)i;
-        for (int64_t job; (job = atomic_fetch_add(&next, 1)) < jobs;)
-            run_job(s, job, t, own);
-    }
+    const work all = { s, t, scratch };
+    td_native_take_turns(
+        &(td_native_turns){ (int)(s->runs * s->shares), s->threads, run_job, &all },
+        scratch + s->job_bytes * (size_t)s->threads);
     return TD_OK;
 }
 
