@@ -293,7 +293,7 @@ td_status td_kernel_run_multi(const td_kernel *k, const td_node *n, const td_dev
     void *own[TD_PROBLEM_NODES][TD_IN_MAX + TD_OUT_MAX + 1] = { { NULL } };
     td_multi_node nodes[TD_PROBLEM_NODES];
     td_status st = TD_OK;
-    TD_CHECK(n_nodes <= TD_PROBLEM_NODES && !k->prepare);
+    TD_CHECK(n_nodes <= TD_PROBLEM_NODES); /* a call uses neither a node's state nor its scratch */
     for (int i = 0; i < n_nodes; i++) {
         TD_OUT(copy_args(n, m, args[i], own[i]));
         nodes[i] = (td_multi_node){ &prepared, own[i] };

@@ -935,6 +935,8 @@ static void training_depends_on_neither_threads_nor_batch(void **state)
     (void)state;
     check_independence(&(shape){ 11, 64, 48, 15, 1, 1 }, "f32");
     check_independence(&(shape){ 11, 96, 128, 29, 1, 2 }, "f32");
+    /* four chains of tiles, which one and two threads divide, and three do not */
+    check_independence(&(shape){ 11, 64, 48, 57, 1, 1 }, "f32");
     if (td_cpu_bf16_rate() <= 2)
         check_independence(&(shape){ 11, 128, 96, 28, 1, 1 }, "bf16");
 }
