@@ -3,7 +3,8 @@
  *
  * The speeds are measured with compiled programs, as in training, the best of several runs: a
  * matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a test for
- * finiteness and a relu of one of its larger tensors for reading and copying memory.
+ * finiteness and a relu of one of its larger tensors for reading and copying memory.  Last comes how
+ * long two cores take to exchange a value.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "base/plugin.h"
 #include "base/text.h"
 #include "device/gpu_plugin.h"
+#include "inspect/core_to_core.h"
 #include "ops/ops.h"
 #include "pass/amp.h"
 #include "runtime/device.h"
@@ -281,10 +283,10 @@ out:
 }
 
 /* whole numbers, or tenths below 10; a machine under load may be slower than 1 GB/s */
-static double rounded(double giga_per_s)
+static double rounded(double value)
 {
-    const double tenths = (double)(int64_t)(giga_per_s * 10 + 0.5);
-    return tenths < 100 ? tenths / 10 : (double)(int64_t)giga_per_s;
+    const double tenths = (double)(int64_t)(value * 10 + 0.5);
+    return tenths < 100 ? tenths / 10 : (double)(int64_t)value;
 }
 
 static td_status add_speed(report *r)
@@ -309,6 +311,9 @@ static td_status add_speed(report *r)
         else
             st = td_error_context(st, "measuring %s", speeds[i].name);
     }
+    const double ns = td_core_to_core_ns();
+    if (st == TD_OK && ns > 0)
+        row_number(r, "core_to_core_ns", rounded(ns));
     td_pages_free(x, (size_t)STREAM * sizeof *x);
     return st;
 }
