@@ -3,8 +3,8 @@
  *
  * The speeds are measured with compiled programs, as in training, the best of several runs: a
  * matrix product and a 3x3 convolution of ResNet-50's third stage for arithmetic, a test for
- * finiteness and a relu of one of its larger tensors for reading and copying memory.  Last comes how
- * long two cores take to exchange a value.
+ * finiteness and a relu of one of its larger tensors for reading and copying memory.  Last comes
+ * how long two cores take to exchange a value.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -51,7 +51,8 @@ static void write_update(const char *rule, int i, td_text *out)
                                             : "");
 }
 
-/* a step over two batches: sums, tests, norms, steps with a half copy, averages, statistics, commits */
+/* a step over two batches: sums, tests, norms, steps with a half copy, averages, statistics,
+   commits */
 static void write_graph(const char *rule, td_text *out)
 {
     static const char *const scalars[] = { "lr",    "inverse", "last", "keep",
@@ -201,7 +202,7 @@ static void expect_equal_norms(const job *many, const job *single, const job *ho
 
 static void expect_calls(const job *j, const char *rule)
 {
-    const char *const ops[] = { rule,   "carry",      "ema",       "commit", "batch_norm_update",
+    const char *const ops[] = { rule,   "carry",      "ema",        "commit",   "batch_norm_update",
                                 "cast", "accumulate", "all_finite", "grad_norm" };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         const char *op = ops[k];

@@ -586,7 +586,7 @@ static void check_kernel(run *r, const variant *v, const td_backend *b, const td
             if (is_result(n, i))
                 compare_result(r, v, k, i, wanted, &got);
         repeat_all(r, v, b, k, plain, &got);
-        if (k->multi && n->op != &td_op_grad_norm) /* of several nodes it is another norm: cuda.multi */
+        if (k->multi && n->op != &td_op_grad_norm) /* that of several is another: cuda.multi */
             repeat_multi(r, v, k, plain, &got);
         r->n_compared++;
     }

@@ -177,7 +177,8 @@ static void fill_all_finite(const td_prepared *p, void *const *args, void *out)
                                                        .before = n->n_in > 1 ? args[1] : NULL,
                                                        .y = args[n->n_in] };
 }
-KERNEL(all_finite, accepts_all_finite, NULL, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE, 1)
+KERNEL(all_finite, accepts_all_finite, NULL, td_gpu_finite_test, finite_test, TD_GPU_MULTI_FINITE,
+       1)
 
 /* --- the norm of a gradient ------------------------------------------------------------------- */
 
@@ -205,8 +206,8 @@ static void fill_grad_norm(const td_prepared *p, void *const *args, void *out)
                                                .y = args[n->n_in],
                                                .scratch = args[n->n_in + 1] };
 }
-KERNEL(grad_norm, accepts_grad_norm, prepare_grad_norm, td_gpu_norm_of, norm_of,
-               TD_GPU_MULTI_NORM, 2)
+KERNEL(grad_norm, accepts_grad_norm, prepare_grad_norm, td_gpu_norm_of, norm_of, TD_GPU_MULTI_NORM,
+       2)
 
 /* --- gradients over several batches, averages ------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /*
- * test_core_to_core.c -- the time between two cores is nanoseconds, or not measured; it ends in time
+ * test_core_to_core.c -- the time between two cores is nanoseconds, or not measured
  */
 #include "support/expect.h"
 

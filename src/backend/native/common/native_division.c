@@ -94,10 +94,10 @@ td_native_grid td_native_grid_divide(int64_t tiles, int64_t blocks, double tile_
     return d;
 }
 
-/* Cycles for each byte that a thread reads of blocks, which are fetched ahead, and from the cache of
-   another core.  Zen 4: a line takes 2 to 70 cycles from another core, several at a time, as near
-   or far as it is; a virtual machine's cores are now the one, now the other. */
-#define BLOCK_CYCLES 0.1
+/* Cycles for each byte that a thread reads of blocks, which are fetched ahead, and from the cache
+   of another core.  Zen 4: a line takes 2 to 70 cycles from another core, several at a time, as
+   near or far as it is; a virtual machine's cores are now the one, now the other. */
+#define BLOCK_CYCLES  0.1
 #define REMOTE_CYCLES 0.3
 
 /* the slowest thread's cycles with a parts of the tiles and b of the blocks */

@@ -95,8 +95,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
                                        : TD_GATED_DEPTH * (int64_t)sizeof(float));
     s->scratch = (int64_t)td_round_up((size_t)s->scratch, TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes =
-        (size_t)(s->threads * s->scratch) + td_native_turns_bytes(s->threads);
+    out->scratch_bytes = (size_t)(s->threads * s->scratch) + td_native_turns_bytes(s->threads);
     return TD_OK;
 }
 

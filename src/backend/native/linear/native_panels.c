@@ -287,9 +287,9 @@ static td_status run(const td_prepared *p, void *const *args)
     const call c = { p->node, s, args, s->packed ? packed : args[1], packed + s->packed };
     if (s->packed)
         pack(p->node, s, args[1], packed);
-    td_native_take_turns(&(td_native_turns){ (int)(s->jobs.blocks * s->jobs.groups), s->threads,
-                                             run_job, &c },
-                         (char *)packed + turns_at(s));
+    td_native_take_turns(
+        &(td_native_turns){ (int)(s->jobs.blocks * s->jobs.groups), s->threads, run_job, &c },
+        (char *)packed + turns_at(s));
     return TD_OK;
 }
 

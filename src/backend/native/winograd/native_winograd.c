@@ -212,8 +212,7 @@ static td_status prepare_conv(const td_node *n, td_prepared *out)
     s->v_bytes = td_round_up((size_t)(s->points * s->w.v_step) * s->v_elem, TD_HOST_ALIGN);
     s->job_bytes = s->v_bytes + td_round_up(line * (size_t)s->simd->blocks, TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes =
-        s->job_bytes * (size_t)s->threads + td_native_turns_bytes(s->threads);
+    out->scratch_bytes = s->job_bytes * (size_t)s->threads + td_native_turns_bytes(s->threads);
     const int tile = td_winograd_tile(s->w.form);
     snprintf(out->impl, sizeof out->impl, "F(%dx%d,3x3)%s %s", tile, tile,
              s->w.side == TD_WINO_STRIDED_SIDE ? "/2" : "", s->simd->isa);

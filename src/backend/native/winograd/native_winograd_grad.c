@@ -52,8 +52,8 @@
 #define TILES_MIN   128
 #define GROUP_BYTES ((int64_t)4 << 20)
 
-/* Chains, and the tiles that one has at least: in ResNet's layers of 256 channels chains of 256 tiles
-   were slower by a seventh with a common last-level cache, and faster by as much without. */
+/* Chains, and the tiles that one has at least: in ResNet's layers of 256 channels chains of 256
+   tiles were slower by a seventh with a common last-level cache, and faster by as much without. */
 #define CHAINS_MAX  8
 #define CHAIN_TILES 512
 
