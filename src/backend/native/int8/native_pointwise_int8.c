@@ -77,8 +77,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     out->state = s;
     s->d = divide(n, td_threads());
     out->scratch_bytes = td_native_int8_scratch(n, &s->d);
-    s->v = (td_pointwise){ .pixels = y->dim[0] * y->dim[2] * y->dim[3],
-                           .C = x->dim[1],
+    s->v = (td_pointwise){ .C = x->dim[1],
                            .K = y->dim[1],
                            .H = x->dim[2],
                            .W = x->dim[3],

@@ -13,7 +13,6 @@
 enum { TD_POINTWISE_PIXELS = 6 /* pixels of a tile, at most */ };
 
 typedef struct {
-    int64_t pixels; /* of y, in all images */
     int64_t C, K, H, W, P, Q, stride;
     bool is_signed; /* y is s8 */
     bool is_float;  /* y is float32, and so is the residual */

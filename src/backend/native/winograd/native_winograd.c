@@ -9,10 +9,10 @@
  *                          A' m A * scale + bias + residual, relu  ->  y
  *         the next 32 filters: ...
  *
- * Jobs write separate results, so threads take them in order and wait for each other only at the
- * end.  Filters are divided if a small batch has too few tiles for all threads; each part then
- * transforms the inputs again.  A tile's arithmetic is the same in every job: its bits depend on
- * neither the batch size nor the number of threads.
+ * Jobs write separate results, so threads take them in turn, each its own share first, and wait for
+ * each other only at the end.  Filters are divided if a small batch has too few tiles for all
+ * threads; each part then transforms the inputs again.  A tile's arithmetic is the same in every
+ * job: its bits depend on neither the batch size nor the number of threads.
  *
  * Compared with a direct convolution it saves three of four multiplications (fewer if tiles extend
  * past the image's edge), and it costs transforms (C + K per tile, compared with C K products) and
