@@ -211,8 +211,9 @@ __device__ inline double *sums_in(const td_gpu_step &s)
 }
 
 /* a block: new means of elements [first, end), part i, and their sums of squares */
-__device__ inline void moments_of(const td_gpu_step &s, int64_t i, int64_t first, int64_t end)
+__device__ inline void sum_part(const step_item &t, int64_t i, int64_t first, int64_t end)
 {
+    const td_gpu_step &s = t.s;
     const float *weight = static_cast<const float *>(s.w.data);
     double weights = 0, directions = 0;
     if (is_skipped(s.finite))
@@ -235,8 +236,9 @@ __device__ inline void moments_of(const td_gpu_step &s, int64_t i, int64_t first
 }
 
 /* a block: the ratio from the sums of n parts */
-__device__ inline void ratio_of(const td_gpu_step &s, int64_t n)
+__device__ inline void sum_parts(const step_item &t, int64_t n)
 {
+    const td_gpu_step &s = t.s;
     const double *sums = sums_in(s);
     double weights = 0, directions = 0;
     if (is_skipped(s.finite))
@@ -319,7 +321,7 @@ __device__ inline double *sums_in(const td_gpu_norm_of &t)
 }
 
 /* a block: the sum of squares of elements [first, end), part i */
-__device__ inline void squares_of(const td_gpu_norm_of &t, int64_t i, int64_t first, int64_t end)
+__device__ inline void sum_part(const td_gpu_norm_of &t, int64_t i, int64_t first, int64_t end)
 {
     const double by = *t.inverse;
     double sum = 0;
@@ -333,7 +335,7 @@ __device__ inline void squares_of(const td_gpu_norm_of &t, int64_t i, int64_t fi
 }
 
 /* a block: the sum of n parts */
-__device__ inline void total_of(const td_gpu_norm_of &t, int64_t n)
+__device__ inline void sum_parts(const td_gpu_norm_of &t, int64_t n)
 {
     const double *sums = sums_in(t);
     double sum = 0;
@@ -556,27 +558,6 @@ __global__ void multi_kernel(const T *items, const int64_t *counts, const part *
 
 /* --- sums of whole tensors -------------------------------------------------------------------- */
 
-/* what a block sums, and what one block makes of the sums */
-__device__ inline void sum_part(const step_item &t, int64_t i, int64_t first, int64_t end)
-{
-    moments_of(t.s, i, first, end);
-}
-
-__device__ inline void sum_parts(const step_item &t, int64_t n)
-{
-    ratio_of(t.s, n);
-}
-
-__device__ inline void sum_part(const td_gpu_norm_of &t, int64_t i, int64_t first, int64_t end)
-{
-    squares_of(t, i, first, end);
-}
-
-__device__ inline void sum_parts(const td_gpu_norm_of &t, int64_t n)
-{
-    total_of(t, n);
-}
-
 template <typename T> __global__ void part_kernel(T t, int64_t count)
 {
     const int64_t first = blockIdx.x * PART;
@@ -614,8 +595,7 @@ __global__ void norm_kernel(td_gpu_norm_of t, int64_t count)
 }
 
 /* one block: the norms of n tensors, each with those before it; y is that of the last */
-__global__ void multi_norm_kernel(const td_gpu_norm_of *items, const int64_t *counts,
-                                  unsigned n)
+__global__ void multi_norm_kernel(const td_gpu_norm_of *items, const int64_t *counts, unsigned n)
 {
     __shared__ double sums[THREADS];
     float y = items[0].before ? *items[0].before : 0;
@@ -640,8 +620,8 @@ struct multi {
     unsigned n_parts;
     size_t counts_at, parts_at, sums_at, bytes; /* items are first */
     char *table;                                /* on the GPU */
-    const float *before;                        /* of tests */
-    float *y;
+    const float *before;                        /* of finite tests: the first one's operand */
+    float *y;                                   /* and the last one's result */
 };
 
 size_t aligned(size_t n)

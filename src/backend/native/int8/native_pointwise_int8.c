@@ -44,7 +44,7 @@ bool td_native_pointwise_int8_preferred_layout(const td_node *n, td_node_layouts
 
 /* --- division --------------------------------------------------------------------------------- */
 
-/* of pixels: one instruction multiplies four channels of a pixel by 16 filters */
+/* divides pixels; one instruction multiplies four channels of a pixel by 16 filters */
 static td_native_grid divide(const td_node *n, int threads)
 {
     const td_type *y = &n->out[0]->type;

@@ -215,7 +215,6 @@ static void run_part(const call *c, td_inverted_job *j, int64_t part, float *y)
     c->loops(v, &c->in, j);
 }
 
-/* own: the thread's scratch */
 static void run_job(const void *context, int i, int thread)
 {
     const call *c = context;
