@@ -157,6 +157,7 @@ static td_status set_up(td_predictor *p)
     TD_TRY(td_device_open(p->o.device.name, &p->dev));
     TD_TRY(count_streams(p));
     td_device_winograd(p->dev, p->o.device.winograd);
+    p->dev->target.smallest_batch = p->o.smallest_batch;
     TD_TRY(td_amp_resolve(&p->o.amp, p->dev));
     TD_TRY(td_device_tune(p->dev, p->o.device.tune, p->o.device.tune_cache));
     return choose_dtypes(p);

@@ -49,6 +49,8 @@ typedef struct {
     td_device_opts device; /* `threads` is ignored: call td_set_threads */
     bool takes_detectors;  /* otherwise their weights are an error */
     bool takes_floats;     /* rows may be f32 also where td_predictor_dtype is u8 */
+    int smallest_batch;    /* the smallest that will be added, 0: not known; a large filter that the
+                              others would keep in a form of their own has to save much time */
     int streams;           /* 0 or 1: one; TD_STREAMS_AUTO: one for each 8 compute threads */
 } td_predictor_opts;
 

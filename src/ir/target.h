@@ -29,12 +29,13 @@ typedef struct {
        NULL if all nodes run by themselves. */
     const void *(*multi)(void *ctx, const td_node *n, int *chained);
 
-    int bf16_rate;     /* products of bfloat16 in the time of one of float32 */
-    bool direct_only;  /* it may not compute convolutions by Winograd's algorithm */
-    bool has_tf32;     /* it multiplies TF32 faster than float32 */
-    bool is_reference; /* it computes every op by its definition, whatever the time */
-    bool fuses_gates;  /* pass gates: it has kernels for gated_add and means of half images */
-    bool fuses_norms;  /* pass norms: convolutions compute the sums for batch norms */
+    int bf16_rate;      /* products of bfloat16 in the time of one of float32 */
+    int smallest_batch; /* programs of fewer images will share this one's filters; 0: none will */
+    bool direct_only;   /* it may not compute convolutions by Winograd's algorithm */
+    bool has_tf32;      /* it multiplies TF32 faster than float32 */
+    bool is_reference;  /* it computes every op by its definition, whatever the time */
+    bool fuses_gates;   /* pass gates: it has kernels for gated_add and means of half images */
+    bool fuses_norms;   /* pass norms: convolutions compute the sums for batch norms */
 } td_target;
 
 #endif

@@ -28,7 +28,9 @@
  * filters, four times as large, are read once per run of tiles, which costs too much for few tiles,
  * and in training transformed.  The counts depend on shapes, the batch included, the type of images
  * and how fast the processor multiplies bfloat16, and on nothing else: ranks and accumulated
- * batches of one size choose alike, whatever their number of threads.
+ * batches of one size choose alike, whatever their number of threads.  Where programs of smaller
+ * batches run beside this one, which share its filters, a large filter that only this one would
+ * keep transformed has to save more.
  */
 #include <math.h>
 #include <string.h>
@@ -59,6 +61,7 @@
 #define LARGE_FILTER    (1 << 20)
 #define LEAST_GAIN      1.27
 #define LEAST_HALF_GAIN 1.15
+#define LEAST_OWN_GAIN  2 /* if programs of the smallest batch keep the filter as it is, too */
 
 /* a filter's gradient from bfloat16, per element of a transformed filter: the sums are transformed
    once, and read and written for every SUM_TILES tiles more; half as many with stride 2 */
@@ -134,6 +137,7 @@ static double direct_products(const td_node *conv)
 typedef struct {
     bool is_fixed; /* the filter is transformed once */
     double rate;   /* direct products in the time of one in float32 */
+    double share;  /* of the images, those of the smallest batch that shares the filter; 1: all */
 } choice;
 
 /* without the filter */
@@ -162,19 +166,37 @@ static bool is_faster_half_grad_w(const td_node *conv, td_winograd_form form, co
            direct_products(conv) * c * k / by->rate;
 }
 
-/* the cost by tiles of this form; INFINITY: the direct convolution is as fast */
-static double cost_of(const td_node *conv, td_winograd_form form, const choice *by)
+/* with tiles of this form for a share of the images: the cost, and that without tiles */
+static double cost_of_share(const td_node *conv, td_winograd_form form, const choice *by,
+                            double share, double *direct)
 {
     const td_type *w = filter_of(conv);
     const double k = (double)w->dim[0], c = (double)w->dim[1];
-    const double direct = direct_products(conv) * c * k / by->rate;
     const double points = form == TD_WINO_SMALL ? TD_WINO_SMALL_POINTS : TD_WINO_POINTS;
     const double read = form == TD_WINO_SMALL ? READ_SMALL_COST : READ_COST;
     const double filter = points * c * k * (read + (by->is_fixed ? 0 : FILTER_COST));
-    const double gain = is_half(conv) ? LEAST_HALF_GAIN : LEAST_GAIN;
-    const double least =
-        by->is_fixed && form != TD_WINO_SMALL && points * c * k > LARGE_FILTER ? gain : 1;
-    const double cost = cost_of_tiles(conv, form, by, c, k) + filter;
+    *direct = share * direct_products(conv) * c * k / by->rate;
+    return share * cost_of_tiles(conv, form, by, c, k) + filter;
+}
+
+/* is the filter kept, and its memory that of many others? */
+static bool is_large_filter(const td_node *conv, td_winograd_form form, const choice *by)
+{
+    const td_type *w = filter_of(conv);
+    return by->is_fixed && form != TD_WINO_SMALL &&
+           TD_WINO_POINTS * (double)w->dim[0] * (double)w->dim[1] > LARGE_FILTER;
+}
+
+/* the cost by tiles of this form; INFINITY: the direct convolution is as fast */
+static double cost_of(const td_node *conv, td_winograd_form form, const choice *by)
+{
+    double direct, least = 1;
+    if (is_large_filter(conv, form, by)) {
+        least = is_half(conv) ? LEAST_HALF_GAIN : LEAST_GAIN;
+        if (least * cost_of_share(conv, form, by, by->share, &direct) >= direct)
+            least = LEAST_OWN_GAIN;
+    }
+    const double cost = cost_of_share(conv, form, by, 1, &direct);
     return least * cost < direct ? cost : INFINITY;
 }
 
@@ -313,14 +335,23 @@ static void end(td_rewriter *rw)
     rw->state = NULL;
 }
 
+/* of the images of n, those of the smallest batch compiled for the same filters */
+static double smallest_share(const td_target *target, const td_node *n)
+{
+    const int smallest = target ? target->smallest_batch : 0;
+    const int64_t images = td_in_type(n, 0)->dim[0];
+    return smallest && smallest < images ? (double)smallest / (double)images : 1;
+}
+
 /* TD_WINO_FORMS: direct */
 static td_winograd_form chosen_form(const td_rewriter *rw, const td_node *n)
 {
     const bool *is_fixed = rw->state;
     if (!has_shape(n))
         return TD_WINO_FORMS;
-    const choice by = { !is_grad_w(n) && is_fixed[n->in[1]->producer->id],
-                        is_half(n) && rw->target ? rw->target->bf16_rate : 1 };
+    const choice by = { .is_fixed = !is_grad_w(n) && is_fixed[n->in[1]->producer->id],
+                        .rate = is_half(n) && rw->target ? rw->target->bf16_rate : 1,
+                        .share = smallest_share(rw->target, n) };
     const td_winograd_form form = large_form(n);
     if (is_grad_w(n))
         return is_faster_filter_gradient(n, form, &by) &&

@@ -33,7 +33,8 @@
 enum {
     NAME_BYTES = 101,
     TD_STREAMS_MAX = 256,
-    MAX_SCANS = 32, /* limit for a JPEG; real encoders write about 10 */
+    SMALLEST_BATCH = 1, /* besides max_batch */
+    MAX_SCANS = 32,     /* limit for a JPEG; real encoders write about 10 */
     PEM_BYTES_MAX = 1 << 20
 };
 
@@ -222,6 +223,7 @@ static td_status open_predictor(server *s)
                              .device = o->device,
                              .takes_detectors = true,
                              .takes_floats = true, /* tensors of infer requests */
+                             .smallest_batch = SMALLEST_BATCH,
                              .streams = o->streams ? o->streams : TD_STREAMS_AUTO };
     td_model_onnx_weights(&po.model, &po.weights);
     if (!po.weights)
@@ -250,7 +252,7 @@ static td_status open_predictor(server *s)
     TD_TRY(check_name(s->service.name));
     TD_TRY(check_kind(o, is_detector, s->service.is_multi_label));
     TD_TRY(td_predictor_add_batch(s->predictor, o->max_batch, INT64_MAX));
-    TD_TRY(td_predictor_add_batch(s->predictor, 1, INT64_MAX));
+    TD_TRY(td_predictor_add_batch(s->predictor, SMALLEST_BATCH, INT64_MAX));
     TD_TRY(td_predictor_finish(s->predictor));
     log_memory(s);
     s->service.n_classes = td_predictor_classes(s->predictor);

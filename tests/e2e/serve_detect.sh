@@ -19,7 +19,7 @@ lists() {
 }
 
 # --- what it says -------------------------------------------------------------------------------
-serve --max-body 1M --max-batch 2
+serve --max-body 1M
 ask 200 GET /v2
 prints '"extensions": \["binary_tensor_data", "model_configuration", "statistics"\]'
 ask 200 GET /v2/models/ssd320
