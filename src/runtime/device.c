@@ -12,14 +12,21 @@
 #include "base/machine.h"
 #include "device/gpu_plugin.h"
 #include "device/gpu_ranks.h"
+#include "ops/ops.h"
 #include "options/env_switch.h"
 #include "runtime/backends.h"
 #include "runtime/emulate_half.h"
 #include "runtime/kernel_choice.h"
 
+static bool has_relu6(const td_node *n)
+{
+    return n->op == &td_op_conv2d_fused && ((const td_conv_attr *)n->attr)->relu6;
+}
+
 static bool supports(void *ctx, const td_node *n)
 {
-    return td_device_select(ctx, n, NULL) != NULL;
+    const td_device *dev = ctx;
+    return (dev->fuses_relu6 || !has_relu6(n)) && td_device_select(ctx, n, NULL) != NULL;
 }
 
 static bool preferred_layout(void *ctx, const td_node *n, td_node_layouts *out)
@@ -64,6 +71,7 @@ static void add_gpu(td_device *dev)
 static td_status read_switches(td_device *dev)
 {
     TD_TRY(td_env_switch("TANDEM_CUDA_GRAPH", true, &dev->captures));
+    TD_TRY(td_env_switch("TANDEM_CUDA_RELU6", true, &dev->fuses_relu6));
     return td_env_switch("TANDEM_CUDA_NORMS", true, &dev->target.fuses_norms);
 }
 
@@ -82,6 +90,7 @@ static td_device *new_device(const char *name)
     if (!dev)
         return NULL;
     dev->name = name;
+    dev->fuses_relu6 = true;
     dev->target = (td_target){ .ctx = dev,
                                .supports = supports,
                                .preferred_layout = preferred_layout,

@@ -15,9 +15,10 @@ struct td_device {
     const td_backend *backends[TD_BACKENDS_MAX]; /* best first */
     int n_backends;
     const td_device_memory *memory;
-    bool captures;  /* launches are captured and replayed (program_capture.c) */
-    bool is_absent; /* kernels are chosen and planned, nothing runs */
-    bool emulates;  /* half types by float32 kernels (emulate_half.h), before `ref` */
+    bool captures;    /* launches are captured and replayed (program_capture.c) */
+    bool fuses_relu6; /* convolutions may compute it */
+    bool is_absent;   /* kernels are chosen and planned, nothing runs */
+    bool emulates;    /* half types by float32 kernels (emulate_half.h), before `ref` */
     td_target target;
     td_tuner *tuner;      /* NULL: no measurements are used */
     td_comm *comm;        /* borrowed; NULL: one rank */

@@ -58,6 +58,10 @@ export TANDEM_CUDA_NORMS=maybe
 expect 2 inspect kernels --model small.td --device cuda
 error_names TANDEM_CUDA_NORMS maybe
 unset TANDEM_CUDA_NORMS
+expect 0 inspect kernels --arch mobilenet_v2 --device cuda --precision fp16
+has 0 relu6
+TANDEM_CUDA_RELU6=0 expect 0 inspect kernels --arch mobilenet_v2 --device cuda --precision fp16
+has 35 relu6
 expect 0 inspect kernels --arch resnet18 --training --precision bf16 --device cpu
 has 0 conv2d_statistics
 
