@@ -31,8 +31,8 @@ extern const char *const td_wire_dtype_names[];    /* td_wire_dtype */
                "number of compute threads; 0: one per core"), \
     TD_ENUM_AS(T, device.tune, "tune", NULL, TD_TUNE_QUICK, td_tune_names, \
                "choose kernels and layouts by measuring them; off: no; cached: use stored " \
-               "measurements; quick: and for at most 2 s and 3 % of the run time kernels that " \
-               "give the same bits; full: measure all that is missing"), \
+               "measurements; quick: and, on a processor, for at most 2 s and 3 % of the run " \
+               "time kernels that give the same bits; full: measure all that is missing"), \
     TD_TEXT_AS(T, device.tune_cache, "tune_cache", NULL, NULL, "FILE", \
                "file of the stored measurements; default: in ~/.cache/tandem"), \
     TD_ENUM_AS(T, device.winograd, "winograd", NULL, TD_WINOGRAD_AUTO, td_winograd_names, \

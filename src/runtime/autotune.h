@@ -9,7 +9,8 @@
  *               td_tune_kernels(graph), then for each node td_tune_choose(node)
  *
  *     cached   uses stored times, measures nothing
- *     quick    times kernels of the costliest nodes that give the same bits (quick_tune.h)
+ *     quick    times kernels of the costliest nodes that give the same bits (quick_tune.h); on a
+ *              GPU, whose libraries do not say which of their engines do, it is cached
  *     full     measures all missing times, searches for layouts
  *
  * Choices depend only on the numbers in the file, so the same file gives the same program.  The
