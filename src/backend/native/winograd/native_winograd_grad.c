@@ -77,7 +77,6 @@ typedef struct {
     int64_t dw_block; /* from 16 channels to the next 16 */
     int64_t tiles, groups, chains;
     bool by_chain;              /* each thread runs whole chains */
-    int team;                   /* threads that run one group */
     int64_t jobs;               /* jobs that multiply */
     int64_t cb_count, kb_count; /* their blocks of channels and of filters */
     int64_t parts;         /* the number of parts of the filter's points; there are jobs x parts */
@@ -171,6 +170,12 @@ static void divide_points(state *s)
     }
 }
 
+/* threads that run one group */
+static int team_of(const state *s)
+{
+    return s->by_chain ? 1 : s->threads;
+}
+
 /* Products of the busiest thread, for one tile, channel and filter of each job.  Single points have
    as many products as the square of the last one's, as that one's, or 1.  Those with most are the
    first jobs, and threads take jobs as they come, so the second with most may end last. */
@@ -178,16 +183,16 @@ static int64_t busiest(const state *s)
 {
     const int64_t last = s->w.side - s->w.filters + 1, all = products_before(&s->w, POINTS);
     if (s->parts < POINTS || last == 1)
-        return divide_up(s->jobs * s->parts, s->team) * s->part_products;
-    const int64_t squares = divide_up(s->jobs, s->team) * last * last;
-    const int64_t others = divide_up(s->jobs * all, s->team) + last;
+        return divide_up(s->jobs * s->parts, team_of(s)) * s->part_products;
+    const int64_t squares = divide_up(s->jobs, team_of(s)) * last * last;
+    const int64_t others = divide_up(s->jobs * all, team_of(s)) + last;
     return squares > others ? squares : others;
 }
 
 /* has it at most an eighth more than the mean? */
 static bool is_even(const state *s)
 {
-    return busiest(s) * s->team * 8 <= s->jobs * products_before(&s->w, POINTS) * 9;
+    return busiest(s) * team_of(s) * 8 <= s->jobs * products_before(&s->w, POINTS) * 9;
 }
 
 /* jobs of s->kb_count blocks of filters: as many blocks of channels as leave enough jobs; then as
@@ -197,7 +202,7 @@ static void divide_products(state *s)
     const int64_t CB = s->w.C / LANES, rows = divide_up(s->w.K / LANES, s->kb_count);
     int64_t best = 1, least = INT64_MAX;
     s->cb_count = CB_MAX;
-    while (s->cb_count > 1 && rows * divide_up(CB, s->cb_count) < JOBS_PER_THREAD * s->team)
+    while (s->cb_count > 1 && rows * divide_up(CB, s->cb_count) < JOBS_PER_THREAD * team_of(s))
         s->cb_count /= 2;
     s->jobs = rows * divide_up(CB, s->cb_count);
     for (s->parts = 1; s->parts <= POINTS; s->parts++) {
@@ -226,7 +231,6 @@ static void divide_chains(state *s)
         s->chains *= 2;
     const int64_t most = divide_up(s->chains, s->threads);
     s->by_chain = s->chains > 1 && most * s->threads * 8 <= s->chains * 9;
-    s->team = s->by_chain ? 1 : s->threads;
 }
 
 static void divide(state *s)
@@ -241,7 +245,7 @@ static void divide(state *s)
     s->w.room = divide_up(s->tiles, s->groups) | 1; /* odd: strides are no powers of two */
     s->w.v_step = td_native_wino_step(s->w.C, s->w.room);
     s->w.d_step = td_native_wino_step(s->w.K, s->w.room);
-    s->run = smaller(s->tiles / s->groups / (4 * s->team), RUN_MAX);
+    s->run = smaller(s->tiles / s->groups / (4 * team_of(s)), RUN_MAX);
     s->run = s->run > 1 ? s->run : 1;
     s->kb_count = KB_MAX;
     divide_products(s);
@@ -287,7 +291,7 @@ static td_status prepare(const td_node *n, td_prepared *out)
     s->v_bytes = td_round_up(points * (size_t)s->w.v_step * sizeof(float), TD_HOST_ALIGN);
     s->d_bytes = td_round_up(points * (size_t)s->w.d_step * sizeof(float), TD_HOST_ALIGN);
     out->state = s;
-    out->scratch_bytes = (s->v_bytes + s->d_bytes) * (size_t)(s->threads / s->team);
+    out->scratch_bytes = (s->v_bytes + s->d_bytes) * (size_t)(s->threads / team_of(s));
     const int64_t sums = s->has_own ? s->own_floats * s->threads : s->chains * sums_of(s);
     out->scratch_bytes += (size_t)sums * sizeof(float);
     snprintf(out->impl, sizeof out->impl, "F(3x3,4x4)%s %s",
@@ -387,19 +391,15 @@ static void transform(const state *s, const tensors *t, int64_t first, int64_t n
         s->transforms->gradient(&s->w, first + at, tiles, t->dy, t->d + at * LANES);
 }
 
-static int64_t transforms_of(const state *s, int64_t tiles)
+/* groups [from, to), one after the other, each divided among the threads of a team: of a chain, the
+   calling thread alone */
+static void run_groups(const state *s, const tensors *t, int64_t from, int64_t to)
 {
-    return 2 * divide_up(tiles, s->run);
-}
-
-/* all threads run one group after the other */
-static void run_groups(const state *s, const tensors *t)
-{
-#pragma omp parallel num_threads(s->threads)
-    for (int64_t group = 0; group < s->groups; group++) {
+#pragma omp parallel num_threads(team_of(s))
+    for (int64_t group = from; group < to; group++) {
         const int64_t first = first_of(s, group), n = first_of(s, group + 1) - first;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < transforms_of(s, n); i++)
+        for (int64_t i = 0; i < 2 * divide_up(n, s->run); i++)
             transform(s, t, first, n, i);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < s->jobs * s->parts; i++) {
@@ -409,30 +409,17 @@ static void run_groups(const state *s, const tensors *t)
     }
 }
 
-static void run_chain(const state *s, const tensors *t, int64_t chain)
-{
-    const int64_t groups = groups_of_chain(s);
-    for (int64_t group = chain * groups; group < (chain + 1) * groups; group++) {
-        const int64_t first = first_of(s, group), n = first_of(s, group + 1) - first;
-        for (int64_t i = 0; i < transforms_of(s, n); i++)
-            transform(s, t, first, n, i);
-        for (int64_t i = 0; i < s->jobs * s->parts; i++) {
-            const job j = job_at(s, i);
-            run_job(s, t, group, &j, NULL);
-        }
-    }
-}
-
 /* each thread has its own v and d */
 static void run_chains(const state *s, const tensors *t)
 {
+    const int64_t groups = groups_of_chain(s);
 #pragma omp parallel for num_threads(s->threads) schedule(static)
     for (int64_t chain = 0; chain < s->chains; chain++) {
         const size_t own = (s->v_bytes + s->d_bytes) / sizeof(float) * (size_t)omp_get_thread_num();
         tensors of_thread = *t;
         of_thread.v += own;
         of_thread.d += own;
-        run_chain(s, &of_thread, chain);
+        run_groups(s, &of_thread, chain * groups, (chain + 1) * groups);
     }
 }
 
@@ -453,7 +440,7 @@ static td_status run(const td_prepared *p, void *const *args)
     const bool is_ended = s->parts == 1 && s->chains == 1;
     const int64_t CB = s->w.C / LANES, blocks = is_ended ? 0 : CB * (s->w.K / LANES);
     char *scratch = args[4];
-    const size_t sums_at = (s->v_bytes + s->d_bytes) * (size_t)(s->threads / s->team);
+    const size_t sums_at = (s->v_bytes + s->d_bytes) * (size_t)(s->threads / team_of(s));
     const tensors t = { .dy = args[0],
                         .x = args[1],
                         .dw = args[3],
@@ -463,7 +450,7 @@ static td_status run(const td_prepared *p, void *const *args)
     if (s->by_chain)
         run_chains(s, &t);
     else
-        run_groups(s, &t);
+        run_groups(s, &t, 0, s->groups);
 #pragma omp parallel for num_threads(s->threads) schedule(static) if (blocks > 0)
     for (int64_t i = 0; i < blocks; i++) {
         add_chains(s, t.sum + i * SUM_FLOATS);
