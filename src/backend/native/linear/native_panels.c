@@ -172,6 +172,13 @@ td_work_share td_native_panels_share(const td_panel_jobs *j, int64_t rows, int64
     return td_work_share_of(j->blocks * j->groups, each, threads);
 }
 
+td_panel_job td_native_panels_job(const td_panel_jobs *j, int64_t rows, int64_t panels, int64_t i)
+{
+    const int64_t block = i / j->groups, group = i % j->groups, first = panels * group / j->groups;
+    return (td_panel_job){ rows * block / j->blocks, rows * (block + 1) / j->blocks, first,
+                           panels * (group + 1) / j->groups - first };
+}
+
 static state divide(const td_node *n, int threads)
 {
     const bool is_conv = n->op == &td_op_conv2d_fused, is_linear = n->op == &td_op_linear_fused;
@@ -252,21 +259,19 @@ static void run_job(const void *context, int i, int thread)
     const td_node *n = all->n;
     void *const *args = all->args;
     float *scratch = all->scratch + thread * s->scratch;
-    const int64_t block = i / s->jobs.groups, group = i % s->jobs.groups, K = s->panels * TD_PANEL;
-    const int64_t from = s->N * block / s->jobs.blocks, to = s->N * (block + 1) / s->jobs.blocks;
-    const int64_t first = s->panels * group / s->jobs.groups;
-    const int64_t at = from * K + first * TD_PANEL;
+    const td_panel_job j = td_native_panels_job(&s->jobs, s->N, s->panels, i);
+    const int64_t K = s->panels * TD_PANEL, at = j.from * K + j.first * TD_PANEL;
     const float *bias = n->n_in > 2 ? args[2] : NULL, *rest = n->n_in > 3 ? args[3] : NULL;
     for (int64_t c = 0; c < s->C; c += s->depth) {
-        td_panels v = { .rows = to - from,
-                        .panels = s->panels * (group + 1) / s->jobs.groups - first,
+        td_panels v = { .rows = j.to - j.from,
+                        .panels = j.panels,
                         .depth = smaller(s->C - c, s->depth),
                         .x_row = s->C,
                         .y_row = K,
                         .w_panel = s->C * TD_PANEL,
-                        .x = (const float *)args[0] + from * s->C + c,
-                        .w = all->w + (first * s->C + c) * TD_PANEL,
-                        .bias = bias ? bias + first * TD_PANEL : NULL,
+                        .x = (const float *)args[0] + j.from * s->C + c,
+                        .w = all->w + (j.first * s->C + c) * TD_PANEL,
+                        .bias = bias ? bias + j.first * TD_PANEL : NULL,
                         .rest = rest ? rest + at : NULL,
                         .y = (float *)args[n->n_in] + at,
                         .is_first = c == 0,

@@ -94,6 +94,14 @@ td_panel_jobs td_native_panels_divide(int64_t blocks, int64_t panels, int thread
 td_work_share td_native_panels_share(const td_panel_jobs *j, int64_t rows, int64_t panels,
                                      int threads);
 
+/* a job: rows [from, to) of `panels` panels from `first` on */
+typedef struct {
+    int64_t from, to, first, panels;
+} td_panel_job;
+
+/** Job i of a product of so many rows and panels. */
+td_panel_job td_native_panels_job(const td_panel_jobs *j, int64_t rows, int64_t panels, int64_t i);
+
 /** The preferred layouts of linear_fused of many rows in float32; false for other nodes. */
 bool td_native_panels_preferred_layout(const td_node *n, td_node_layouts *out);
 

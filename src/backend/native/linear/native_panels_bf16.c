@@ -79,24 +79,21 @@ static void run_job(const void *context, int i, int thread)
 {
     const call *c = context;
     const td_node *n = c->n;
-    const td_panel_jobs *jobs = c->jobs;
     void *const *args = c->args;
     (void)thread;
     const int64_t N = td_in_type(n, 0)->dim[0], C = td_in_type(n, 1)->dim[1];
-    const int64_t K = td_in_type(n, 1)->dim[0], panels = K / TD_PANEL;
-    const int64_t block = i / jobs->groups, group = i % jobs->groups;
-    const int64_t from = N * block / jobs->blocks, to = N * (block + 1) / jobs->blocks;
-    const int64_t first = panels * group / jobs->groups;
-    const int64_t at = from * K + first * TD_PANEL;
+    const int64_t K = td_in_type(n, 1)->dim[0];
+    const td_panel_job j = td_native_panels_job(c->jobs, N, K / TD_PANEL, i);
+    const int64_t at = j.from * K + j.first * TD_PANEL;
     const td_half_panels v = {
-        .rows = to - from,
-        .panels = panels * (group + 1) / jobs->groups - first,
+        .rows = j.to - j.from,
+        .panels = j.panels,
         .depth = C,
         .x_row = C,
         .y_row = K,
-        .x = (const uint16_t *)args[0] + from * C,
-        .w = (const uint16_t *)args[1] + first * TD_PANEL * C,
-        .bias = n->n_in > 2 ? (const float *)args[2] + first * TD_PANEL : NULL,
+        .x = (const uint16_t *)args[0] + j.from * C,
+        .w = (const uint16_t *)args[1] + j.first * TD_PANEL * C,
+        .bias = n->n_in > 2 ? (const float *)args[2] + j.first * TD_PANEL : NULL,
         .rest = n->n_in > 3 ? (const uint16_t *)args[3] + at : NULL,
         .y = (uint16_t *)args[n->n_in] + at,
         .gelu = ((const td_linear_fused_attr *)n->attr)->gelu,

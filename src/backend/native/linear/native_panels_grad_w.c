@@ -122,21 +122,9 @@ static void pack(const state *s, const float *x, float *packed)
         }
 }
 
-/* outputs `from` to `to` of panels from `first` on */
-typedef struct {
-    int64_t from, to, first, panels;
-} job;
-
-static job job_at(const state *s, int64_t i)
-{
-    const int64_t block = i / s->jobs.groups, group = i % s->jobs.groups;
-    const int64_t first = s->panels * group / s->jobs.groups;
-    return (job){ s->K * block / s->jobs.blocks, s->K * (block + 1) / s->jobs.blocks, first,
-                  s->panels * (group + 1) / s->jobs.groups - first };
-}
-
-static void add_part(const state *s, const part *a, const job *j, const float *dy, float *dw,
-                     float *tiles)
+/* j: its rows are outputs */
+static void add_part(const state *s, const part *a, const td_panel_job *j, const float *dy,
+                     float *dw, float *tiles)
 {
     const td_panels v = { .rows = j->to - j->from,
                           .panels = j->panels,
@@ -163,7 +151,7 @@ static td_status run(const td_prepared *p, void *const *args)
         pack(s, x, packed);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < s->jobs.blocks * s->jobs.groups; i++) {
-            const job j = job_at(s, i);
+            const td_panel_job j = td_native_panels_job(&s->jobs, s->K, s->panels, i);
             for (int64_t k = 0; k < s->parts; k++) {
                 const part a = part_at(s, k, packed);
                 add_part(s, &a, &j, dy, dw, tiles + omp_get_thread_num() * s->tiles);
