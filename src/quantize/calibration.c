@@ -52,12 +52,21 @@ static const td_graph *graph_of(const td_calibration *c)
     return td_program_view_of(c->program).graph;
 }
 
+/* A reshape or a view has no kernel and is never observed: its values are its operand's. */
 static td_status watch(td_calibration *c, const td_value *v)
 {
-    if (c->of[v->id])
-        return TD_OK;
-    c->of[v->id] = td_arena_alloc(&c->arena, 1, sizeof **c->of);
-    return c->of[v->id] ? td_map_set(&c->watched, v->name, c->of[v->id]) : TD_ENOMEM;
+    const td_value *source = v;
+    while (source->producer->op->is_alias)
+        source = source->producer->in[0];
+    td_histogram **h = &c->of[source->id];
+    if (!*h) {
+        *h = td_arena_alloc(&c->arena, 1, sizeof **h);
+        if (!*h)
+            return TD_ENOMEM;
+        TD_TRY(td_map_set(&c->watched, source->name, *h));
+    }
+    c->of[v->id] = *h;
+    return TD_OK;
 }
 
 static bool is_conv(const td_node *n)

@@ -1,6 +1,6 @@
 /*
  * test_calibration.c -- ranges of random images: the weights that were made for them are those of
- * td_program_init, so that a benchmark need not make them again
+ * td_program_init, so that a benchmark need not make them again; values that are only reshaped
  */
 #include "quantize/calibration.h"
 
@@ -53,8 +53,43 @@ static void initial_weights_are_kept(void **state)
     td_device_close(dev);
 }
 
+/* a linear layer behind a reshape, which has no kernel: its input is that of the reshape */
+static const char flat[] = "%images:f32[1,3,8,8] = input\n"
+                           "%conv1.weight:f32[16,3,3,3] = param {init=normal, scale=3}\n"
+                           "%1 = conv2d %images, %conv1.weight {pad=1}\n"
+                           "%2 = relu %1\n"
+                           "%3 = global_avg_pool %2\n"
+                           "%4:f32[1,4,2,2] = reshape %3 {shape=1:4:2:2}\n"
+                           "%5:f32[1,16] = reshape %4 {shape=-1:16}\n"
+                           "%a.weight:f32[5,16] = param {init=normal, scale=1}\n"
+                           "%6 = linear %5, %a.weight\n"
+                           "%b.weight:f32[5,16] = param {init=normal, scale=1}\n"
+                           "%7 = linear %3, %b.weight\n"
+                           "%8 = add %6, %7\n"
+                           "output logits = %8\n";
+
+static void reshaped_values_are_observed(void **state)
+{
+    (void)state;
+    const td_model_opts m = { .model_text = flat, .num_classes = 5, .image_size = 8 };
+    td_device *dev;
+    td_tensors *fresh;
+    td_quantization q;
+    expect_ok(td_device_open("ref", &dev));
+    expect_ok(td_calibrate_random(&m, dev, NULL, NULL, &fresh, &q));
+    assert_int_equal(q.n, 3);
+    assert_string_equal(q.ranges[1].weight, "a.weight");
+    assert_string_equal(q.ranges[2].weight, "b.weight");
+    assert_true(q.ranges[1].input > 2); /* 1 if nothing was observed */
+    assert_true(q.ranges[1].input == q.ranges[2].input);
+    td_tensors_free(fresh);
+    td_quantization_release(&q);
+    td_device_close(dev);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(initial_weights_are_kept) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(initial_weights_are_kept),
+                                        cmocka_unit_test(reshaped_values_are_observed) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
