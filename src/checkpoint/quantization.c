@@ -12,17 +12,19 @@
 #include "base/text.h"
 #include "ops/ops.h"
 
+#define META      TD_QUANTIZATION_META ": " /* before errors, as in those of base/json.h */
 #define RANGE_MIN 1e-30
 #define RANGE_MAX 1e30
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static td_status read_range(const td_json *layer, const char *key, float *out)
+static td_status read_range(const td_json *layer, const char *weight, const char *key, float *out)
 {
     double x;
     TD_TRY(td_json_number(layer, key, &x));
     if (!(x >= RANGE_MIN && x <= RANGE_MAX))
-        return td_error(TD_EFORMAT, "%s is %g, wanted %g to %g", key, x, RANGE_MIN, RANGE_MAX);
+        return td_error(TD_EFORMAT, META "'%.200s': %s is %g, wanted %g to %g", weight, key, x,
+                        RANGE_MIN, RANGE_MAX);
     *out = (float)x;
     return TD_OK;
 }
@@ -41,11 +43,11 @@ static td_status read_layer(const td_tensors *t, const td_json *j, td_quantizati
     TD_TRY(td_json_text(j, "why", &why));
     const td_tensor *x = td_tensors_get(t, weight);
     if (!x || (x->rank != 4 && x->rank != 2))
-        return td_error(TD_EFORMAT, "the file has no filter or matrix '%.200s'", weight);
+        return td_error(TD_EFORMAT, META "the file has no filter or matrix '%.200s'", weight);
     TD_TRY(copy_text(q, weight, &out->range.weight));
     TD_TRY(copy_text(q, why, &out->why));
-    TD_TRY_MSG(read_range(j, "input", &out->range.input), "'%.200s'", weight);
-    TD_TRY_MSG(read_range(j, "output", &out->range.output), "'%.200s'", weight);
+    TD_TRY(read_range(j, weight, "input", &out->range.input));
+    TD_TRY(read_range(j, weight, "output", &out->range.output));
     TD_TRY(td_json_bool(j, "wide", &out->range.is_wide));
     TD_TRY(td_json_number(j, "input_db", &out->input_db));
     return td_json_number(j, "weights_db", &out->weights_db);
@@ -57,14 +59,15 @@ static td_status read_layers(const td_tensors *t, const td_json *layers, td_quan
     td_map seen = { 0 };
     td_status st = TD_OK;
     if (!layers || td_json_kind_of(layers) != TD_JSON_ARRAY || n > td_tensors_count(t))
-        return td_error(TD_EFORMAT, "wanted layers, a list of at most %zu", td_tensors_count(t));
+        return td_error(TD_EFORMAT, META "wanted layers, a list of at most %zu",
+                        td_tensors_count(t));
     TD_TRY(TD_ALLOC(q->layers, n + 1));
     TD_TRY(TD_ALLOC(q->ranges, n + 1));
     for (size_t i = 0; i < n; i++) {
         TD_OUT(read_layer(t, td_json_at(layers, i), q, &q->layers[i]));
         const char *weight = q->layers[i].range.weight;
         if (td_map_has(&seen, weight))
-            TD_OUT(td_error(TD_EFORMAT, "'%.200s' is repeated", weight));
+            TD_OUT(td_error(TD_EFORMAT, META "'%.200s' is repeated", weight));
         TD_OUT(td_map_set(&seen, weight, q));
         q->ranges[q->n++] = q->layers[i].range;
     }
@@ -97,8 +100,7 @@ td_status td_quantization_read(const td_tensors *t, const char *path, td_quantiz
     td_json_free(doc);
     if (st == TD_OK)
         return TD_OK;
-    return td_error_context(st == TD_ENOTFOUND ? TD_EFORMAT : st, "'%s': " TD_QUANTIZATION_META,
-                            path);
+    return td_error_context(st == TD_ENOTFOUND ? TD_EFORMAT : st, "'%s'", path);
 }
 
 void td_quantization_release(td_quantization *q)
