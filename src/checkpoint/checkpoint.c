@@ -483,6 +483,12 @@ td_status td_weight_metadata_check(const td_tensors *t, const char *path,
 {
     const td_arch *is = meta_arch(t), *wanted = td_arch_known(model->arch);
     const char *backbone = td_tensors_meta(t, "tandem.backbone");
+    const char *name = td_tensors_meta(t, "tandem.arch");
+    if (name && !is && !wanted && !model->model && !model->model_text)
+        return td_error(TD_EFORMAT,
+                        "'%s' is for the architecture '%.200s', which this version does not know; "
+                        "--arch names another",
+                        path, name);
     TD_TRY(td_weight_channels_check(t, path, model));
     if (!is || !wanted || model->model || model->model_text)
         return TD_OK;
@@ -513,11 +519,12 @@ bool td_weight_arch_apply(const td_tensors *t, td_model_opts *model)
 /* Limited, so that a hostile file cannot make one image take minutes and gigabytes. */
 int td_weight_image_size(const td_tensors *t)
 {
+    const char *text = td_tensors_meta(t, "tandem.image_size");
     const int n = meta_number(t, "tandem.image_size");
-    if (n <= IMAGE_SIZE_OF_FILE)
+    if (!text || (n > 0 && n <= IMAGE_SIZE_OF_FILE))
         return n;
     td_log(TD_LOG_WARN, "weights",
-           "ignoring the file's image size of %d, which exceeds %d: set it with --image-size", n,
+           "ignoring the file's image size '%.20s', wanted 1 to %d: set it with --image-size", text,
            IMAGE_SIZE_OF_FILE);
     return 0;
 }

@@ -331,6 +331,7 @@ static void image_sizes_of_files_are_limited(void **state)
         assert_int_equal(td_weight_image_size(t), rows[i].size);
         td_log_set_sink(NULL, NULL);
         assert_int_equal(strstr(warning, "2049") != NULL, strcmp(rows[i].text, "2049") == 0);
+        assert_int_equal(*warning != '\0', rows[i].size == 0);
         td_tensors_free(t);
     }
 }
@@ -411,6 +412,12 @@ static void detectors_take_their_own_weights(void **state)
     m.backbone = "resnet18"; /* one was */
     td_weight_backbone_apply(ssd, &m);
     assert_string_equal(m.backbone, "resnet18");
+    td_tensors *later = SET("tandem.arch", "resnet2029"); /* of a later version */
+    expect_ok(td_weight_metadata_check(later, "f", &m));
+    m.arch = "resnet2029";
+    expect_error(td_weight_metadata_check(later, "a/f", &m), TD_EFORMAT, "'a/f'");
+    assert_non_null(strstr(td_error_message(), "resnet2029"));
+    td_tensors_free(later);
     td_tensors_free(ssd);
     td_tensors_free(plain);
     td_tensors_free(none);
