@@ -1,6 +1,8 @@
 /*
  * cmd_quantize.c -- tandem quantize WEIGHTS DATA -o OUT
  */
+#include <sys/stat.h>
+
 #include "cli/evaluation.h"
 #include "tandem/evaluate.h"
 #include "tandem/quantize.h"
@@ -53,6 +55,18 @@ static td_status score(const td_quantize_opts *o, const char *weights, td_precis
     c->name = r.detects ? "AP" : "top1";
     *out = r.detects ? r.boxes[TD_BOX_AP] : r.top1;
     td_evaluate_release(&r);
+    return TD_OK;
+}
+
+/* The float32 weights are evaluated after the output is written, which must not replace them. */
+static td_status check_compare(const td_quantize_opts *o)
+{
+    struct stat in, out;
+    if (o->output && stat(o->weights, &in) == 0 && stat(o->output, &out) == 0 &&
+        in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        return td_error(
+            TD_EUSAGE, "--compare: --output '%s' would replace the float32 weights to compare with",
+            o->output);
     return TD_OK;
 }
 
@@ -123,6 +137,8 @@ static td_status run(const td_call *call)
         return td_error(TD_EUSAGE, "WEIGHTS is missing: give the weight file as an argument");
     q->weights = call->args[0];
     TD_TRY(td_cli_data(&q->input, &data));
+    if (o->compare)
+        TD_TRY(check_compare(q));
     TD_TRY(td_quantize(q, &r));
     const td_status st = o->compare ? compare(q, &c) : TD_OK;
     if (st == TD_OK && call->json)

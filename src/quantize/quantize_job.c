@@ -224,9 +224,10 @@ td_status td_quantize(const td_quantize_opts *opts, td_quantize_result *out)
     TD_OUT(calibrate(&j, &out->n_images));
     if (!count_quantized(&j.quantization))
         TD_OUT(td_error(TD_EUSAGE,
-                        "'%s': no layer of the network is quantized: linear layers and the first "
+                        "'%s': no layer of the network is quantized: %slinear layers and the first "
                         "convolution are only with --quantize-also",
-                        opts->weights));
+                        opts->weights,
+                        opts->keep_wide ? "--keep-wide keeps those that it names, " : ""));
     TD_OUT(write(&j));
     st = report(&j, out);
 out:

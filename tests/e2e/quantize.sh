@@ -84,6 +84,12 @@ expect 2 quantize q.safetensors set -o no.safetensors
 error_names q.safetensors
 expect 2 quantize $w set
 error_names --output
+cp $w own.safetensors
+expect 2 quantize own.safetensors set -o ./own.safetensors --overwrite --compare # nothing is left to compare with
+error_names --compare ./own.safetensors
+cmp $w own.safetensors || complain "it is replaced"
+expect 2 quantize $w set -o no.safetensors --calibration-images 4 --keep-wide '*'
+error_names --keep-wide
 [ ! -e no.safetensors ] && [ ! -e none.safetensors ] || complain "a failure wrote a file"
 
 # a network of one's own, and the options that say which images are observed, and how
