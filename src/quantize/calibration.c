@@ -1,9 +1,10 @@
 /*
  * calibration.c -- observes the inputs and results of a network's convolutions and linear layers
  *
- * The program is compiled for float32 without passes `winograd` and `linears`, so that its layers
- * are those that pass `quantize` sees.  A value that is read several times has one histogram.  A
- * filter that several convolutions share gets the sum of their histograms.
+ * The program is compiled for float32 without the later passes that change or fuse layers, so that
+ * its layers are those that pass `quantize` sees, on every processor.  A value that is read several
+ * times has one histogram.  A filter that several convolutions share gets the sum of their
+ * histograms.
  */
 #include "quantize/calibration.h"
 
@@ -126,6 +127,7 @@ td_status td_calibration_new(const td_model_opts *model, td_device *dev, int bat
                              td_calibration **out)
 {
     const td_amp_opts float32 = { .precision = TD_PRECISION_FP32 };
+    const td_compile_opts opts = { .amp = &float32, .skip = "winograd,linears,inverted_residual" };
     td_graph *g = NULL;
     td_status st = TD_OK;
     *out = NULL;
@@ -137,8 +139,7 @@ td_status td_calibration_new(const td_model_opts *model, td_device *dev, int bat
         (size_t)td_model_channels(model) * (size_t)model->image_size * (size_t)model->image_size;
     TD_OUT(td_alloc_to(&c->images, (size_t)batch, c->row_floats * sizeof(float)));
     TD_OUT(td_inference_graph(model, batch, NULL, &g));
-    TD_OUT(td_compile(g, dev, &(td_compile_opts){ .amp = &float32, .skip = "winograd,linears" },
-                      &c->program));
+    TD_OUT(td_compile(g, dev, &opts, &c->program));
     TD_OUT(watch_all(c));
     *out = c;
     c = NULL;

@@ -1,6 +1,6 @@
 /*
  * test_calibration.c -- ranges of random images: the weights that were made for them are those of
- * td_program_init, so that a benchmark need not make them again; values that are only reshaped
+ * td_program_init, so that a benchmark need not make them again; reshaped values, fused blocks
  */
 #include "quantize/calibration.h"
 
@@ -87,9 +87,29 @@ static void reshaped_values_are_observed(void **state)
     td_device_close(dev);
 }
 
+/* blocks that are one node on some processors: all their layers have ranges, as on device ref */
+static void fused_blocks_are_observed(void **state)
+{
+    (void)state;
+    const td_model_opts m = { .arch = "mobilenet_v2", .num_classes = 5, .image_size = 32 };
+    static const char *const devices[] = { "cpu", "ref" };
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        td_device *dev;
+        td_tensors *fresh;
+        td_quantization q;
+        expect_ok(td_device_open(devices[i], &dev));
+        expect_ok(td_calibrate_random(&m, dev, NULL, NULL, &fresh, &q));
+        assert_int_equal(q.n, 53);
+        td_tensors_free(fresh);
+        td_quantization_release(&q);
+        td_device_close(dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(initial_weights_are_kept),
+                                        cmocka_unit_test(fused_blocks_are_observed),
                                         cmocka_unit_test(reshaped_values_are_observed) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
