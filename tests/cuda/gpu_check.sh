@@ -36,12 +36,14 @@ check 2 --steps 'ops everything'
 # --- all that needs no GPU of its own
 TANDEM_STAND_IN_DEVICES=2
 export TANDEM_STAND_IN_DEVICES
-check 0 --steps 'ops golden parity resume ranks bench accuracy walkthrough'
+check 0 --steps 'ops golden parity resume ranks bench accuracy walkthrough peers'
 unset TANDEM_STAND_IN_DEVICES
 for step in ops golden parity resume ranks bench accuracy walkthrough; do
     prints "^$step +[0-9]+ s +passed\$"
     grep -Eq "^\| $step \| passed \| [0-9]+ \|\$" page.md || complain "no row of $step in the page"
 done
+prints '^peers +[0-9]+ s +skipped: PyTorch'
+grep -q 'steps_of_lamb' work/ops.log || complain "ops: updates of many tensors were not run"
 grep -q '^cuda: .* batch_norm_grad [1-9]' work/ops.log || complain "ops: no kernel of the GPU was compared"
 grep -Eq '^- GPU: stand-in 0, compute capability 9\.0' page.md || complain "the page does not name the GPU"
 for mode in training inference; do
