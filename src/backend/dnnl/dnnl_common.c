@@ -191,10 +191,20 @@ static bool tag_matches(const md_info *f, dnnl_format_tag_t tag, const_dnnl_memo
     return same;
 }
 
+/* one element, or one block of them? */
+static bool is_one(const md_info *f, int dim)
+{
+    dnnl_dim_t block = 1;
+    for (int b = 0; b < f->n_blocks; b++)
+        if (f->block_dims[b] == dim)
+            block *= f->blocks[b];
+    return f->dims[dim] <= block;
+}
+
 /*
  * Outer dimensions by decreasing stride, then the inner blocks.  Equal strides keep their order,
- * or, with ones_last, a dimension of one element follows all that it can follow: oneDNN names the
- * same filters of one channel Abcde8a and decbA8a.
+ * or, with ones_last, a dimension of one element or block follows all that it can follow: oneDNN
+ * names the same filters of one channel, or of one block of groups, Abcde8a and decbA8a.
  */
 static void compose(const md_info *f, bool ones_last, char *out, size_t room)
 {
@@ -204,7 +214,7 @@ static void compose(const md_info *f, bool ones_last, char *out, size_t room)
         int k = i;
         for (; k > 0; k--) {
             const int before = order[k - 1];
-            const bool is_tie = f->strides[before] == f->strides[i] && f->dims[before] == 1;
+            const bool is_tie = f->strides[before] == f->strides[i] && is_one(f, before);
             if (f->strides[before] >= f->strides[i] && !(ones_last && is_tie))
                 break;
             order[k] = before;

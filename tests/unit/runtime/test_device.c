@@ -89,6 +89,17 @@ static void refusals_are_told(void **state)
     td_graph_free(g);
 }
 
+/* conv gets the layouts that the device prefers for it */
+static void take_preferred(td_device *dev, td_node *conv)
+{
+    td_node_layouts w;
+    assert_true(dev->target.preferred_layout(dev->target.ctx, conv, &w));
+    strcpy(conv->in[0]->type.layout, w.in[0]);
+    strcpy(conv->in[1]->type.layout, w.in[1]);
+    strcpy(conv->out[0]->type.layout, w.out);
+    assert_true(dev->target.supports(dev->target.ctx, conv));
+}
+
 static void preferred_layouts_are_ones_that_a_kernel_takes(void **state)
 {
     (void)state;
@@ -103,16 +114,31 @@ static void preferred_layouts_are_ones_that_a_kernel_takes(void **state)
     assert_false(
         cpu->target.preferred_layout(cpu->target.ctx, td_test_value(g, "z")->producer, &w));
     if (TD_HAVE_DNNL) {
-        assert_true(cpu->target.preferred_layout(cpu->target.ctx, conv, &w));
-        strcpy(conv->in[0]->type.layout, w.in[0]);
-        strcpy(conv->in[1]->type.layout, w.in[1]);
-        strcpy(conv->out[0]->type.layout, w.out);
-        assert_true(cpu->target.supports(cpu->target.ctx, conv));
+        take_preferred(cpu, conv);
         const td_kernel *k = td_device_select(cpu, conv, NULL);
         assert_string_equal(k->name, "dnnl_conv");
     }
     td_device_close(cpu);
     td_device_close(ref);
+    td_graph_free(g);
+}
+
+/* oneDNN's filters of one block of groups have two dimensions of one element in any order */
+static void depthwise_convolutions_of_one_block_are_not_plain(void **state)
+{
+    (void)state;
+    td_device *cpu;
+    td_graph *g = td_test_graph(
+        "%x:f32[1,16,8,8] = input\n%f:f32[16,1,3,3] = param\n%b:f32[16] = param\n"
+        "%y = conv2d_fused %x, %f, %b {pad=1, groups=16, relu=true}\noutput y = %y\n");
+    td_node *conv = td_test_value(g, "y")->producer;
+    expect_ok(td_device_open("cpu", &cpu));
+    if (TD_HAVE_DNNL) {
+        take_preferred(cpu, conv);
+        assert_string_not_equal(conv->in[0]->type.layout, "");
+        assert_string_not_equal(conv->out[0]->type.layout, "");
+    }
+    td_device_close(cpu);
     td_graph_free(g);
 }
 
@@ -136,6 +162,7 @@ int main(void)
         cmocka_unit_test(every_op_that_runs_has_a_reference_kernel),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(preferred_layouts_are_ones_that_a_kernel_takes),
+        cmocka_unit_test(depthwise_convolutions_of_one_block_are_not_plain),
         cmocka_unit_test(threads_are_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
