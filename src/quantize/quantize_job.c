@@ -74,16 +74,25 @@ static td_status open_loader(job *j, td_loader_opts lo)
     return td_loader_new(j->ds, &lo, &j->ld);
 }
 
+static td_status open_split(job *j, bool is_detector)
+{
+    const char *split = j->o.calibrate_on_val ? "val" : "train";
+    const int64_t n_synthetic = j->o.calibration_images;
+    const td_status st =
+        is_detector ? td_boxes_open(&j->o.input, split, &j->o.model, n_synthetic, &j->ds)
+                    : td_open_split(&j->o.input, split, &j->o.model, n_synthetic, &j->ds);
+    return st == TD_ENOTFOUND && !j->o.calibrate_on_val
+               ? td_error_context(st, "without --calibrate-on-val")
+               : st;
+}
+
 static td_status open_data(job *j)
 {
     td_model_opts *m = &j->o.model;
     const td_input_opts *in = &j->o.input;
-    const char *split = j->o.calibrate_on_val ? "val" : "train";
-    const int64_t n_synthetic = j->o.calibration_images;
     const bool is_detector = td_model_detector(m) != TD_DETECTOR_NONE;
     td_log_backend(in);
-    TD_TRY(is_detector ? td_boxes_open(in, split, m, n_synthetic, &j->ds)
-                       : td_open_split(in, split, m, n_synthetic, &j->ds));
+    TD_TRY(open_split(j, is_detector));
     TD_TRY(td_resolve_image_size(j->ds, m));
     return open_loader(j, is_detector ? td_boxes_loader_opts(in, m, j->o.batch_size)
                                       : td_loader_opts_of(in, m, j->o.batch_size));

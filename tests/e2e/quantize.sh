@@ -107,6 +107,9 @@ done
 expect 0 quantize $s set -o other.safetensors --overwrite --calibration-images 24 --workers 1 --device ref
 expect 2 quantize $s set -o no.safetensors --device none
 error_names none
+mkdir only_val && cp -r set/val only_val/val
+expect 1 quantize $s only_val -o no.safetensors
+error_names only_val train --calibrate-on-val
 expect 0 inspect checkpoint other.safetensors
 prints 'tandem.graph'
 
