@@ -88,6 +88,10 @@ typedef struct {
        other: dimension 0 of each input and output is rows.  On a device that computes in the
        host's memory.  0, 1: `g` has the whole batch. */
     int micro_batches;
+
+    /* So many of them at the same time, each by one thread, with as many times the memory for
+       activations; a divisor of micro_batches.  0, 1: one at a time, by all threads. */
+    int lanes;
 } td_compile_opts;
 
 /**
@@ -151,6 +155,9 @@ TD_API const void *td_program_output(const td_program *p, const char *name, td_t
 
 /** How many micro-batches a run computes; 1 without td_compile_opts.micro_batches. */
 TD_API int td_program_micro_batches(const td_program *p);
+
+/** How many of them at the same time; 1 without td_compile_opts.lanes. */
+TD_API int td_program_lanes(const td_program *p);
 
 /** Parameters, in the graph's order; half precision copies of weights are not included. */
 TD_API int td_program_param_count(const td_program *p);

@@ -461,6 +461,8 @@ static void add_network(bench *b, td_text *out)
     if (td_program_micro_batches(b->program) > 1)
         td_json_add(out, "micro_batch_size",
                     b->o.batch_size / td_program_micro_batches(b->program));
+    if (td_program_lanes(b->program) > 1)
+        td_json_add(out, "lanes", td_program_lanes(b->program));
     td_json_add(out, "ranks", b->n_ranks);
     td_text_add(out, ", \"image_size\": %d, \"threads\": %d, \"iters\": %d, \"warmup\": %d, ",
                 b->o.model.image_size, td_threads(), n, b->o.warmup);

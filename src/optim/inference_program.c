@@ -60,41 +60,44 @@ static int caches_for(const td_compile_opts *opts, int64_t bytes[2])
     return 2;
 }
 
-/* td_micro_batch_of what will be run; the whole batch on failure */
-static int rows_for(const td_inference_opts *o, const td_device *dev, const td_graph *g,
-                    const td_compile_opts *opts)
+/* that of what will be run; the whole batch on failure */
+static td_batch_division division_for(const td_inference_opts *o, const td_device *dev,
+                                      const td_graph *g, const td_compile_opts *opts)
 {
+    td_batch_division d = { o->batch, 1 };
+    int64_t caches[2];
+    const int n_caches = caches_for(opts, caches);
     td_graph *f = fused(g, dev, opts->skip);
     if (!f)
         td_error_clear();
-    int64_t caches[2];
-    const int n_caches = caches_for(opts, caches);
-    const int n = f ? td_micro_batch_of(f, o->batch, caches, n_caches, td_threads()) : o->batch;
+    else
+        d = td_micro_batch_of(f, o->batch, caches, n_caches, td_threads());
     td_graph_free(f);
-    return n;
+    return d;
 }
 
 /* *g, of the whole batch, becomes that of a micro-batch, if this is faster and the network can have
    another batch */
-static void divide(const td_inference_opts *o, const td_device *dev, const td_compile_opts *opts,
-                   td_graph **g, int *rows)
+static td_batch_division divide(const td_inference_opts *o, const td_device *dev,
+                                const td_compile_opts *opts, td_graph **g)
 {
+    const td_batch_division whole = { o->batch, 1 };
     td_graph *smaller;
-    *rows = o->batch;
     if (o->is_whole || !dev->memory->is_host || o->batch == 1)
-        return;
-    const int n = rows_for(o, dev, *g, opts);
-    if (n == o->batch)
-        return;
-    if (td_inference_graph(o->model, n, o->norm, &smaller) != TD_OK) {
+        return whole;
+    const td_batch_division d = division_for(o, dev, *g, opts);
+    if (d.rows == o->batch)
+        return whole;
+    if (td_inference_graph(o->model, d.rows, o->norm, &smaller) != TD_OK) {
         td_error_clear();
-        return;
+        return whole;
     }
     td_graph_free(*g);
     *g = smaller;
-    *rows = n;
-    td_log(TD_LOG_DEBUG, "inference", "a batch of %d is computed in micro-batches of %d", o->batch,
-           n);
+    td_log(TD_LOG_DEBUG, "inference",
+           "a batch of %d is computed in micro-batches of %d, %d at once", o->batch, d.rows,
+           d.lanes);
+    return d;
 }
 
 td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
@@ -102,11 +105,11 @@ td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
 {
     td_graph *g = NULL;
     td_compile_opts c = *opts;
-    int rows;
     *out = NULL;
     TD_TRY(td_inference_graph(o->model, o->batch, o->norm, &g));
-    divide(o, dev, opts, &g, &rows);
-    c.micro_batches = o->batch / rows;
+    const td_batch_division d = divide(o, dev, opts, &g);
+    c.micro_batches = o->batch / d.rows;
+    c.lanes = d.lanes;
     const td_status st = td_compile(g, dev, &c, out);
     td_graph_free(g);
     return st;

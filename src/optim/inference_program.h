@@ -18,7 +18,7 @@ typedef struct {
 /**
  * The program for a whole batch, which on a CPU it computes in micro-batches where the cache makes
  * that faster (runtime/micro_batch.h).  `opts` as for td_compile, whose errors these are, and those
- * of the graph; its micro_batches has no effect.
+ * of the graph; its micro_batches and lanes have no effect.
  */
 td_status td_inference_compile(const td_inference_opts *o, td_device *dev,
                                const td_compile_opts *opts, td_program **out) TD_CHECKED;

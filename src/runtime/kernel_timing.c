@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "runtime/device.h"
 #include "runtime/emulate_half.h"
+#include "runtime/process.h"
 
 enum { RUNS_MIN = 3, RUNS_MAX = 20 };
 
@@ -27,6 +28,8 @@ void td_problem_print(const td_node *n, td_text *out)
         td_text_add(out, i ? " " : " -> ");
         td_type_print(&n->out[i]->type, out);
     }
+    if (td_threads_parts() > 1) /* other times than with all threads */
+        td_text_add(out, " by one of %d threads", td_threads_parts());
 }
 
 bool td_node_has_macs(const td_node *n)

@@ -8,6 +8,11 @@
 #include "ops/ops.h"
 #include "runtime/program_parts.h"
 
+enum {
+    LANE_ROWS = 4,   /* images of a thread, at least */
+    LANE_WEIGHTS = 4 /* how often weights may be moved for what activations are */
+};
+
 /* --- the choice ------------------------------------------------------------------------------- */
 
 static bool is_batched(const td_type *t, int64_t batch)
@@ -57,26 +62,42 @@ static traffic traffic_of(const td_graph *g)
     return t;
 }
 
-int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads)
+/* how many images of `share`, which are among those of `batch` */
+static int rows_that_fit(const td_graph *g, int batch, int share, int64_t cache_bytes, int least)
 {
     const traffic t = traffic_of(g);
     if (!is_divisible(g, batch))
-        return batch;
-    int n = batch;
-    while (n > 1 && (batch % n != 0 || t.largest / batch * n > cache_bytes))
+        return share;
+    int n = share;
+    while (n > 1 && (share % n != 0 || t.largest / batch * n > cache_bytes))
         n--;
     const int64_t saved = t.moved / batch;
     const bool fits = t.largest / batch * n <= cache_bytes; /* one image may be too much */
-    return fits && n >= threads && t.weights / n <= saved / 2 ? n : batch;
+    return fits && n >= least && t.weights / n <= saved / 2 ? n : share;
 }
 
-int td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes, int n_caches,
-                      int threads)
+int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads)
 {
-    int n = batch;
-    for (int i = 0; i < n_caches && n == batch; i++)
-        n = td_micro_batch(g, batch, cache_bytes[i], threads);
-    return n;
+    return rows_that_fit(g, batch, batch, cache_bytes, threads);
+}
+
+/* is an even share of its own for each of the threads faster? */
+static bool wants_lanes(const td_graph *g, int batch, int threads)
+{
+    const traffic t = traffic_of(g);
+    return threads > 1 && batch % threads == 0 && batch / threads >= LANE_ROWS &&
+           is_divisible(g, batch) && t.weights * (threads - 1) <= t.moved / LANE_WEIGHTS;
+}
+
+td_batch_division td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes,
+                                    int n_caches, int threads)
+{
+    const bool has_lanes = wants_lanes(g, batch, threads);
+    const int share = has_lanes ? batch / threads : batch;
+    int n = share;
+    for (int i = 0; i < n_caches && n == share; i++)
+        n = rows_that_fit(g, batch, share, cache_bytes[i], has_lanes ? LANE_ROWS : threads);
+    return (td_batch_division){ n, has_lanes ? threads : 1 };
 }
 
 /* --- runs ------------------------------------------------------------------------------------- */
@@ -98,7 +119,7 @@ td_status td_program_allocate_rows(td_program *p)
 }
 
 /* an input that was never bound stays without an address, which the run reports */
-void td_program_take_rows(td_program *p, int k)
+void td_program_take_rows(const td_program *p, td_program *by, int k)
 {
     const td_graph *g = p->graph;
     for (int i = 0; i < g->n_values; i++) {
@@ -106,17 +127,17 @@ void td_program_take_rows(td_program *p, int k)
         if (!td_value_is_input(v) || !p->bound[i])
             continue;
         const char *rows = (const char *)p->bound[i] + k * td_type_bytes(&v->type);
-        memcpy(&p->address[i], &rows, sizeof rows);
+        memcpy(&by->address[i], &rows, sizeof rows);
     }
 }
 
-void td_program_keep_rows(td_program *p, int k)
+void td_program_keep_rows(const td_program *p, const td_program *by, int k)
 {
     const td_graph *g = p->graph;
     for (int i = 0; i < g->n_outputs; i++) {
         const td_value *v = g->outputs[i].value;
         const size_t bytes = (size_t)td_type_bytes(&v->type);
         if (p->copied[v->id])
-            memcpy((char *)p->copied[v->id] + (size_t)k * bytes, p->address[v->id], bytes);
+            memcpy((char *)p->copied[v->id] + (size_t)k * bytes, by->address[v->id], bytes);
     }
 }

@@ -6,7 +6,8 @@
  *     logits [N, ...]  | n | n | n | n |
  *
  * A network whose weights are small and whose activations are large gains: memory is then read and
- * written for images, weights and logits only.
+ * written for images, weights and logits only.  Threads compute one micro-batch together, or each
+ * its own at the same time (program_lanes.c).
  */
 #ifndef TD_RUNTIME_MICRO_BATCH_H
 #define TD_RUNTIME_MICRO_BATCH_H
@@ -24,8 +25,19 @@
  */
 int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads);
 
-/** The same for the first of several caches, smallest first, for which it is less than `batch`. */
-int td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes, int n_caches,
-                      int threads);
+/* micro-batches of `rows`, so many of them at the same time */
+typedef struct {
+    int rows, lanes;
+} td_batch_division;
+
+/**
+ * The same for the first of several caches, smallest first, for which it is less than `batch`.
+ *
+ * Where all weights are few beside the activations and each thread has some images, each thread
+ * computes an even share of the batch by itself, so that what it writes stays in the caches of its
+ * core: then there are `threads` lanes, and what fits is that of one of them.
+ */
+td_batch_division td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes,
+                                    int n_caches, int threads);
 
 #endif

@@ -59,6 +59,11 @@ int td_program_micro_batches(const td_program *p)
     return p->micro_batches;
 }
 
+int td_program_lanes(const td_program *p)
+{
+    return p->n_lanes;
+}
+
 int td_program_param_count(const td_program *p)
 {
     return p->n_params;

@@ -204,14 +204,28 @@ void td_set_threads(int n)
 #endif
 }
 
+static _Thread_local int parts = 1;
+
 void td_threads_use(int n)
 {
+    parts = 1;
 #ifdef _OPENMP
     omp_set_num_threads(n);
     td_threads_keep_limit();
 #else
     (void)n;
 #endif
+}
+
+void td_threads_divide(int n)
+{
+    td_threads_use(1);
+    parts = n;
+}
+
+int td_threads_parts(void)
+{
+    return parts;
 }
 
 void td_threads_keep_limit(void)

@@ -31,6 +31,13 @@ void td_threads_keep_limit(void);
 /** Set the number of compute threads of the calling thread, n > 0, and bind nothing. */
 void td_threads_use(int n);
 
+/**
+ * The calling thread is to prepare or run what one of n threads will run, while the others run the
+ * same: it has one compute thread, and td_threads_parts is n until td_threads_use.
+ */
+void td_threads_divide(int n);
+int td_threads_parts(void);
+
 /** Has td_set_threads bound this process's threads? */
 bool td_threads_are_bound(void);
 

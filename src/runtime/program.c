@@ -137,15 +137,25 @@ out:
     return st;
 }
 
+td_status td_program_set_up(td_program *p)
+{
+    p->memory->begin_kernels();
+    const td_status st = run_setup(p);
+    p->memory->end_kernels();
+    return st;
+}
+
 td_status td_program_release_params(td_program *p)
 {
     if (p->dev->is_absent)
         return td_error(TD_EUNSUPPORTED, "the GPU is not here: programs for it cannot run");
-    p->memory->begin_kernels();
-    const td_status st = run_setup(p);
-    p->memory->end_kernels();
+    const int threads = td_program_use_lane(p);
+    const td_status st = td_program_set_up(p);
+    td_program_leave_lane(p, threads);
     TD_TRY(st);
     TD_TRY(p->memory->sync());
+    for (int i = 1; i < p->n_lanes; i++)
+        TD_TRY(td_program_release_params(td_program_lane(p, i)));
     td_program_release_sources(p);
     return TD_OK;
 }
@@ -215,7 +225,7 @@ static td_status run_all(td_program *p)
     return td_program_run_nodes(p, 0, p->graph->n_nodes);
 }
 
-static td_status run_batch(td_program *p)
+td_status td_program_run_batch(td_program *p)
 {
     TD_TRY(follow_inputs(p));
     if (p->is_profiled)
@@ -229,11 +239,21 @@ static td_status run_batch(td_program *p)
 static td_status run_micro_batches(td_program *p)
 {
     for (int k = 0; k < p->micro_batches; k++) {
-        td_program_take_rows(p, k);
-        TD_TRY(run_batch(p));
-        td_program_keep_rows(p, k);
+        td_program_take_rows(p, p, k);
+        TD_TRY(td_program_run_batch(p));
+        td_program_keep_rows(p, p, k);
     }
     return TD_OK;
+}
+
+/* an observer sees one result after the other */
+static td_status run_rows(td_program *p)
+{
+    const int threads = td_program_use_lane(p);
+    const td_status st =
+        p->n_lanes > 1 && !p->observe ? td_program_run_lanes(p) : run_micro_batches(p);
+    td_program_leave_lane(p, threads);
+    return st;
 }
 
 td_status td_program_start(td_program *p)
@@ -248,9 +268,9 @@ td_status td_program_start(td_program *p)
     for (int i = 0; i < p->graph->n_nodes && p->is_profiled; i++)
         p->calls[i].run_s = 0;
     if (p->micro_batches > 1)
-        TD_TRY(run_micro_batches(p));
+        TD_TRY(run_rows(p));
     else
-        TD_TRY(run_batch(p));
+        TD_TRY(td_program_run_batch(p));
     if (!p->memory->is_host)
         TD_TRY(td_program_copy_outputs(p));
     p->n_runs++;
@@ -340,6 +360,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         (p->is_setup[i] && p->released_bytes))
         return TD_OK;
     p->is_profiled = false; /* these runs are not profiled */
+    const int threads = td_program_use_lane(p);
     p->memory->begin_kernels();
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();
@@ -350,8 +371,9 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         if (r == 0 || seconds < *best_s)
             *best_s = seconds;
     }
-    *best_s *= p->micro_batches;
+    *best_s *= p->micro_batches / p->n_lanes;
     p->memory->end_kernels();
+    td_program_leave_lane(p, threads);
     p->is_profiled = is_profiled;
     return st == TD_OK ? st : failed(p, i, i + 1, st);
 }
@@ -463,9 +485,9 @@ int64_t td_program_run_count(const td_program *p)
 td_memory_report td_program_memory(const td_program *p)
 {
     return (td_memory_report){ .param_bytes = p->plan.persistent_bytes,
-                               .activation_bytes = p->plan.transient_bytes,
-                               .unplanned_bytes = p->plan.unplanned_bytes,
-                               .peak_live_bytes = p->plan.peak_live_bytes,
+                               .activation_bytes = p->n_lanes * p->plan.transient_bytes,
+                               .unplanned_bytes = p->n_lanes * p->plan.unplanned_bytes,
+                               .peak_live_bytes = p->n_lanes * p->plan.peak_live_bytes,
                                .scratch_bytes = p->plan.largest_scratch_bytes,
                                .releasable_bytes = td_program_releasable_bytes(p),
                                .shared_bytes = p->shared_bytes,

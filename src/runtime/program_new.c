@@ -173,8 +173,8 @@ static int64_t planned_runs(const td_compile_opts *o)
     return o->planned_runs * o->micro_batches;
 }
 
-td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
-                         td_program **out)
+static td_status new_program(const td_graph *g, td_device *dev, const td_compile_opts *o,
+                             td_program **out)
 {
     td_status st = TD_OK;
     td_pass_opts passes = { .amp = o->amp,
@@ -197,8 +197,12 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
     p->dev = dev;
     p->memory = dev->memory;
     p->micro_batches = o->micro_batches > 1 ? o->micro_batches : 1;
+    p->n_lanes = o->lanes > 1 ? o->lanes : 1;
     if (p->micro_batches > 1 && !p->memory->is_host)
         TD_OUT(td_error(TD_EARG, "device %s computes no micro-batches", dev->name));
+    if (p->micro_batches % p->n_lanes != 0)
+        TD_OUT(td_error(TD_EARG, "%d micro-batches cannot be divided among %d threads",
+                        p->micro_batches, p->n_lanes));
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
     if (dev->tuner && !o->memory_limit) /* timing needs memory */
@@ -208,6 +212,8 @@ td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opt
         TD_OUT(td_program_fit(p, full, o));
     if (!dev->is_absent)
         TD_OUT(set_up_memory(p, o));
+    if (p->n_lanes > 1)
+        TD_OUT(td_program_add_lanes(p, g, o));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)
@@ -223,10 +229,23 @@ out:
     return st;
 }
 
+td_status td_program_new(const td_graph *g, td_device *dev, const td_compile_opts *o,
+                         td_program **out)
+{
+    const int threads = td_threads();
+    if (o->lanes > 1)
+        td_threads_divide(o->lanes);
+    const td_status st = new_program(g, dev, o, out);
+    if (o->lanes > 1)
+        td_threads_use(threads);
+    return st;
+}
+
 void td_program_free(td_program *p)
 {
     if (!p)
         return;
+    td_program_free_lanes(p);
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);

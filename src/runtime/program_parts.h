@@ -10,6 +10,7 @@
  *     program.c runs it, params.c fills it
  *         |-> program_copies.c              inputs and outputs
  *         |-> micro_batch.c                 a batch computed a few rows at a time
+ *         |-> program_lanes.c               several times a few rows at the same time
  *         |-> program_multi.c               nodes that run as one call
  *         '-> program_capture.c             launches that are replayed
  */
@@ -45,6 +46,7 @@ typedef struct {
 } td_copy_slot;
 
 typedef struct td_segment td_segment; /* program_capture.c */
+typedef struct td_lane td_lane;       /* program_lanes.c */
 
 struct td_program {
     td_device *dev;
@@ -67,6 +69,8 @@ struct td_program {
     int64_t changes_at;      /* of the constants, when the setup ran; 0: never */
     int64_t shared_bytes, released_bytes;
     int micro_batches;
+    int n_lanes;    /* 1: micro-batches run one after the other */
+    td_lane *lanes; /* [n_lanes] threads with micro-batches of their own, or NULL */
     /* if the device's memory is not the host's, and with several micro-batches: */
     const void **bound; /* [graph values] inputs in host memory; copied in every run */
     void **copied;      /* [graph values] outputs in host memory; NULL: not copied */
@@ -149,10 +153,28 @@ td_status td_program_copy_inputs(td_program *p) TD_CHECKED;
 td_status td_program_copy_outputs(td_program *p) TD_CHECKED;
 
 /** The same for several micro-batches, in the host's memory: TD_EARG if `g` has no rows; take the
-    inputs of micro-batch k; keep its outputs. */
+    inputs of micro-batch k; keep its outputs.  `by` runs it: p, or one of its lanes. */
 td_status td_program_allocate_rows(td_program *p) TD_CHECKED;
-void td_program_take_rows(td_program *p, int k);
-void td_program_keep_rows(td_program *p, int k);
+void td_program_take_rows(const td_program *p, td_program *by, int k);
+void td_program_keep_rows(const td_program *p, const td_program *by, int k);
+
+/** Compile the other programs of p->n_lanes from the graph of p, which is complete. */
+td_status td_program_add_lanes(td_program *p, const td_graph *g,
+                               const td_compile_opts *o) TD_CHECKED;
+void td_program_free_lanes(td_program *p);
+td_program *td_program_lane(const td_program *p, int i);
+
+/** Run all micro-batches, each lane its own. */
+td_status td_program_run_lanes(td_program *p) TD_CHECKED;
+
+/** Before kernels of a program with lanes are prepared or run by the calling thread, for one thread
+    as all of its kernels are; afterwards, with the result.  Nothing without lanes. */
+int td_program_use_lane(const td_program *p);
+void td_program_leave_lane(const td_program *p, int threads);
+
+/** Run the setup, if parameters were set since.  Run once, with inputs that are bound. */
+td_status td_program_set_up(td_program *p) TD_CHECKED;
+td_status td_program_run_batch(td_program *p) TD_CHECKED;
 
 /** Set the addresses of reshaped inputs, whose memory may have changed. */
 void td_program_follow_views(td_program *p);

@@ -38,14 +38,20 @@ static td_graph *graph_of(int batch)
     return td_test_graph(room);
 }
 
-static td_program *compiled(td_device *dev, int rows, int micro_batches)
+static td_program *compiled_in_lanes(td_device *dev, int rows, int micro_batches, int lanes)
 {
     td_program *p;
     td_graph *g = graph_of(rows);
-    expect_ok(td_compile(g, dev, &(td_compile_opts){ .micro_batches = micro_batches }, &p));
+    const td_compile_opts o = { .micro_batches = micro_batches, .lanes = lanes };
+    expect_ok(td_compile(g, dev, &o, &p));
     td_graph_free(g);
     expect_ok(td_program_init(p, 7));
     return p;
+}
+
+static td_program *compiled(td_device *dev, int rows, int micro_batches)
+{
+    return compiled_in_lanes(dev, rows, micro_batches, 0);
 }
 
 static void run(td_program *p)
@@ -93,6 +99,101 @@ static void a_batch_is_computed_in_parts(void **state)
         td_program_free(p);
     }
     td_program_free(whole);
+    td_device_close(dev);
+}
+
+static void expect_all_equal(td_program *p, td_program *whole)
+{
+    expect_equal(p, whole, "y", CLASSES);
+    expect_equal(p, whole, "again", CLASSES);
+    expect_equal(p, whole, "losses", 1);
+}
+
+/* each of several threads computes its own parts; parameters that are set again are set for all */
+static void lanes_compute_their_parts(void **state)
+{
+    td_device *dev;
+    const int threads = td_threads();
+    (void)state;
+    expect_ok(td_device_open("ref", &dev));
+    td_program *whole = compiled(dev, ROWS, 0);
+    run(whole);
+    for (int lanes = 2; lanes <= ROWS; lanes++) {
+        if (ROWS % lanes)
+            continue;
+        td_program *p = compiled_in_lanes(dev, 1, ROWS, lanes);
+        assert_int_equal(td_program_lanes(p), lanes);
+        assert_int_equal(td_program_micro_batches(p), ROWS);
+        for (int again = 0; again < 2; again++) {
+            run(p);
+            expect_all_equal(p, whole);
+        }
+        expect_ok(td_program_init(p, 8));
+        run(p);
+        expect_ok(td_program_init(p, 7));
+        run(p);
+        expect_all_equal(p, whole);
+        for (int i = 0; i < td_program_node_count(p); i++)
+            assert_int_equal(td_program_node(p, i).macs, td_program_node(whole, i).macs);
+        expect_ok(td_program_release_params(p));
+        run(p);
+        expect_all_equal(p, whole);
+        assert_int_equal(td_threads(), threads);
+        td_program_free(p);
+    }
+    td_program_free(whole);
+    td_device_close(dev);
+}
+
+static void count_result(void *ctx, const td_observation *o)
+{
+    *(int *)ctx += strcmp(o->name, "y") == 0;
+}
+
+/* an observer, which belongs to one thread, sees every part once */
+static void lanes_are_observed_in_turn(void **state)
+{
+    td_device *dev;
+    int n = 0;
+    (void)state;
+    expect_ok(td_device_open("ref", &dev));
+    td_program *whole = compiled(dev, ROWS, 0), *p = compiled_in_lanes(dev, 1, ROWS, 2);
+    run(whole);
+    td_program_observe(p, count_result, &n);
+    run(p);
+    assert_int_equal(n, ROWS);
+    td_program_observe(p, NULL, NULL);
+    expect_all_equal(p, whole);
+    td_program_free(p);
+    td_program_free(whole);
+    td_device_close(dev);
+}
+
+static void lanes_that_fail_say_so(void **state)
+{
+    td_device *dev;
+    td_program *p = NULL;
+    td_graph *g = graph_of(1);
+    td_compile_opts o = { .micro_batches = ROWS, .lanes = 4 };
+    (void)state;
+    expect_ok(td_device_open("ref", &dev));
+    expect_error(td_compile(g, dev, &o, &p), TD_EARG,
+                 "6 micro-batches cannot be divided among 4 threads");
+    assert_null(p);
+    o.lanes = 3;
+    td_status st = TD_ENOMEM;
+    for (int i = 1; st == TD_ENOMEM; i++) {
+        td_alloc_fail_at(i);
+        st = td_compile(g, dev, &o, &p);
+        td_alloc_fail_at(0);
+        assert_true(st == TD_OK ? p != NULL : p == NULL);
+    }
+    expect_ok(st);
+    expect_ok(td_program_init(p, 7));
+    expect_ok(td_program_bind(p, "images", images));
+    expect_error(td_program_run(p), TD_EARG, "input 'labels' was never bound");
+    td_program_free(p);
+    td_graph_free(g);
     td_device_close(dev);
 }
 
@@ -178,18 +279,40 @@ static void the_largest_part_that_fits_is_chosen(void **state)
     td_graph_free(mixed);
 }
 
+static void expect_division(const td_graph *g, int64_t cache, int64_t larger, int threads, int rows,
+                            int lanes)
+{
+    const int64_t caches[] = { cache, larger };
+    const td_batch_division d = td_micro_batch_of(g, 32, caches, 2, threads);
+    assert_int_equal(d.rows, rows);
+    assert_int_equal(d.lanes, lanes);
+}
+
 static void the_smallest_cache_that_divides_is_used(void **state)
 {
     const int64_t image = (int64_t)2 * 64 * 16 * 16 * 4;
-    const int64_t small[] = { image, 8 * image }, large[] = { 4 * image, 8 * image };
-    const int64_t whole[] = { 32 * image, 32 * image };
     td_graph *g = large_graph(1);
     (void)state;
-    assert_int_equal(td_micro_batch_of(g, 32, small, 2, 2), 8); /* not one for each thread */
-    assert_int_equal(td_micro_batch_of(g, 32, small, 1, 2), 32);
-    assert_int_equal(td_micro_batch_of(g, 32, large, 2, 2), 4);
-    assert_int_equal(td_micro_batch_of(g, 32, whole, 2, 2), 32);
+    expect_division(g, image, 16 * image, 16, 16, 1); /* not one for each thread */
+    expect_division(g, image, image, 16, 32, 1);
+    expect_division(g, 4 * image, 8 * image, 1, 4, 1);
+    expect_division(g, 32 * image, 32 * image, 16, 32, 1);
     td_graph_free(g);
+}
+
+static void threads_with_some_images_get_lanes(void **state)
+{
+    const int64_t image = (int64_t)2 * 64 * 16 * 16 * 4;
+    td_graph *g = large_graph(1), *mixed = large_graph(2);
+    (void)state;
+    expect_division(g, image, 8 * image, 2, 8, 2); /* one is too few to be read with all weights */
+    expect_division(g, 4 * image, 8 * image, 2, 4, 2);
+    expect_division(g, 32 * image, 32 * image, 2, 16, 2);
+    expect_division(g, 32 * image, 32 * image, 8, 4, 8);
+    expect_division(g, 32 * image, 32 * image, 3, 32, 1); /* not even */
+    expect_division(mixed, 4 * image, 8 * image, 2, 32, 1);
+    td_graph_free(g);
+    td_graph_free(mixed);
 }
 
 static void large_weights_are_read_once(void **state)
@@ -200,6 +323,7 @@ static void large_weights_are_read_once(void **state)
                                 "output y = %y\n");
     (void)state;
     assert_int_equal(td_micro_batch(g, 32, 8 * 2 * 1024 * 4, 2), 32);
+    expect_division(g, 1 << 30, 1 << 30, 2, 32, 1);
     td_graph_free(g);
 }
 
@@ -226,11 +350,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_computed_in_parts),
+        cmocka_unit_test(lanes_compute_their_parts),
+        cmocka_unit_test(lanes_are_observed_in_turn),
+        cmocka_unit_test(lanes_that_fail_say_so),
         cmocka_unit_test(the_profile_counts_all_parts),
         cmocka_unit_test(an_input_must_be_bound),
         cmocka_unit_test(what_has_no_rows_is_refused),
         cmocka_unit_test(the_largest_part_that_fits_is_chosen),
         cmocka_unit_test(the_smallest_cache_that_divides_is_used),
+        cmocka_unit_test(threads_with_some_images_get_lanes),
         cmocka_unit_test(large_weights_are_read_once),
         cmocka_unit_test(residuals_count_as_activations),
     };
