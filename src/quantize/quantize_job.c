@@ -78,9 +78,9 @@ static td_status open_split(job *j, bool is_detector)
 {
     const char *split = j->o.calibrate_on_val ? "val" : "train";
     const int64_t n_synthetic = j->o.calibration_images;
-    const td_status st =
-        is_detector ? td_boxes_open(&j->o.input, split, &j->o.model, n_synthetic, &j->ds)
-                    : td_open_split(&j->o.input, split, &j->o.model, n_synthetic, &j->ds);
+    const td_status st = is_detector
+                             ? td_boxes_open(&j->o.input, split, &j->o.model, n_synthetic, &j->ds)
+                             : td_open_split(&j->o.input, split, &j->o.model, n_synthetic, &j->ds);
     return st == TD_ENOTFOUND && !j->o.calibrate_on_val
                ? td_error_context(st, "without --calibrate-on-val")
                : st;

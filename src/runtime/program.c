@@ -137,7 +137,7 @@ out:
     return st;
 }
 
-td_status td_program_set_up(td_program *p)
+static td_status set_up(td_program *p)
 {
     p->memory->begin_kernels();
     const td_status st = run_setup(p);
@@ -150,12 +150,12 @@ td_status td_program_release_params(td_program *p)
     if (p->dev->is_absent)
         return td_error(TD_EUNSUPPORTED, "the GPU is not here: programs for it cannot run");
     const int threads = td_program_use_lane(p);
-    const td_status st = td_program_set_up(p);
+    const td_status st = set_up(p);
     td_program_leave_lane(p, threads);
     TD_TRY(st);
     TD_TRY(p->memory->sync());
     for (int i = 1; i < p->n_lanes; i++)
-        TD_TRY(td_program_release_params(td_program_lane(p, i)));
+        TD_TRY(td_program_release_params(p->lanes[i].program));
     td_program_release_sources(p);
     return TD_OK;
 }
@@ -225,7 +225,7 @@ static td_status run_all(td_program *p)
     return td_program_run_nodes(p, 0, p->graph->n_nodes);
 }
 
-td_status td_program_run_batch(td_program *p)
+static td_status run_batch(td_program *p)
 {
     TD_TRY(follow_inputs(p));
     if (p->is_profiled)
@@ -240,18 +240,24 @@ static td_status run_micro_batches(td_program *p)
 {
     for (int k = 0; k < p->micro_batches; k++) {
         td_program_take_rows(p, p, k);
-        TD_TRY(td_program_run_batch(p));
+        TD_TRY(run_batch(p));
         td_program_keep_rows(p, p, k);
     }
     return TD_OK;
+}
+
+static td_status run_lanes(td_program *p)
+{
+    for (int i = 0; i < p->n_lanes; i++) /* those after the first find it done */
+        TD_TRY(set_up(p->lanes[i].program));
+    return td_program_run_lanes(p, run_batch);
 }
 
 /* an observer sees one result after the other */
 static td_status run_rows(td_program *p)
 {
     const int threads = td_program_use_lane(p);
-    const td_status st =
-        p->n_lanes > 1 && !p->observe ? td_program_run_lanes(p) : run_micro_batches(p);
+    const td_status st = p->n_lanes > 1 && !p->observe ? run_lanes(p) : run_micro_batches(p);
     td_program_leave_lane(p, threads);
     return st;
 }
@@ -270,7 +276,7 @@ td_status td_program_start(td_program *p)
     if (p->micro_batches > 1)
         TD_TRY(run_rows(p));
     else
-        TD_TRY(td_program_run_batch(p));
+        TD_TRY(run_batch(p));
     if (!p->memory->is_host)
         TD_TRY(td_program_copy_outputs(p));
     p->n_runs++;

@@ -173,6 +173,29 @@ static int64_t planned_runs(const td_compile_opts *o)
     return o->planned_runs * o->micro_batches;
 }
 
+/* the programs of other lanes than the first, which is p itself and complete */
+static td_status add_lanes(td_program *p, const td_graph *g, const td_compile_opts *o)
+{
+    td_compile_opts of_lane = *o;
+    of_lane.share = p;
+    of_lane.own_activations = true;
+    of_lane.planned_runs = 0;
+    of_lane.micro_batches = of_lane.lanes = 0;
+    of_lane.dump_after = NULL;
+    TD_TRY(TD_ALLOC(p->lanes, (size_t)p->n_lanes));
+    p->lanes[0].program = p;
+    for (int i = 1; i < p->n_lanes; i++)
+        TD_TRY(td_program_new(g, p->dev, &of_lane, &p->lanes[i].program));
+    return TD_OK;
+}
+
+static void free_lanes(td_program *p)
+{
+    for (int i = 1; p->lanes && i < p->n_lanes; i++)
+        td_program_free(p->lanes[i].program);
+    td_free(p->lanes);
+}
+
 static td_status new_program(const td_graph *g, td_device *dev, const td_compile_opts *o,
                              td_program **out)
 {
@@ -213,7 +236,7 @@ static td_status new_program(const td_graph *g, td_device *dev, const td_compile
     if (!dev->is_absent)
         TD_OUT(set_up_memory(p, o));
     if (p->n_lanes > 1)
-        TD_OUT(td_program_add_lanes(p, g, o));
+        TD_OUT(add_lanes(p, g, o));
     if (td_alloc_failed_count() != n_failed) /* perhaps refused because of it */
         TD_OUT(td_error(TD_ENOMEM, "out of memory while kernels were chosen"));
     if (dev->tuner)
@@ -245,7 +268,7 @@ void td_program_free(td_program *p)
 {
     if (!p)
         return;
-    td_program_free_lanes(p);
+    free_lanes(p);
     for (int i = 0; i < p->n_copies; i++)
         if (p->copies[i].prepared.kernel->release)
             p->copies[i].prepared.kernel->release(&p->copies[i].prepared);

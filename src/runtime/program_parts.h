@@ -46,7 +46,13 @@ typedef struct {
 } td_copy_slot;
 
 typedef struct td_segment td_segment; /* program_capture.c */
-typedef struct td_lane td_lane;       /* program_lanes.c */
+
+/* program_lanes.c */
+typedef struct {
+    td_program *program; /* p itself, or another one of the same graph */
+    td_status st;
+    char message[512]; /* of the last error */
+} td_lane;
 
 struct td_program {
     td_device *dev;
@@ -158,23 +164,13 @@ td_status td_program_allocate_rows(td_program *p) TD_CHECKED;
 void td_program_take_rows(const td_program *p, td_program *by, int k);
 void td_program_keep_rows(const td_program *p, const td_program *by, int k);
 
-/** Compile the other programs of p->n_lanes from the graph of p, which is complete. */
-td_status td_program_add_lanes(td_program *p, const td_graph *g,
-                               const td_compile_opts *o) TD_CHECKED;
-void td_program_free_lanes(td_program *p);
-td_program *td_program_lane(const td_program *p, int i);
-
-/** Run all micro-batches, each lane its own. */
-td_status td_program_run_lanes(td_program *p) TD_CHECKED;
+/** Run all micro-batches, each lane its own by `run`; the setup of all of them has run. */
+td_status td_program_run_lanes(td_program *p, td_status (*run)(td_program *p)) TD_CHECKED;
 
 /** Before kernels of a program with lanes are prepared or run by the calling thread, for one thread
     as all of its kernels are; afterwards, with the result.  Nothing without lanes. */
 int td_program_use_lane(const td_program *p);
 void td_program_leave_lane(const td_program *p, int threads);
-
-/** Run the setup, if parameters were set since.  Run once, with inputs that are bound. */
-td_status td_program_set_up(td_program *p) TD_CHECKED;
-td_status td_program_run_batch(td_program *p) TD_CHECKED;
 
 /** Set the addresses of reshaped inputs, whose memory may have changed. */
 void td_program_follow_views(td_program *p);
