@@ -127,12 +127,15 @@ static td_status run_setup(td_program *p)
         return TD_OK;
     TD_TRY(TD_ALLOC(is_needed, (size_t)p->graph->n_nodes + 1));
     td_program_mark_needed(p, is_needed);
+    td_program_use_all_lanes(p);
     for (int i = 0; i < p->graph->n_nodes; i++)
         if (is_needed[i])
             TD_OUT(run_setup_node(p, i));
+    (void)td_program_use_lane(p);
     TD_OUT(fill_copies(p));
     p->changes_at = p->constants->n_changes;
 out:
+    (void)td_program_use_lane(p);
     td_free(is_needed);
     return st;
 }
@@ -367,6 +370,8 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         return TD_OK;
     p->is_profiled = false; /* these runs are not profiled */
     const int threads = td_program_use_lane(p);
+    if (p->is_setup[i])
+        td_program_use_all_lanes(p);
     p->memory->begin_kernels();
     for (int r = 0; r < runs && st == TD_OK; r++) {
         int64_t t0 = td_now_ns();

@@ -5,7 +5,8 @@
  *     thread 1   | 2 | 3 |     another one of the same graph, with activations of its own
  *
  * What one layer writes stays in the caches of the core that reads it, and threads wait for each
- * other once a run, not once a layer.  All kernels are prepared for one thread, the setup's too.
+ * other once a run, not once a layer.  All kernels are prepared for one thread, but those of the
+ * setup, which the first lane runs for all of them.
  */
 #include <stdio.h>
 
@@ -18,6 +19,12 @@ int td_program_use_lane(const td_program *p)
     if (p->n_lanes > 1)
         td_threads_divide(p->n_lanes);
     return threads;
+}
+
+void td_program_use_all_lanes(const td_program *p)
+{
+    if (p->n_lanes > 1)
+        td_threads_use(p->n_lanes);
 }
 
 void td_program_leave_lane(const td_program *p, int threads)

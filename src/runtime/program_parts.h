@@ -170,6 +170,7 @@ td_status td_program_run_lanes(td_program *p, td_status (*run)(td_program *p)) T
 /** Before kernels of a program with lanes are prepared or run by the calling thread, for one thread
     as all of its kernels are; afterwards, with the result.  Nothing without lanes. */
 int td_program_use_lane(const td_program *p);
+void td_program_use_all_lanes(const td_program *p); /* those of the setup: for as many as lanes */
 void td_program_leave_lane(const td_program *p, int threads);
 
 /** Set the addresses of reshaped inputs, whose memory may have changed. */

@@ -41,6 +41,8 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
     td_text why = { 0 }, text = { 0 };
     td_call_slot *c = &p->calls[n->id];
     const td_kernel *k;
+    if (p->is_setup[n->id])
+        td_program_use_all_lanes(p);
     TD_OUT(td_device_choose(p->dev, n, &k, &why));
     c->prepared = (td_prepared){ .kernel = k, .node = n, .memory = p->memory };
     st = !k ? TD_ENOKERNEL : k->prepare ? k->prepare(n, &c->prepared) : TD_OK;
@@ -53,6 +55,7 @@ static td_status prepare_call(td_program *p, const td_node *n, size_t *scratch)
     TD_OUT(keep_text(p, &why, &c->why));
     TD_OUT(keep_text(p, &text, &c->text));
 out:
+    (void)td_program_use_lane(p);
     td_text_release(&why);
     td_text_release(&text);
     return st;
