@@ -9,6 +9,7 @@
 #include "runtime/program_parts.h"
 
 enum {
+    LANES_MAX = 8,   /* each takes some 40 ms to compile */
     LANE_ROWS = 4,   /* images of a thread, at least */
     LANE_WEIGHTS = 4 /* how often weights may be moved for what activations are */
 };
@@ -85,8 +86,9 @@ int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int thread
 static bool wants_lanes(const td_graph *g, int batch, int threads)
 {
     const traffic t = traffic_of(g);
-    return threads > 1 && batch % threads == 0 && batch / threads >= LANE_ROWS &&
-           is_divisible(g, batch) && t.weights * (threads - 1) <= t.moved / LANE_WEIGHTS;
+    return threads > 1 && threads <= LANES_MAX && batch % threads == 0 &&
+           batch / threads >= LANE_ROWS && is_divisible(g, batch) &&
+           t.weights * (threads - 1) <= t.moved / LANE_WEIGHTS;
 }
 
 td_batch_division td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes,

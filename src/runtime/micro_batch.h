@@ -33,9 +33,9 @@ typedef struct {
 /**
  * The same for the first of several caches, smallest first, for which it is less than `batch`.
  *
- * Where all weights are few beside the activations and each thread has some images, each thread
- * computes an even share of the batch by itself, so that what it writes stays in the caches of its
- * core: then there are `threads` lanes, and what fits is that of one of them.
+ * Where weights are few beside the activations and each of up to 8 threads has some images, each
+ * thread computes an even share of the batch by itself, so that what it writes stays in the caches
+ * of its core: then there are `threads` lanes, and what fits is that of one of them.
  */
 td_batch_division td_micro_batch_of(const td_graph *g, int batch, const int64_t *cache_bytes,
                                     int n_caches, int threads);
