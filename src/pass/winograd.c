@@ -137,7 +137,7 @@ static double direct_products(const td_node *conv)
 typedef struct {
     bool is_fixed; /* the filter is transformed once */
     double rate;   /* direct products in the time of one in float32 */
-    double share;  /* of the images, those of the smallest batch that shares the filter; 1: all */
+    double share;  /* smallest batch that shares the filter, divided by this batch; 1: none does */
 } choice;
 
 /* without the filter */
@@ -335,7 +335,7 @@ static void end(td_rewriter *rw)
     rw->state = NULL;
 }
 
-/* of the images of n, those of the smallest batch compiled for the same filters */
+/* the smallest batch compiled for the same filters, divided by that of n; 1: none is smaller */
 static double smallest_share(const td_target *target, const td_node *n)
 {
     const int smallest = target ? target->smallest_batch : 0;

@@ -63,8 +63,7 @@ static traffic traffic_of(const td_graph *g)
     return t;
 }
 
-/* how many images of `share`, which are among those of `batch` */
-static int rows_that_fit(const td_graph *g, int batch, int share, int64_t cache_bytes, int least)
+int td_micro_batch(const td_graph *g, int batch, int share, int64_t cache_bytes, int least)
 {
     const traffic t = traffic_of(g);
     if (!is_divisible(g, batch))
@@ -75,11 +74,6 @@ static int rows_that_fit(const td_graph *g, int batch, int share, int64_t cache_
     const int64_t saved = t.moved / batch;
     const bool fits = t.largest / batch * n <= cache_bytes; /* one image may be too much */
     return fits && n >= least && t.weights / n <= saved / 2 ? n : share;
-}
-
-int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads)
-{
-    return rows_that_fit(g, batch, batch, cache_bytes, threads);
 }
 
 /* is an even share of its own for each of the threads faster? */
@@ -98,7 +92,7 @@ td_batch_division td_micro_batch_of(const td_graph *g, int batch, const int64_t 
     const int share = has_lanes ? batch / threads : batch;
     int n = share;
     for (int i = 0; i < n_caches && n == share; i++)
-        n = rows_that_fit(g, batch, share, cache_bytes[i], has_lanes ? LANE_ROWS : threads);
+        n = td_micro_batch(g, batch, share, cache_bytes[i], has_lanes ? LANE_ROWS : threads);
     return (td_batch_division){ n, has_lanes ? threads : 1 };
 }
 

@@ -15,15 +15,16 @@
 #include "ir/graph.h"
 
 /**
- * How many images of a batch to compute at a time by `threads` threads, if a program for `g` is
- * compiled for so many: a divisor of `batch`; `batch` itself, unless all of this holds:
+ * How many images to compute at a time of `share` images, which are all or a part of a batch, if a
+ * program for `g` is compiled for so many: a divisor of `share`; `share` itself, unless all of this
+ * holds:
  *
  *     dimension 0 of every input and output of `g` is the batch
  *     the operands and results of each convolution and matrix product fit into `cache_bytes`
- *     each thread has an image
+ *     there are at least `least` images
  *     reading the weights again and again costs at most half of what is saved
  */
-int td_micro_batch(const td_graph *g, int batch, int64_t cache_bytes, int threads);
+int td_micro_batch(const td_graph *g, int batch, int share, int64_t cache_bytes, int least);
 
 /* micro-batches of `rows`, so many of them at the same time */
 typedef struct {
@@ -31,7 +32,8 @@ typedef struct {
 } td_batch_division;
 
 /**
- * The same for the first of several caches, smallest first, for which it is less than `batch`.
+ * td_micro_batch of the whole batch, and an image for each thread, for the first of several caches,
+ * smallest first, for which it is less than the batch.
  *
  * Where weights are few beside the activations and each of up to 8 threads has some images, each
  * thread computes an even share of the batch by itself, so that what it writes stays in the caches

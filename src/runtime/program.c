@@ -128,14 +128,14 @@ static td_status run_setup(td_program *p)
     TD_TRY(TD_ALLOC(is_needed, (size_t)p->graph->n_nodes + 1));
     td_program_mark_needed(p, is_needed);
     td_program_use_all_lanes(p);
-    for (int i = 0; i < p->graph->n_nodes; i++)
+    for (int i = 0; i < p->graph->n_nodes && st == TD_OK; i++)
         if (is_needed[i])
-            TD_OUT(run_setup_node(p, i));
+            st = run_setup_node(p, i);
     (void)td_program_use_lane(p);
+    TD_OUT(st);
     TD_OUT(fill_copies(p));
     p->changes_at = p->constants->n_changes;
 out:
-    (void)td_program_use_lane(p);
     td_free(is_needed);
     return st;
 }

@@ -51,7 +51,7 @@ typedef struct td_segment td_segment; /* program_capture.c */
 typedef struct {
     td_program *program; /* p itself, or another one of the same graph */
     td_status st;
-    char message[512]; /* of the last error */
+    char message[512]; /* the error, unless st is TD_OK */
 } td_lane;
 
 struct td_program {

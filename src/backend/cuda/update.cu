@@ -620,8 +620,8 @@ struct multi {
     unsigned n_parts;
     size_t counts_at, parts_at, sums_at, bytes; /* items are first */
     char *table;                                /* on the GPU */
-    const float *before;                        /* of finite tests: the first one's operand */
-    float *y;                                   /* and the last one's result */
+    const float *before;                        /* finite tests: `before` of the first tensor */
+    float *y;                                   /* `y` of the last tensor */
 };
 
 size_t aligned(size_t n)

@@ -412,7 +412,7 @@ static void detectors_take_their_own_weights(void **state)
     m.backbone = "resnet18"; /* one was */
     td_weight_backbone_apply(ssd, &m);
     assert_string_equal(m.backbone, "resnet18");
-    td_tensors *later = SET("tandem.arch", "resnet2029"); /* of a later version */
+    td_tensors *later = SET("tandem.arch", "resnet2029"); /* no architecture of this version */
     expect_ok(td_weight_metadata_check(later, "f", &m));
     m.arch = "resnet2029";
     expect_error(td_weight_metadata_check(later, "a/f", &m), TD_EFORMAT, "'a/f'");

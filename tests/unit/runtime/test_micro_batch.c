@@ -268,13 +268,13 @@ static void the_largest_part_that_fits_is_chosen(void **state)
     const int64_t image = (int64_t)2 * 64 * 16 * 16 * 4;
     td_graph *g = large_graph(1), *mixed = large_graph(2);
     (void)state;
-    assert_int_equal(td_micro_batch(g, 32, 4 * image, 2), 4);
-    assert_int_equal(td_micro_batch(g, 32, 7 * image, 2), 4); /* a divisor of the batch */
-    assert_int_equal(td_micro_batch(g, 32, 8 * image, 2), 8);
-    assert_int_equal(td_micro_batch(g, 32, 32 * image, 2), 32);
-    assert_int_equal(td_micro_batch(g, 32, 4 * image, 8), 32); /* not one for each thread */
-    assert_int_equal(td_micro_batch(g, 32, 0, 1), 32);         /* nothing is known */
-    assert_int_equal(td_micro_batch(mixed, 32, 4 * image, 2), 32);
+    assert_int_equal(td_micro_batch(g, 32, 32, 4 * image, 2), 4);
+    assert_int_equal(td_micro_batch(g, 32, 32, 7 * image, 2), 4); /* a divisor of the batch */
+    assert_int_equal(td_micro_batch(g, 32, 32, 8 * image, 2), 8);
+    assert_int_equal(td_micro_batch(g, 32, 32, 32 * image, 2), 32);
+    assert_int_equal(td_micro_batch(g, 32, 32, 4 * image, 8), 32); /* not one for each thread */
+    assert_int_equal(td_micro_batch(g, 32, 32, 0, 1), 32);         /* nothing is known */
+    assert_int_equal(td_micro_batch(mixed, 32, 32, 4 * image, 2), 32);
     td_graph_free(g);
     td_graph_free(mixed);
 }
@@ -322,7 +322,7 @@ static void large_weights_are_read_once(void **state)
                                 "%y = linear %x, %w\n"
                                 "output y = %y\n");
     (void)state;
-    assert_int_equal(td_micro_batch(g, 32, 8 * 2 * 1024 * 4, 2), 32);
+    assert_int_equal(td_micro_batch(g, 32, 32, 8 * 2 * 1024 * 4, 2), 32);
     expect_division(g, 1 << 30, 1 << 30, 2, 32, 1);
     td_graph_free(g);
 }
@@ -341,7 +341,7 @@ static void residuals_count_as_activations(void **state)
                  "%%b:f32[32] = param\n%%y = conv2d_fused %%x, %%w, %s\noutput y = %%y\n",
                  sums[i]);
         td_graph *g = td_test_graph(graph);
-        assert_int_equal(td_micro_batch(g, 4, 2 * image, 2), rows[i]);
+        assert_int_equal(td_micro_batch(g, 4, 4, 2 * image, 2), rows[i]);
         td_graph_free(g);
     }
 }
