@@ -165,12 +165,11 @@ static td_status resolve_layouts(void *ctx, const td_graph *g, const char *skip)
     return td_tune_layouts(ctx, g, skip);
 }
 
-/* of the graph */
-static int64_t planned_runs(const td_compile_opts *o)
+/* of the graph, by the first lane */
+static int64_t planned_runs(const td_program *p, const td_compile_opts *o)
 {
-    if (o->micro_batches <= 1 || o->planned_runs > INT64_MAX / o->micro_batches)
-        return o->planned_runs;
-    return o->planned_runs * o->micro_batches;
+    const int each = p->micro_batches / p->n_lanes;
+    return o->planned_runs > INT64_MAX / each ? o->planned_runs : o->planned_runs * each;
 }
 
 /* the programs of other lanes than the first, which is p itself and complete */
@@ -229,7 +228,7 @@ static td_status new_program(const td_graph *g, td_device *dev, const td_compile
     TD_OUT(td_graph_verify(g));
     TD_OUT(td_pass_run_all(g, &dev->target, &passes, &p->graph));
     if (dev->tuner && !o->memory_limit) /* timing needs memory */
-        TD_OUT(td_tune_kernels(dev->tuner, p->graph, planned_runs(o)));
+        TD_OUT(td_tune_kernels(dev->tuner, p->graph, planned_runs(p, o)));
     TD_OUT(td_program_plan(p));
     if (o->memory_limit > 0 && td_program_planned_bytes(p) > o->memory_limit)
         TD_OUT(td_program_fit(p, full, o));
