@@ -70,33 +70,21 @@ static double loss_limit(const td_test_network_case *c, td_dtype dtype, int step
 
 /* --- one case --------------------------------------------------------------------------------- */
 
-static double *fetch_param(void *ctx, const char *name, int64_t *count)
-{
-    return td_test_network_param(ctx, name, count);
-}
-
-static double *fetch_momentum_buffer(void *ctx, const char *name, int64_t *count)
-{
-    char full[160];
-    snprintf(full, sizeof full, TD_MOMENTUM_PREFIX "%s", name);
-    return td_test_network_param(ctx, full, count);
-}
-
 static void compare(td_test_network *n, int step, const limits *l, td_findings *r)
 {
     char key[64], what[32];
     td_measure m;
     snprintf(key, sizeof key, "step%d.params", step);
     snprintf(what, sizeof what, "after %d: weights", step);
-    td_measure_group(&m, n->c, key, "parameters", fetch_param, n);
+    td_measure_group(&m, n->c, key, "parameters", td_fetch_param, n);
     td_findings_add(r, what, m.worst, l->params, m.worst_name);
     snprintf(key, sizeof key, "step%d.momentum", step);
-    td_measure_group(&m, n->c, key, "parameters", fetch_momentum_buffer, n);
+    td_measure_group(&m, n->c, key, "parameters", td_fetch_momentum_buffer, n);
     td_findings_add(r, "momentum", m.worst, l->momentum, m.worst_name);
     td_findings_add(r, "median", m.median, l->momentum_median, NULL);
     td_findings_add(r, "L2", m.l2, l->momentum_l2, NULL);
     snprintf(key, sizeof key, "step%d.buffers", step);
-    td_measure_group(&m, n->c, key, "buffers", fetch_param, n);
+    td_measure_group(&m, n->c, key, "buffers", td_fetch_param, n);
     td_findings_add(r, "BN", m.worst, l->buffers, m.worst_name);
 }
 
@@ -162,7 +150,7 @@ static void check_case(void **state)
     char title[192];
     bool decays_norm, is_nesterov;
 
-    td_test_network_open(&c, *t->name);
+    td_test_network_open(&c, "classification", *t->name);
     expect_ok(td_json_bool(c.doc, "bn_weight_decay", &decays_norm));
     expect_ok(td_json_bool(c.doc, "nesterov", &is_nesterov));
     assert_false(decays_norm || is_nesterov); /* no case has them yet: optimizers.json does */
@@ -190,7 +178,7 @@ int main(int argc, char **argv)
     static struct CMUnitTest tests[2 * N_MAX];
 
     td_golden_require("classification");
-    const int n = td_test_network_cases("sgd", N_MAX, names);
+    const int n = td_test_network_cases("classification", "sgd", N_MAX, names);
     if (n == 0)
         return 1; /* a folder without cases tests nothing */
     for (int i = 0; i < 2 * n; i++) {

@@ -70,6 +70,24 @@ def tensor(prefix, name, shape, kind="margin", basic=False):
     return v.astype(np.float32).reshape(shape)
 
 
+def calm(prefix, name, shape):
+    """A weight or statistic of ssd320: no input of a relu6 comes near 0 or 6."""
+    n = int(np.prod(shape, dtype=np.int64))
+    u = uniform(prefix + name, n)
+    norm = re.search(r"\.bn\d?\.|\.downsample\.1\.", name)
+    if name.endswith("running_mean"):
+        v = 0.2 * (2 * u - 1)
+    elif name.endswith("running_var"):
+        v = 0.5 + u
+    elif norm:
+        v = 0.15 + 0.3 * u if name.endswith("weight") else 3 + 0.2 * (2 * u - 1)
+    elif name.endswith("bias"):
+        v = 0.2 * (2 * u - 1) - (4.6 if name == "heads.class.bias" else 0)
+    else:
+        v = (2 * u - 1) * np.sqrt(6.0 / (n / shape[0])) * (0.25 if name.startswith("heads.") else 1)
+    return v.astype(np.float32).reshape(shape)
+
+
 def state(prefix, shapes, kind="margin", basic=False):
     """All tensors of a network: `shapes` maps canonical names to shapes."""
     return {name: tensor(prefix, name, tuple(shape), kind, basic) for name, shape in shapes.items()}

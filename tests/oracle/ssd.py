@@ -111,6 +111,51 @@ class Ssd320(Net):
         return out
 
 
+def shapes320(backbone, classes):
+    """Names and shapes of the weights and statistics of Ssd320."""
+    blocks, is_bottleneck = LAYERS[backbone]
+    out = {}
+
+    def conv(name, k, c, side, bias=False):
+        out[f"{name}.weight"] = (k, c, side, side)
+        if bias:
+            out[f"{name}.bias"] = (k,)
+
+    def bn(name, c):
+        out.update({f"{name}.{part}": (c,) for part in ("weight", "bias", "running_mean", "running_var")})
+
+    def conv_bn(conv_name, bn_name, k, c, side):
+        conv(conv_name, k, c, side)
+        bn(bn_name, k)
+
+    conv_bn("backbone.conv1", "backbone.bn1", 64, 3, 7)
+    c, ends = 64, []
+    for i, n in enumerate(blocks):
+        width = 64 << i
+        for k in range(n):
+            name = f"backbone.layer{i + 1}.{k}"
+            plan = [(width, c, 1), (width, width, 3), (4 * width, width, 1)] if is_bottleneck else [
+                (width, c, 3), (width, width, 3)]
+            for at, row in enumerate(plan, 1):
+                conv_bn(f"{name}.conv{at}", f"{name}.bn{at}", *row)
+            if k == 0 and c != plan[-1][0]:
+                conv_bn(f"{name}.downsample.0", f"{name}.downsample.1", plan[-1][0], c, 1)
+            c = plan[-1][0]
+        ends.append(c)
+    for level, end in zip((5, 4, 3), ends[:0:-1]):
+        conv(f"fpn.lateral{level}", 256, end, 1, bias=True)
+    for name in ("smooth3", "smooth4", "down6", "down7"):
+        conv_bn(f"fpn.{name}.conv", f"fpn.{name}.bn", 256, 256, 3)
+    for head, columns in (("box", 4), ("class", classes + 1)):
+        for k in range(4):
+            name = f"heads.{head}_tower.{k}"
+            conv(f"{name}.conv", 256, 256, 3)
+            for level in range(3, 8):
+                bn(f"{name}.bn{level}", 256)
+        conv(f"heads.{head}", 6 * columns, 256, 3, bias=True)
+    return out
+
+
 class Ssd300(Net):
     def __call__(self, x):
         def bn(y, name):

@@ -11,8 +11,13 @@
 
 bool td_fill_kind_parse(const char *text, td_fill_kind *out)
 {
-    *out = strcmp(text, "margin") == 0 ? TD_FILL_MARGIN : TD_FILL_PLAIN;
-    return *out == TD_FILL_MARGIN || strcmp(text, "plain") == 0;
+    static const char *const names[] = { "plain", "margin", "calm" };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (td_fill_kind)i;
+            return true;
+        }
+    return false;
 }
 
 bool td_fill_has_basic_blocks(const char *arch)
@@ -64,6 +69,14 @@ static bool is_norm(const char *name)
            has_part(name, "downsample.1.");
 }
 
+/* of a detector: "backbone.bn1.", "fpn.smooth3.bn.", "heads.box_tower.0.bn7." */
+static bool is_detector_norm(const char *name)
+{
+    const char *part = strstr(name, ".bn");
+    return has_part(name, "downsample.1.") ||
+           (part && (part[3] == '.' || (part[3] && part[4] == '.')));
+}
+
 static bool ends_branch(const char *name, bool is_basic)
 {
     return has_part(name, "downsample.1.") || has_part(name, is_basic ? "bn2." : "bn3.");
@@ -95,6 +108,27 @@ static double margin_bias(double u, int64_t channel, bool is_end, bool is_first)
     return (u < 0.25 ? -1.0 : 1.0) * (3.5 + 0.5 * u);
 }
 
+/* what is the same for all elements of a tensor: names are looked at once */
+typedef struct {
+    bool is_norm, is_bias;
+    double bound, shift; /* of other weights and biases */
+} calm_tensor;
+
+static calm_tensor calm_tensor_of(const char *name, double bound)
+{
+    return (calm_tensor){ .is_norm = is_detector_norm(name),
+                          .is_bias = td_text_ends(name, "bias"),
+                          .bound = td_text_starts(name, "heads.") ? 0.25 * bound : bound,
+                          .shift = strcmp(name, "heads.class.bias") == 0 ? 4.6 : 0 };
+}
+
+static double calm_value(const calm_tensor *t, double u)
+{
+    if (t->is_norm)
+        return t->is_bias ? 3 + 0.2 * (2 * u - 1) : 0.15 + 0.3 * u;
+    return t->is_bias ? 0.2 * (2 * u - 1) - t->shift : (2 * u - 1) * t->bound;
+}
+
 void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const char *name,
                     int rank, const int64_t *dim, float *out)
 {
@@ -106,7 +140,7 @@ void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const 
         n *= dim[i];
     const double bound = rank && n ? sqrt(6.0 / ((double)n / (double)dim[0])) : 0;
 
-    /* names are looked at once, not for each of millions of elements */
+    const calm_tensor calm = calm_tensor_of(name, bound);
     const bool is_counter = td_text_ends(name, "num_batches_tracked");
     const bool is_mean = td_text_ends(name, "running_mean"),
                is_var = td_text_ends(name, "running_var");
@@ -119,6 +153,8 @@ void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const 
             v = 0.2 * (2 * u - 1);
         else if (is_var)
             v = 0.5 + u;
+        else if (kind == TD_FILL_CALM)
+            v = calm_value(&calm, u);
         else if (!norm)
             v = is_bias ? 0.2 * (2 * u - 1) : (2 * u - 1) * bound;
         else if (kind == TD_FILL_PLAIN)

@@ -1,11 +1,12 @@
 /*
- * fill.h -- weights, images and labels from a formula: the fill of the golden classification cases
+ * fill.h -- weights, images and labels from a formula: the fill of the golden cases
  *
  * Every number depends on the tensor's full name (prefix followed by name) and the element's index
  * only: FNV-1a of the name seeds splitmix64, the upper 24 bits of an output are u in [0, 1).
  *
  *   plain    an ordinary random initialisation, badly conditioned in float32
  *   margin   batch-norm parameters such that ReLU inputs keep away from zero: for float32 runs
+ *   calm     of ssd320: batch-norm parameters such that no input of a relu6 comes near 0 or 6
  *
  * Values are computed in double and rounded once.  Source: tests/golden/classification/README.md,
  * sections 1 and 2; tests/oracle/fill.py is the same in Python.
@@ -16,9 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { TD_FILL_PLAIN, TD_FILL_MARGIN } td_fill_kind;
+typedef enum { TD_FILL_PLAIN, TD_FILL_MARGIN, TD_FILL_CALM } td_fill_kind;
 
-/** "plain" or "margin"; false for anything else. */
+/** "plain", "margin" or "calm"; false for anything else. */
 bool td_fill_kind_parse(const char *text, td_fill_kind *out);
 
 /** Are the architecture's blocks basic ones (resnet18, resnet34), which end with bn2, not bn3? */

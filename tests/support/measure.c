@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "optim/optimizer.h"
 #include "support/expect.h"
 #include "support/golden.h"
 
@@ -53,6 +54,20 @@ static double error_of(const row *a, const row *b, int64_t n)
         e = worse(e, relative(a->samples[k] - b->samples[k], b->largest));
     e = worse(e, relative(a->norm - b->norm, b->norm));
     return worse(e, relative(a->sum - b->sum, b->norm * sqrt((double)n)));
+}
+
+/* --- fetching -------------------------------------------------------------------------------- */
+
+double *td_fetch_param(void *ctx, const char *name, int64_t *count)
+{
+    return td_test_network_param(ctx, name, count);
+}
+
+double *td_fetch_momentum_buffer(void *ctx, const char *name, int64_t *count)
+{
+    char full[160];
+    snprintf(full, sizeof full, TD_MOMENTUM_PREFIX "%s", name);
+    return td_test_network_param(ctx, full, count);
 }
 
 /* --- groups ---------------------------------------------------------------------------------- */

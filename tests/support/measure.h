@@ -34,6 +34,10 @@ typedef struct {
 /** The tensor of this name as float64, td_free'd by the caller. */
 typedef double *td_fetch(void *ctx, const char *name, int64_t *count);
 
+/** Of the td_test_network `ctx`: a parameter; the momentum buffer of a parameter. */
+double *td_fetch_param(void *ctx, const char *name, int64_t *count);
+double *td_fetch_momentum_buffer(void *ctx, const char *name, int64_t *count);
+
 /**
  * Tensors "float64.<key>.summary" and ".samples" of the case, whose rows have the names listed by
  * member `list` of the case file.

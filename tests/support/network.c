@@ -1,5 +1,5 @@
 /*
- * network.c -- a golden classification case, and a network filled for it
+ * network.c -- a golden case of a network, and a network filled for it
  */
 #include "support/network.h"
 
@@ -8,19 +8,18 @@
 
 #include "base/file_io.h"
 #include "base/text.h"
+#include "boxes/targets.h"
 #include "optim/training_graph.h"
 #include "support/device.h"
 #include "support/expect.h"
 #include "support/golden.h"
 #include "tandem/model.h"
 
-#define PART "classification"
-
 /* --- case files ------------------------------------------------------------------------------- */
 
-static bool is_of_type(const char *file, const char *type)
+static bool is_of_type(const char *part, const char *file, const char *type)
 {
-    td_json *doc = td_golden_json(PART, file);
+    td_json *doc = td_golden_json(part, file);
     const td_json *member = td_json_get(doc, "type");
     const char *found = "";
     if (member)
@@ -30,14 +29,14 @@ static bool is_of_type(const char *file, const char *type)
     return is_it;
 }
 
-int td_test_network_cases(const char *type, int max, char (*names)[128])
+int td_test_network_cases(const char *part, const char *type, int max, char (*names)[128])
 {
     td_listing files;
     int n = 0;
-    expect_ok(td_list_folder(td_golden_path(PART, ""), &files));
+    expect_ok(td_list_folder(td_golden_path(part, ""), &files));
     for (size_t i = 0; i < files.n; i++) {
         const char *file = files.names[i];
-        if (!td_text_ends(file, ".json") || !is_of_type(file, type))
+        if (!td_text_ends(file, ".json") || !is_of_type(part, file, type))
             continue;
         assert_true(n < max);
         snprintf(names[n++], sizeof *names, "%.*s", (int)(strlen(file) - strlen(".json")), file);
@@ -51,16 +50,18 @@ static int whole(const td_json *doc, const char *key)
     return (int)td_golden_number(doc, key);
 }
 
-void td_test_network_open(td_test_network_case *c, const char *name)
+void td_test_network_open(td_test_network_case *c, const char *part, const char *name)
 {
     char file[160];
     *c = (td_test_network_case){ 0 };
     snprintf(c->name, sizeof c->name, "%s", name);
     snprintf(file, sizeof file, "%s.json", name);
-    c->doc = td_golden_json(PART, file);
+    c->doc = td_golden_json(part, file);
     snprintf(file, sizeof file, "%s.safetensors", name);
-    c->tensors = td_golden_tensors(PART, file);
+    c->tensors = td_golden_tensors(part, file);
     c->arch = td_golden_text(c->doc, "arch");
+    if (td_json_get(c->doc, "backbone"))
+        c->backbone = td_golden_text(c->doc, "backbone");
     c->prefix = td_golden_text(c->doc, "prefix");
     assert_true(td_fill_kind_parse(td_golden_text(c->doc, "fill"), &c->fill));
     c->has_se = td_text_starts(c->arch, "se");
@@ -180,11 +181,18 @@ static td_graph *own_graph(const td_test_network *n, const td_model_opts *opts)
     return g;
 }
 
+static bool is_scaled(const td_test_network *n)
+{
+    return n->form.precision == TD_PRECISION_FP16;
+}
+
 static td_graph *job_graph(const td_test_network *n, const td_model_opts *opts)
 {
     const td_step_opts sgd = { .momentum = n->form.momentum,
                                .decay = n->form.decay,
-                               .smoothing = n->c->label_smoothing };
+                               .smoothing = n->c->label_smoothing,
+                               .is_scaled = is_scaled(n),
+                               .ranks = td_comm_size(n->form.comm) };
     td_graph *g;
     expect_ok(td_training_graph(opts, n->c->batch, &sgd, &g));
     return g;
@@ -194,13 +202,17 @@ static void compile(td_test_network *n)
 {
     td_model_opts opts;
     td_model_defaults(&opts);
+    const td_amp_opts amp = { .precision = n->form.precision, .is_silent = true };
     opts.arch = n->c->arch;
+    if (n->c->backbone)
+        opts.backbone = n->c->backbone;
     opts.num_classes = n->c->n_classes;
     opts.image_size = n->c->image_size;
     opts.dtype = n->form.dtype;
     td_graph *g = n->form.mode == TD_NETWORK_JOB ? job_graph(n, &opts) : own_graph(n, &opts);
     expect_ok(td_test_device_open(n->form.device, &n->dev));
-    expect_ok(td_compile(g, n->dev, &(td_compile_opts){ 0 }, &n->p));
+    expect_ok(td_device_join(n->dev, n->form.comm));
+    expect_ok(td_compile(g, n->dev, &(td_compile_opts){ .amp = &amp }, &n->p));
     td_graph_free(g);
 }
 
@@ -241,25 +253,40 @@ static void fill_param(td_test_network *n, int i)
     td_free(values);
 }
 
+static void bind_scalars(td_test_network *n)
+{
+    n->lr_f64 = n->form.lr;
+    n->lr_f32 = (float)n->form.lr;
+    n->loss_scale = is_scaled(n) ? TD_TEST_LOSS_SCALE : 1;
+    n->inverse_scale = 1 / n->loss_scale / (float)td_comm_size(n->form.comm);
+    expect_ok(td_program_bind(n->p, "lr",
+                              n->form.dtype == TD_DT_F64 ? (const void *)&n->lr_f64
+                                                         : (const void *)&n->lr_f32));
+    if (is_scaled(n))
+        expect_ok(td_program_bind(n->p, TD_INPUT_SCALE, &n->loss_scale));
+    if (is_scaled(n) || n->form.comm)
+        expect_ok(td_program_bind(n->p, TD_INPUT_INVERSE, &n->inverse_scale));
+}
+
 void td_test_network_build(td_test_network *n, const td_test_network_case *c,
                            const td_test_network_form *form)
 {
-    *n = (td_test_network){ .c = c, .form = *form, .lr_f64 = form->lr, .lr_f32 = (float)form->lr };
+    *n = (td_test_network){ .c = c, .form = *form };
     compile(n);
     for (int i = 0; i < td_program_param_count(n->p); i++)
         fill_param(n, i);
     if (form->mode >= TD_NETWORK_STEP)
-        expect_ok(td_program_bind(n->p, "lr",
-                                  form->dtype == TD_DT_F64 ? (const void *)&n->lr_f64
-                                                           : (const void *)&n->lr_f32));
+        bind_scalars(n);
 }
 
 void td_test_network_release(td_test_network *n)
 {
     td_program_free(n->p);
+    td_device_leave(n->dev, TD_OK);
     td_device_close(n->dev);
     td_free(n->images);
     td_free(n->labels);
+    td_free(n->targets);
     *n = (td_test_network){ 0 };
 }
 
@@ -282,6 +309,67 @@ void td_test_network_feed(td_test_network *n, const char *images, const char *la
     td_fill_labels(c->prefix, labels, c->batch, c->n_classes, n->labels);
     expect_ok(td_program_bind(n->p, "labels", n->labels));
 }
+
+/* --- a detector's inputs ---------------------------------------------------------------------- */
+
+static float coordinate(const td_json *row, size_t i)
+{
+    double v;
+    expect_ok(td_json_as_number(td_json_at(row, i), &v));
+    return (float)v;
+}
+
+/* [class, ymin, xmin, ymax, xmax] of each */
+static int ground_truths_of(const td_json *rows, td_ground_truth *out)
+{
+    const int n = (int)td_json_count(rows);
+    assert_in_range(n, 1, TD_GROUND_TRUTHS_MAX);
+    for (int i = 0; i < n; i++) {
+        const td_json *row = td_json_at(rows, (size_t)i);
+        expect_ok(td_json_as_int(td_json_at(row, 0), &out[i].label));
+        out[i].box = (td_rect){ coordinate(row, 1), coordinate(row, 2), coordinate(row, 3),
+                                coordinate(row, 4) };
+    }
+    return n;
+}
+
+static void assign(td_test_network *n, const td_anchors *anchors, const td_json *objects)
+{
+    const int batch = n->c->batch;
+    td_ground_truth truths[TD_GROUND_TRUTHS_MAX];
+    void *scratch = take(1, td_targets_scratch_bytes(anchors));
+    assert_int_equal(td_json_count(objects), batch);
+    n->labels = take((int64_t)batch * anchors->n, sizeof *n->labels);
+    n->targets = take((int64_t)batch * anchors->n * 4, sizeof *n->targets);
+    for (int i = 0; i < batch; i++) {
+        const ptrdiff_t at = (ptrdiff_t)i * anchors->n;
+        const int n_truths = ground_truths_of(td_json_at(objects, (size_t)i), truths);
+        assert_true(td_targets_assign(anchors, truths, n_truths, scratch, n->labels + at,
+                                      n->targets + 4 * at) >= n_truths);
+    }
+    td_free(scratch);
+}
+
+void td_test_network_feed_objects(td_test_network *n, const char *images, const td_json *objects)
+{
+    const td_test_network_case *c = n->c;
+    const int64_t count = (int64_t)c->batch * 3 * c->image_size * c->image_size;
+    const td_model_opts model = { .arch = c->arch, .backbone = c->backbone };
+    td_anchors *anchors;
+    td_free(n->images);
+    td_free(n->labels);
+    td_free(n->targets);
+    n->images = take(count, sizeof(float));
+    td_fill_range(c->prefix, images, -127.5, 127.5, count, n->images);
+    expect_ok(td_anchors_new(td_model_detector(&model), c->image_size, &anchors));
+    assign(n, anchors, objects);
+    td_anchors_free(anchors);
+    expect_ok(td_program_bind(n->p, "images", n->images));
+    expect_ok(td_program_bind(n->p, "labels", n->labels));
+    expect_ok(td_program_bind(n->p, "targets", n->targets));
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
 
 void td_test_network_run(td_test_network *n)
 {

@@ -1,8 +1,8 @@
 /*
- * network.h -- a golden classification case, and a network filled for it
+ * network.h -- a golden case of a network, and a network filled for it
  *
  *     td_test_network_case c;
- *     td_test_network_open(&c, "resnet18-k10-s64-b4-margin");
+ *     td_test_network_open(&c, "classification", "resnet18-k10-s64-b4-margin");
  *     td_test_network n;
  *     td_test_network_build(&n, &c, &(td_test_network_form){ "cpu", TD_DT_F32, TD_NETWORK_STEP });
  *     td_test_network_feed(&n, "images", "labels");
@@ -17,25 +17,27 @@
 #define TD_TEST_NETWORK_H
 
 #include "base/json.h"
+#include "comm/comm.h"
 #include "io/safetensors.h"
 #include "support/fill.h"
+#include "tandem/amp.h"
 #include "tandem/program.h"
 
 typedef struct {
     char name[128];
     td_json *doc;
     td_tensors *tensors;
-    const char *arch, *prefix; /* borrowed from doc */
+    const char *arch, *backbone, *prefix; /* borrowed from doc; backbone NULL: not a detector */
     td_fill_kind fill;
     bool has_se;
     int n_classes, batch, image_size;
     double label_smoothing;
 } td_test_network_case;
 
-/** Names of the cases of a type, "step" or "sgd", in the golden folder; sorted, at most `max`. */
-int td_test_network_cases(const char *type, int max, char (*names)[128]);
+/** Names of the cases of a type, "step", in a golden folder; sorted, at most `max`. */
+int td_test_network_cases(const char *part, const char *type, int max, char (*names)[128]);
 
-void td_test_network_open(td_test_network_case *c, const char *name);
+void td_test_network_open(td_test_network_case *c, const char *part, const char *name);
 void td_test_network_close(td_test_network_case *c);
 
 /** Largest deviation of the reference's float32 runs; `path` as "step1.buffers.max". */
@@ -53,7 +55,12 @@ typedef struct {
     td_dtype dtype; /* TD_DT_F32 or TD_DT_F64 */
     td_test_network_mode mode;
     double lr, momentum, decay; /* of the last two; decay leaves td_is_undecayed parameters out */
+
+    td_precision precision; /* of a JOB; in fp16 gradients are scaled by TD_TEST_LOSS_SCALE */
+    td_comm *comm;          /* of a JOB: the other ranks, over which gradients are averaged */
 } td_test_network_form;
+
+#define TD_TEST_LOSS_SCALE 128
 
 typedef struct {
     const td_test_network_case *c;
@@ -61,9 +68,10 @@ typedef struct {
     td_device *dev;
     td_program *p;
     void *images;    /* [batch, 3, image_size, image_size] of the form's dtype */
-    int64_t *labels; /* [batch] */
+    int64_t *labels; /* [batch], of a detector [batch, anchors] */
+    float *targets;  /* of a detector: [batch, anchors, 4] */
     double lr_f64;
-    float lr_f32;
+    float lr_f32, loss_scale, inverse_scale;
 } td_test_network;
 
 /** Compile, and fill every parameter from the case's formula; momentum buffers are zero. */
@@ -73,6 +81,12 @@ void td_test_network_release(td_test_network *n);
 
 /** Fill and bind the inputs: `images` and `labels` are the names the fill hashes, "images.3". */
 void td_test_network_feed(td_test_network *n, const char *images, const char *labels);
+
+/**
+ * The same of a detector: its images are 127.5 (2u - 1), `objects` are those of the case file, for
+ * each image a list of [class, ymin, xmin, ymax, xmax].
+ */
+void td_test_network_feed_objects(td_test_network *n, const char *images, const td_json *objects);
 void td_test_network_run(td_test_network *n);
 
 /** Copies as float64, td_free them; *count elements. */

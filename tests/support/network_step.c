@@ -74,11 +74,6 @@ static double *fetch_output(void *ctx, const char *name, int64_t *count)
     return td_test_network_output(ctx, name, count);
 }
 
-static double *fetch_param(void *ctx, const char *name, int64_t *count)
-{
-    return td_test_network_param(ctx, name, count);
-}
-
 static double *fetch_gradient(void *ctx, const char *name, int64_t *count)
 {
     const td_test_network *n = ctx;
@@ -128,7 +123,7 @@ static void train(td_test_network *n, const limits *l, td_findings *r)
     td_measure_group(&m, n->c, "features_train", "features", fetch_output, n);
     td_findings_add(r, "stages", m.worst, l->train_features, m.worst_name);
     td_findings_add(r, "loss", loss_error(n), l->loss, NULL);
-    td_measure_group(&m, n->c, "buffers", "buffers", fetch_param, n);
+    td_measure_group(&m, n->c, "buffers", "buffers", td_fetch_param, n);
     td_findings_add(r, "BN", m.worst, l->buffers, m.worst_name);
     td_measure_group(&m, n->c, "grads", "parameters", fetch_gradient, n);
     td_findings_add(r, "grad", m.worst, l->grad_worst, m.worst_name);
@@ -151,7 +146,7 @@ static void check_case(void **state)
     td_findings r = { 0 };
     char title[192];
 
-    td_test_network_open(&c, *t->name);
+    td_test_network_open(&c, "classification", *t->name);
     if (run->takes && !run->takes(&c)) {
         td_test_network_close(&c);
         skip();
@@ -178,7 +173,7 @@ int td_test_network_step_main(const char *group, const td_step_run *run, const c
     static struct CMUnitTest tests[N_MAX];
 
     td_golden_require("classification");
-    const int n = td_test_network_cases("step", N_MAX, names);
+    const int n = td_test_network_cases("classification", "step", N_MAX, names);
     if (n == 0) {
         fprintf(stderr, "the folder of golden files has no case\n");
         return 1;

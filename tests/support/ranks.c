@@ -11,6 +11,13 @@
 #include "base/status.h"
 #include "transport/local_links.h"
 
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    TD_CHECK(setenv(name, text, 1) == 0);
+}
+
 void td_test_ranks(int size, int (*body)(const td_rank_place *place, void *ctx), void *ctx,
                    int *codes)
 {
@@ -22,6 +29,9 @@ void td_test_ranks(int size, int (*body)(const td_rank_place *place, void *ctx),
         TD_CHECK(pids[r] >= 0);
         if (pids[r] == 0) {
             TD_CHECK(td_local_links_pass(&links, r) == TD_OK);
+            set_number("RANK", r);
+            set_number("LOCAL_RANK", r);
+            set_number("WORLD_SIZE", size);
             td_rank_place place = {
                 .by = TD_RANKS_LAUNCH, .rank = r, .size = size, .fds = getenv(TD_ENV_RANK_FDS)
             };
