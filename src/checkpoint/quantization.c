@@ -224,3 +224,13 @@ td_status td_quantization_add_tensors(const td_quantization *q, const td_tensors
     }
     return TD_OK;
 }
+
+td_status td_quantization_check_trainable(const td_tensors *t, const char *path)
+{
+    if (!td_tensors_meta(t, TD_QUANTIZATION_META))
+        return TD_OK;
+    return td_error(TD_EUSAGE,
+                    "'%s' has 8-bit weights, for inference only: train from the file that 'tandem "
+                    "quantize' read",
+                    path);
+}

@@ -63,4 +63,7 @@ td_status td_quantization_store(const td_quantization *q, td_tensors *t) TD_CHEC
 td_status td_quantization_apply(const td_tensors *t, const char *path, td_amp_opts *amp,
                                 td_quantization *out) TD_CHECKED;
 
+/** TD_EUSAGE: the weights are quantized, and cannot be trained. */
+td_status td_quantization_check_trainable(const td_tensors *t, const char *path) TD_CHECKED;
+
 #endif

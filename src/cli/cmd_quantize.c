@@ -1,9 +1,8 @@
 /*
  * cmd_quantize.c -- tandem quantize WEIGHTS DATA -o OUT
  */
-#include <sys/stat.h>
-
 #include "cli/evaluation.h"
+#include "io/atomic.h"
 #include "tandem/evaluate.h"
 #include "tandem/quantize.h"
 
@@ -58,21 +57,16 @@ static td_status score(const td_quantize_opts *o, const char *weights, td_precis
     return TD_OK;
 }
 
-/* The float32 weights are evaluated after the output is written, which must not replace them. */
-static td_status check_compare(const td_quantize_opts *o)
+/* the float32 weights, before anything is written: the output may replace them */
+static td_status score_wide(const td_quantize_opts *o, comparison *c)
 {
-    struct stat in, out;
-    if (o->output && stat(o->weights, &in) == 0 && stat(o->output, &out) == 0 &&
-        in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-        return td_error(
-            TD_EUSAGE, "--compare: --output '%s' would replace the float32 weights to compare with",
-            o->output);
-    return TD_OK;
+    if (o->output)
+        TD_TRY(td_output_check_new(o->output, o->overwrite));
+    return score(o, o->weights, TD_PRECISION_FP32, o->use_ema, c, &c->wide);
 }
 
-static td_status compare(const td_quantize_opts *o, comparison *c)
+static td_status score_quantized(const td_quantize_opts *o, comparison *c)
 {
-    TD_TRY(score(o, o->weights, TD_PRECISION_FP32, o->use_ema, c, &c->wide));
     return score(o, o->output, TD_PRECISION_INT8, false, c, &c->quantized);
 }
 
@@ -138,9 +132,9 @@ static td_status run(const td_call *call)
     q->weights = call->args[0];
     TD_TRY(td_cli_data(&q->input, &data));
     if (o->compare)
-        TD_TRY(check_compare(q));
+        TD_TRY(score_wide(q, &c));
     TD_TRY(td_quantize(q, &r));
-    const td_status st = o->compare ? compare(q, &c) : TD_OK;
+    const td_status st = o->compare ? score_quantized(q, &c) : TD_OK;
     if (st == TD_OK && call->json)
         add_json(q, &r, &c, call->out);
     else if (st == TD_OK)

@@ -115,8 +115,8 @@ static td_status open_weights(const char *thing, bool has_network, td_inspect_op
         return td_error(TD_EUSAGE, "'%s' does not name the network of its weights: give --arch",
                         o->weights);
     TD_TRY(td_weight_metadata_check(*out, o->weights, m));
-    if (!o->training)
-        TD_TRY(td_quantization_apply(*out, o->weights, &o->amp, quantization));
+    TD_TRY(o->training ? td_quantization_check_trainable(*out, o->weights)
+                       : td_quantization_apply(*out, o->weights, &o->amp, quantization));
     return td_model_resolve(m);
 }
 

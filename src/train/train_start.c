@@ -291,11 +291,7 @@ td_status td_train_start_open(td_train_job *j)
         return TD_OK;
     TD_TRY(o->start.resume ? td_checkpoint_open(path, &j->start.tensors)
                            : td_weight_file_open_for(path, false, &o->model, &j->start.tensors));
-    if (td_tensors_meta(j->start.tensors, TD_QUANTIZATION_META))
-        return td_error(TD_EUSAGE,
-                        "'%s' has 8-bit weights, for inference only: train from the file that "
-                        "'tandem quantize' read",
-                        path);
+    TD_TRY(td_quantization_check_trainable(j->start.tensors, path));
     TD_TRY(o->start.resume ? read_checkpoint(j, path) : read_weights(j, path));
     TD_TRY(td_tracked_read(j->start.tensors, j->s.batches_tracked, &j->tracked));
     return td_classes_from_json(td_tensors_meta(j->start.tensors, "tandem.classes"), path,

@@ -85,9 +85,13 @@ error_names q.safetensors
 expect 2 quantize $w set
 error_names --output
 cp $w own.safetensors
-expect 2 quantize own.safetensors set -o ./own.safetensors --overwrite --compare # nothing is left to compare with
-error_names --compare ./own.safetensors
-cmp $w own.safetensors || complain "it is replaced"
+expect 0 quantize own.safetensors set -o ./own.safetensors --overwrite --compare --json --calibration-images 4
+[ "$(value float32)" = "$wide" ] || complain "float32 $(value float32), wanted $wide: the weights are compared before they are replaced"
+mkdir only_train && ln -s ../set/train only_train/train
+expect 1 quantize $w only_train -o no.safetensors --compare # found before images are observed
+error_names only_train val
+expect 2 inspect kernels --weights q.safetensors --training
+error_names q.safetensors '8-bit'
 expect 2 quantize $w set -o no.safetensors --calibration-images 4 --keep-wide '*'
 error_names --keep-wide
 [ ! -e no.safetensors ] && [ ! -e none.safetensors ] || complain "a failure wrote a file"
