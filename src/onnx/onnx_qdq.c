@@ -178,6 +178,8 @@ static void lower_int8(td_rewriter *rw, const folding *f, const td_node *n)
         y = td_add(rw->b, y, result == TD_DT_F32 ? r : dequantized(rw, r, a->residual_scale));
     }
     y = clipped(rw, y, a->relu, a->relu6);
+    if (td_conv_act_op(a->act))
+        y = td_emit(rw->b, td_conv_act_op(a->act), NULL, y);
     const td_quantize_attr to = { .scale = a->y_scale, .to = td_int8_to(result) };
     if (result != TD_DT_F32)
         y = td_emit(rw->b, &td_op_quantize, &to, y);

@@ -50,13 +50,13 @@ static const td_field grad_w_fields[] = {
     TD_END,
 };
 
-static const char *const act_names[] = { "none", "silu", "hardswish", NULL };
+const char *const td_conv_act_names[] = { "none", "silu", "hardswish", NULL };
 
 static const td_field fused_fields[] = {
     CONV_ROWS,
     TD_BOOL(td_conv_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_conv_attr, relu6, false, "with relu: clip it at six too"),
-    TD_ENUM(td_conv_attr, act, TD_CONV_LINEAR, act_names, "without relu: what follows instead"),
+    TD_ENUM(td_conv_attr, act, TD_CONV_LINEAR, td_conv_act_names, "without relu: what follows instead"),
     TD_END,
 };
 /* clang-format on */

@@ -28,7 +28,7 @@
  * conv2d_int8(x, w, scale, bias, residual) {x_scale, y_scale, residual_scale, to} -> y
  *
  *   v = x_scale scale[k] (sum over c, r, s of x w) + bias[k] + residual_scale residual
- *   y = saturate(round(relu?(v) / y_scale)), or relu?(v) if `to` is f32
+ *   y = saturate(round(f(v) / y_scale)), or f(v) if `to` is f32; f: relu, relu6, `act` or nothing
  *
  *   x         [N, C, H, W]          u8 or s8    padding is zero
  *   w         [K, C/groups, R, S]   s8          filter, -weight_max .. weight_max
@@ -221,6 +221,8 @@ static const td_field conv_fields[] = {
             "zeros added below and to the right beyond pad"),
     TD_BOOL(td_conv_int8_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_conv_int8_attr, relu6, false, "with relu: clip it at six too"),
+    TD_ENUM(td_conv_int8_attr, act, TD_CONV_LINEAR, td_conv_act_names,
+            "without relu: what follows instead"),
     TD_REAL(td_conv_int8_attr, x_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
             "value of one step of x"),
     TD_REAL(td_conv_int8_attr, y_scale, 1, TD_INT8_SCALE_MIN, TD_INT8_SCALE_MAX,
@@ -305,7 +307,7 @@ const td_op td_op_shift_int8_bias = {
 
 const td_op td_op_conv2d_int8 = {
     .name = "conv2d_int8",
-    .summary = "relu?(convolution + bias + residual) of 8-bit integers, for inference",
+    .summary = "convolution + bias + residual of 8-bit integers and an activation, for inference",
     .n_in = 4,
     .n_in_max = 5,
     .n_out = 1,

@@ -69,6 +69,9 @@ static inline int td_block_depthwise(const td_inverted_residual_attr *a)
 /** The op that this member `act` stands for; NULL: none. */
 const td_op *td_conv_act_op(int act);
 
+/** The names of td_conv_act. */
+extern const char *const td_conv_act_names[];
+
 /* conv2d_winograd: results come in tiles of 4 x 4 or, with {tile=2}, of 2 x 2
    (ops/conv_winograd.c) */
 #define TD_WINO_TILE           4
@@ -194,6 +197,7 @@ typedef struct {
 typedef struct {
     int stride, pad, dilation, groups, pad_extra;
     bool relu, relu6;
+    int act; /* without relu: td_conv_act */
     double x_scale, y_scale, residual_scale;
     int to;         /* td_int8_to of the result's dtype */
     int weight_max; /* no integer of the filter has a larger magnitude */

@@ -49,6 +49,7 @@ typedef struct {
     td_value **int8;                 /* [values] the new value of integers, or NULL */
     int *weight_max;                 /* [nodes] of quantized ones: magnitude of the filter */
     bool *is_shifted;                /* [nodes] of quantized ones: the image needs shift_int8 */
+    bool *applies_act;               /* [nodes] of those with act_of: conv2d_int8 computes it */
     int n_refused, n_narrow;
 } state;
 
@@ -183,6 +184,13 @@ static void note_values(const td_graph *g, const td_activation_ranges *t, state 
 
 /* --- which convolutions are quantized --------------------------------------------------------- */
 
+/* the activation after a fused convolution, other than relu */
+static const td_op *act_of(const td_node *n)
+{
+    return n->op == &td_op_conv2d_fused ? td_conv_act_op(((const td_conv_attr *)n->attr)->act)
+                                        : NULL;
+}
+
 static td_conv_int8_attr attr_of(const state *s, const td_node *n, td_dtype result)
 {
     const td_conv_attr a = conv_of(n);
@@ -193,6 +201,7 @@ static td_conv_int8_attr attr_of(const state *s, const td_node *n, td_dtype resu
                             .pad_extra = a.pad_extra,
                             .relu = a.relu,
                             .relu6 = a.relu && a.relu6,
+                            .act = s->applies_act[n->id] ? a.act : TD_CONV_LINEAR,
                             .x_scale = scale_of(s, n->in[0]),
                             .y_scale = 1,
                             .residual_scale = 1,
@@ -247,23 +256,18 @@ static bool is_supported(const td_target *target, const state *s, const td_node 
     return td_probe_has_fast_kernel(&p, target);
 }
 
-/* the activation after a fused convolution, other than relu; it is computed in float32 */
-static const td_op *act_of(const td_node *n)
-{
-    return n->op == &td_op_conv2d_fused ? td_conv_act_op(((const td_conv_attr *)n->attr)->act)
-                                        : NULL;
-}
-
 static td_dtype result_of(const state *s, const td_node *n)
 {
     const bool has_residual = n->n_in > 3;
-    const bool is_wanted = s->wants_int8[n->out[0]->id] && n->op != &td_op_linear && !act_of(n);
+    const bool is_last = !act_of(n) || s->applies_act[n->id]; /* nothing in float32 follows */
+    const bool is_wanted = s->wants_int8[n->out[0]->id] && n->op != &td_op_linear && is_last;
     return is_wanted && (!has_residual || s->range[n->in[3]->id] > 0) ? int8_dtype(s, n->out[0])
                                                                       : TD_DT_F32;
 }
 
-static bool has_kernel(const td_target *target, state *s, const td_node *n, td_dtype result)
+static bool has_kernel(const td_target *target, state *s, const td_node *n)
 {
+    const td_dtype result = result_of(s, n);
     static const int limits[] = { TD_INT8_MAX, TD_INT8_NARROW };
     const int n_forms = s->is_unsigned[n->in[0]->id] ? 1 : 2;
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -276,10 +280,22 @@ static bool has_kernel(const td_target *target, state *s, const td_node *n, td_d
     return false;
 }
 
+/* with the activation, or else with one in float32 after it */
+static bool has_some_kernel(const td_target *target, state *s, const td_node *n)
+{
+    s->applies_act[n->id] = act_of(n) != NULL;
+    if (has_kernel(target, s, n))
+        return true;
+    if (!s->applies_act[n->id])
+        return false;
+    s->applies_act[n->id] = false;
+    return has_kernel(target, s, n);
+}
+
 static void choose(const td_target *target, state *s, const td_node *n)
 {
+    s->is_quantized[n->id] = s->row[n->id] && has_some_kernel(target, s, n);
     const td_dtype result = result_of(s, n);
-    s->is_quantized[n->id] = s->row[n->id] && has_kernel(target, s, n, result);
     s->n_narrow += s->is_quantized[n->id] && s->weight_max[n->id] < TD_INT8_MAX;
     s->n_refused += s->row[n->id] && !s->is_quantized[n->id];
     for (int i = 0; i < n->n_in; i++) {
@@ -328,7 +344,7 @@ static void emit_int8(td_rewriter *rw, state *s, const td_node *n)
     if (s->is_shifted[n->id])
         emit_shift(rw, n, &a, in);
     td_value *y = td_emit_n(rw->b, &td_op_conv2d_int8, &a, n->n_in + 1, in, NULL);
-    if (act_of(n))
+    if (act_of(n) && !s->applies_act[n->id])
         y = td_emit(rw->b, act_of(n), NULL, y);
     rw->n_changed++;
     if (n->op == &td_op_linear)
@@ -381,6 +397,7 @@ static td_status state_init(state *s, const td_graph *g)
     TD_TRY(TD_ALLOC(s->is_quantized, n_nodes));
     TD_TRY(TD_ALLOC(s->weight_max, n_nodes));
     TD_TRY(TD_ALLOC(s->is_shifted, n_nodes));
+    TD_TRY(TD_ALLOC(s->applies_act, n_nodes));
     TD_TRY(TD_ALLOC(s->is_unsigned, n_values));
     TD_TRY(TD_ALLOC(s->range, n_values));
     TD_TRY(TD_ALLOC(s->wants_int8, n_values));
@@ -395,6 +412,7 @@ static void state_release(state *s)
     td_free(s->is_quantized);
     td_free(s->weight_max);
     td_free(s->is_shifted);
+    td_free(s->applies_act);
     td_free(s->is_unsigned);
     td_free(s->range);
     td_free(s->wants_int8);

@@ -77,6 +77,9 @@ void td_dnnl_release(td_prepared *p);
 /** Attributes that select a scratchpad provided by the caller. */
 td_status td_dnnl_attr(dnnl_primitive_attr_t *out) TD_CHECKED;
 
+/** The activation of a td_conv_act; none for TD_CONV_LINEAR. */
+td_status td_dnnl_append_act(dnnl_post_ops_t ops, int act) TD_CHECKED;
+
 /** TD_ENOKERNEL if oneDNN would fall back to its reference code, or if `ds` is an error. */
 td_status td_dnnl_check_primitive(dnnl_status_t ds, const dnnl_primitive_desc_t *pd) TD_CHECKED;
 

@@ -102,16 +102,22 @@ static td_status append_clip_at_6(dnnl_post_ops_t ops)
     return TD_OK;
 }
 
+td_status td_dnnl_append_act(dnnl_post_ops_t ops, int act)
+{
+    if (act == TD_CONV_SILU)
+        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_swish, 1, 0));
+    if (act == TD_CONV_HARDSWISH)
+        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, 1.0F / 6, 0.5F));
+    return TD_OK;
+}
+
 static td_status append_all(dnnl_post_ops_t ops, const conv_view *v)
 {
     if (v->has_residual)
         DNNL_TRY(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef));
     if (v->relu)
         TD_TRY(append_relu(ops));
-    if (v->act == TD_CONV_SILU)
-        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_swish, 1, 0));
-    if (v->act == TD_CONV_HARDSWISH)
-        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_hardswish, 1.0F / 6, 0.5F));
+    TD_TRY(td_dnnl_append_act(ops, v->act));
     return v->relu6 ? append_clip_at_6(ops) : TD_OK;
 }
 

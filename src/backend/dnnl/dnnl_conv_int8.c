@@ -1,7 +1,7 @@
 /*
  * dnnl_conv_int8.c -- convolutions of 8-bit integers (conv2d_int8)
  *
- *     oneDNN:  y = round((x_scale scale[k] sum + bias[k] + residual_scale y) clipped / y_scale)
+ *     oneDNN:  y = round(f(x_scale scale[k] sum + bias[k] + residual_scale y) / y_scale)
  *
  * The residual is a "sum" post-operation, as in dnnl_conv.c; the scales are memory that oneDNN
  * reads during the run.  Images are channels last, and a filter has groups of four input channels,
@@ -46,7 +46,7 @@ static td_status append_post_ops(const td_node *n, dnnl_post_ops_t ops)
         DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_clip, 0, 6));
     else if (a->relu)
         DNNL_TRY(dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0));
-    return TD_OK;
+    return td_dnnl_append_act(ops, a->act);
 }
 
 static td_status set_scales(const td_node *n, dnnl_primitive_attr_t attr)

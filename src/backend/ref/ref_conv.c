@@ -194,9 +194,9 @@ static void fill_fused(const conv_shape *v, const double *bias, const double *re
             y[i] = (residual ? residual[i] : 0) + (bias ? bias[nk % v->K] : 0);
 }
 
-static void activate(int64_t count, int act, double *y)
+void td_ref_activate(int64_t count, int act, double *y)
 {
-#pragma omp parallel for
+#pragma omp parallel for if (count > 1)
     for (int64_t i = 0; i < count; i++)
         y[i] =
             act == TD_CONV_SILU ? y[i] / (1 + exp(-y[i])) : y[i] * fmin(fmax(y[i] / 6 + 0.5, 0), 1);
@@ -215,7 +215,7 @@ static void conv2d_fused(const td_node *n, void *const *given)
     const td_conv_attr *attr = n->attr;
     const double cap = attr->relu6 ? 6 : INFINITY;
     if (attr->act != TD_CONV_LINEAR)
-        activate(v.N * y_size, attr->act, y);
+        td_ref_activate(v.N * y_size, attr->act, y);
     if (!attr->relu)
         return;
 #pragma omp parallel for

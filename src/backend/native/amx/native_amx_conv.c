@@ -83,6 +83,8 @@ static td_status check(const td_node *n)
     if (is_int8(n) && td_in_type(n, 0)->dtype != TD_DT_U8)
         return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
                         td_dtype_name(td_in_type(n, 0)->dtype));
+    if (is_int8(n) && ((const td_conv_int8_attr *)n->attr)->act != TD_CONV_LINEAR)
+        return td_error(TD_ENOKERNEL, "an activation other than relu follows");
     if (!is_int8(n))
         TD_TRY(check_types(n));
     TD_TRY(check_shape(n));

@@ -16,6 +16,8 @@ static td_status check_types(const td_node *n)
     if (td_in_type(n, 0)->dtype != TD_DT_U8)
         return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
                         td_dtype_name(td_in_type(n, 0)->dtype));
+    if (a->act != TD_CONV_LINEAR)
+        return td_error(TD_ENOKERNEL, "%s follows", td_conv_act_names[a->act]);
     if (a->relu && (a->relu6 || y == TD_DT_S8))
         return td_error(TD_ENOKERNEL, "the result is %s%s", td_dtype_name(y),
                         a->relu ? " after relu or relu6" : "");
