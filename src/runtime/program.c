@@ -382,7 +382,7 @@ td_status td_program_time(td_program *p, int i, int runs, double *best_s)
         if (r == 0 || seconds < *best_s)
             *best_s = seconds;
     }
-    *best_s *= p->micro_batches / p->n_lanes;
+    *best_s *= td_program_lane_batches(p);
     p->memory->end_kernels();
     td_program_leave_lane(p, threads);
     p->is_profiled = is_profiled;

@@ -36,7 +36,7 @@ void td_program_leave_lane(const td_program *p, int threads)
 static void run_lane(td_program *p, int i, td_status (*run)(td_program *p))
 {
     td_lane *lane = &p->lanes[i];
-    const int each = p->micro_batches / p->n_lanes;
+    const int each = td_program_lane_batches(p);
     lane->st = TD_OK;
     for (int k = i * each; k < (i + 1) * each && lane->st == TD_OK; k++) {
         td_program_take_rows(p, lane->program, k);

@@ -168,7 +168,7 @@ static td_status resolve_layouts(void *ctx, const td_graph *g, const char *skip)
 /* of the graph, by the first lane */
 static int64_t planned_runs(const td_program *p, const td_compile_opts *o)
 {
-    const int each = p->micro_batches / p->n_lanes;
+    const int each = td_program_lane_batches(p);
     return o->planned_runs > INT64_MAX / each ? o->planned_runs : o->planned_runs * each;
 }
 

@@ -164,6 +164,12 @@ td_status td_program_allocate_rows(td_program *p) TD_CHECKED;
 void td_program_take_rows(const td_program *p, td_program *by, int k);
 void td_program_keep_rows(const td_program *p, const td_program *by, int k);
 
+/** The micro-batches of a lane; without lanes all. */
+static inline int td_program_lane_batches(const td_program *p)
+{
+    return p->micro_batches / p->n_lanes;
+}
+
 /** Run all micro-batches, each lane its own by `run`; the setup of all of them has run. */
 td_status td_program_run_lanes(td_program *p, td_status (*run)(td_program *p)) TD_CHECKED;
 
