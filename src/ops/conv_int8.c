@@ -197,6 +197,8 @@ static td_status conv_infer(const td_node *n, td_type *y)
     const td_conv_int8_attr *a = n->attr;
     const td_type *x = td_in_type(n, 0), *w = td_in_type(n, 1);
     const int pads = 2 * a->pad + a->pad_extra;
+    if (a->relu && a->act != TD_CONV_LINEAR)
+        return td_error(TD_ESHAPE, "conv2d_int8: both relu and act are set");
     TD_TRY(check_dtypes(n));
     *y = td_type_4d(td_int8_result(a), x->dim[0], w->dim[0],
                     td_windows(x->dim[2], w->dim[2], a->stride, pads, a->dilation),

@@ -4,7 +4,7 @@
 
 1. A network with one quantized convolution, whose result is float: its input is quantized once, so ONNX Runtime's logits
    have to be those of `tandem evaluate --device ref` to 1e-3 of the largest one, with and without its optimisations.
-2. ResNet-18 trained on a drawn set: the difference of the logits (root of the mean square) has to be below what
+2. ResNet-18, MobileNetV3 and EfficientNet-B0 trained on a drawn set: the difference of the logits (root of the mean square) has to be below what
    quantization itself changes, and the accuracy within one image of 90.
 
 ONNX Runtime runs with session.x64quantprecision, without which its u8 x s8 kernels saturate where there is no VNNI.
@@ -58,7 +58,8 @@ class Judge:
     def network(self, name, weights, each):
         self.run("quantize", weights, "set", "-o", "q.safetensors", "--overwrite", "--calibration-images", 48)
         wide = self.evaluate("q.safetensors", "--precision", "fp32")
-        ours = self.evaluate("q.safetensors", "--device", "ref")
+        # where a processor multiplies bf16, weights at the two ends of the network are rounded to it; in the file they are not
+        ours = self.evaluate("q.safetensors", "--device", "ref", "--skip-passes", "int8_ends")
         images = load_file(self.folder / "t.safetensors")["images"]
         for opset in (13, 21):
             self.run("convert", "--overwrite", "q.safetensors", "q.onnx", "--opset", opset)
@@ -80,14 +81,16 @@ def main():
         j.run("train", "set", "--model", here / "examples/small_cnn.td", "--epochs", 2, "-b", 16, "--lr", 0.1, "--workspace", "a")
         j.network("one convolution", "a/checkpoint.safetensors",
                   lambda name, wide, ours, theirs: j.judge(name, np.abs(ours - theirs).max() / np.abs(ours).max(), 1e-3))
-        j.run("train", "set", "--arch", "resnet18", "--image-size", 32, "-b", 16, "--epochs", 4, "--lr", 0.02, "--workspace", "b")
 
         def deep(name, wide, ours, theirs):
             j.judge(name + ", difference", rms(ours, theirs), rms(ours, wide))
-            labels = wide.argmax(1)
-            j.judge(name + ", other answers", (theirs.argmax(1) != labels).sum(), 1 + (ours.argmax(1) != labels).sum())
+            labels = load_file(j.folder / "t.safetensors")["labels"]
+            right, wanted = ((x.argmax(1) == labels).sum() for x in (theirs, ours))
+            j.judge(f"{name}, {wanted} right answers, difference", abs(int(right) - int(wanted)), 1)
 
-        j.network("ResNet-18", "b/checkpoint.safetensors", deep)
+        for arch in "resnet18", "mobilenet_v3_small", "efficientnet_b0":
+            j.run("train", "set", "--arch", arch, "--image-size", 32, "-b", 16, "--epochs", 4, "--lr", 0.02, "--workspace", arch)
+            j.network(arch, f"{arch}/checkpoint.safetensors", deep)
         sys.exit(j.bad != 0)
 
 

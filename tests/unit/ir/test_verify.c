@@ -95,6 +95,7 @@ static void int8_ops_check_their_operands(void **state)
         { INT8 "%a, %q, %t, %c, %x {pad=1}", "the residual is f32, wanted u8 or s8" },
         { INT8 "%a, %q, %t, %c, %a {pad=1, to=f32}", "the residual is u8, wanted f32" },
         { INT8 "%a, %q, %t, %c, %a", "the residual does not have the result's shape" },
+        { INT8 "%a, %q, %t, %c {pad=1, relu=true, act=silu}", "both relu and act are set" },
         { INT8 "%a, %q, %t, %c {groups=2, pad=1}", "16 channels, 16 filters need 16 x 2 groups" },
         { INT8 "%a, %q, %t, %c {pad=1, to=f32}\n%z = shift_int8 %a", "operand 0 is u8, wanted s8" },
         { "%y = shift_int8_bias %f, %c, %c", "operand 0 is f32, wanted s8" },
