@@ -168,8 +168,9 @@ static void run_steps(td_test_network *n, td_findings *r)
         td_findings_add(r, "loss", loss_error(n, s), loss_limit(agreement), NULL);
         if (n->form.precision == TD_PRECISION_FP16)
             check_is_finite(n);
-        if (s == 0 || s == n_steps - 1)
-            compare(n, s + 1, agreement, r);
+        if (s > 0 && s < n_steps - 1)
+            continue;
+        compare(n, s + 1, agreement, r);
         if (n->form.comm)
             expect_ok(td_weights_compare(n->p, n->form.comm));
     }
