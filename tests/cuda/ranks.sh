@@ -1,5 +1,4 @@
 # ctest: timeout 300
-# ctest: processors 2
 # ranks.sh -- ranks with a GPU each train as one rank does that accumulates, to the byte, and nearly as processors do;
 # a lost rank ends the others; without NCCL, or without enough GPUs, the reason is named
 set -u

@@ -1,5 +1,4 @@
 # ctest: timeout 300
-# ctest: processors 2
 # ranks.sh -- ranks train as one rank does that accumulates, to the byte; count the validation once; stop, resume,
 # and end together: a rank that dies, hangs or differs is named; nobody is left behind
 set -u

@@ -1,5 +1,4 @@
 # ctest: timeout 600
-# ctest: processors 2
 # ranks_mpi.sh -- ranks that mpirun starts, under Open MPI and under MPICH: the bytes of one rank that accumulates, in
 # shared memory and by messages; a rank that dies, hangs or differs ends all; --hosts; skipped where there is no MPI
 set -u
