@@ -2,7 +2,6 @@
  * cmd_quantize.c -- tandem quantize WEIGHTS DATA -o OUT
  */
 #include "cli/evaluation.h"
-#include "io/atomic.h"
 #include "tandem/evaluate.h"
 #include "tandem/quantize.h"
 
@@ -60,8 +59,6 @@ static td_status score(const td_quantize_opts *o, const char *weights, td_precis
 /* the float32 weights, before anything is written: the output may replace them */
 static td_status score_wide(const td_quantize_opts *o, comparison *c)
 {
-    if (o->output)
-        TD_TRY(td_output_check_new(o->output, o->overwrite));
     return score(o, o->weights, TD_PRECISION_FP32, o->use_ema, c, &c->wide);
 }
 

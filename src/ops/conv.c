@@ -56,7 +56,8 @@ static const td_field fused_fields[] = {
     CONV_ROWS,
     TD_BOOL(td_conv_attr, relu, false, "clip the result at zero"),
     TD_BOOL(td_conv_attr, relu6, false, "with relu: clip it at six too"),
-    TD_ENUM(td_conv_attr, act, TD_CONV_LINEAR, td_conv_act_names, "without relu: what follows instead"),
+    TD_ENUM(td_conv_attr, act, TD_CONV_LINEAR, td_conv_act_names,
+            "without relu: what follows instead"),
     TD_END,
 };
 /* clang-format on */
