@@ -56,17 +56,6 @@ static td_status score(const td_quantize_opts *o, const char *weights, td_precis
     return TD_OK;
 }
 
-/* the float32 weights, before anything is written: the output may replace them */
-static td_status score_wide(const td_quantize_opts *o, comparison *c)
-{
-    return score(o, o->weights, TD_PRECISION_FP32, o->use_ema, c, &c->wide);
-}
-
-static td_status score_quantized(const td_quantize_opts *o, comparison *c)
-{
-    return score(o, o->output, TD_PRECISION_INT8, false, c, &c->quantized);
-}
-
 /* --- the result ------------------------------------------------------------------------------- */
 
 static void add_json(const td_quantize_opts *o, const td_quantize_result *r, const comparison *c,
@@ -128,10 +117,11 @@ static td_status run(const td_call *call)
         return td_error(TD_EUSAGE, "WEIGHTS is missing: give the weight file as an argument");
     q->weights = call->args[0];
     TD_TRY(td_cli_data(&q->input, &data));
-    if (o->compare)
-        TD_TRY(score_wide(q, &c));
+    if (o->compare) /* before anything is written: the output may replace these weights */
+        TD_TRY(score(q, q->weights, TD_PRECISION_FP32, q->use_ema, &c, &c.wide));
     TD_TRY(td_quantize(q, &r));
-    const td_status st = o->compare ? score_quantized(q, &c) : TD_OK;
+    const td_status st =
+        o->compare ? score(q, q->output, TD_PRECISION_INT8, false, &c, &c.quantized) : TD_OK;
     if (st == TD_OK && call->json)
         add_json(q, &r, &c, call->out);
     else if (st == TD_OK)

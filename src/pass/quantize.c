@@ -6,7 +6,9 @@
  *     x -> quantize -> conv2d_int8 {relu} -> y8 -> conv2d_int8 -> z        (z: float32)
  *                                            y8 -> dequantize -> y         for other readers of y
  *
- * A linear layer becomes a convolution of images of one pixel, with a float32 result.
+ * A linear layer becomes a convolution of images of one pixel, with a float32 result.  silu and
+ * hardswish are computed by conv2d_int8 if the device has such a kernel, otherwise in float32 after
+ * it.
  *
  * A convolution takes part if the table of ranges (td_amp_opts.ranges) has its weight and does not
  * keep it in float32, if the weight depends on parameters only, so that quantize_weights runs once,

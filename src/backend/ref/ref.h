@@ -58,8 +58,8 @@ td_status td_ref_run(const td_prepared *p, void *const *args) TD_CHECKED;
 td_status td_ref_accepts_each(const td_node *n) TD_CHECKED;
 td_status td_ref_run_each(const td_prepared *p, void *const *args) TD_CHECKED;
 
-/** y[count] = act(y), of a td_conv_act other than TD_CONV_LINEAR. */
-void td_ref_activate(int64_t count, int act, double *y);
+/** The activation `act`, a td_conv_act, of v. */
+double td_ref_activation(int act, double v);
 
 /** TD_ENOKERNEL if an operand or result is not plain; the message names the first one. */
 td_status td_ref_check_plain(const td_node *n) TD_CHECKED;

@@ -194,12 +194,18 @@ static void fill_fused(const conv_shape *v, const double *bias, const double *re
             y[i] = (residual ? residual[i] : 0) + (bias ? bias[nk % v->K] : 0);
 }
 
-void td_ref_activate(int64_t count, int act, double *y)
+double td_ref_activation(int act, double v)
 {
-#pragma omp parallel for if (count > 1)
+    if (act == TD_CONV_SILU)
+        return v / (1 + exp(-v));
+    return act == TD_CONV_HARDSWISH ? v * fmin(fmax(v / 6 + 0.5, 0), 1) : v;
+}
+
+static void activate(int64_t count, int act, double *y)
+{
+#pragma omp parallel for
     for (int64_t i = 0; i < count; i++)
-        y[i] =
-            act == TD_CONV_SILU ? y[i] / (1 + exp(-y[i])) : y[i] * fmin(fmax(y[i] / 6 + 0.5, 0), 1);
+        y[i] = td_ref_activation(act, y[i]);
 }
 
 static void conv2d_fused(const td_node *n, void *const *given)
@@ -215,7 +221,7 @@ static void conv2d_fused(const td_node *n, void *const *given)
     const td_conv_attr *attr = n->attr;
     const double cap = attr->relu6 ? 6 : INFINITY;
     if (attr->act != TD_CONV_LINEAR)
-        td_ref_activate(v.N * y_size, attr->act, y);
+        activate(v.N * y_size, attr->act, y);
     if (!attr->relu)
         return;
 #pragma omp parallel for

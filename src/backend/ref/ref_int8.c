@@ -158,8 +158,7 @@ static void conv2d_int8(const td_node *n, void *const *args)
         double v = a->x_scale * scale[k] * sum + bias[k];
         if (n->n_in > 4)
             v += residual_at(n, args, i);
-        if (a->act != TD_CONV_LINEAR)
-            td_ref_activate(1, a->act, &v);
+        v = td_ref_activation(a->act, v);
         v = a->relu && v < 0 ? 0 : v;
         put(n, args[n->n_in], i, a->relu && a->relu6 && v > 6 ? 6 : v);
     }

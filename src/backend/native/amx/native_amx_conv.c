@@ -80,13 +80,7 @@ static td_status check_types(const td_node *n)
 /* checks everything except layouts */
 static td_status check(const td_node *n)
 {
-    if (is_int8(n) && td_in_type(n, 0)->dtype != TD_DT_U8)
-        return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
-                        td_dtype_name(td_in_type(n, 0)->dtype));
-    if (is_int8(n) && ((const td_conv_int8_attr *)n->attr)->act != TD_CONV_LINEAR)
-        return td_error(TD_ENOKERNEL, "an activation other than relu follows");
-    if (!is_int8(n))
-        TD_TRY(check_types(n));
+    TD_TRY(is_int8(n) ? td_native_int8_check_forms(n) : check_types(n));
     TD_TRY(check_shape(n));
     return td_amx_loops_here() ? TD_OK : td_error(TD_ENOKERNEL, "the processor has no AMX");
 }

@@ -9,15 +9,22 @@
 #include "backend/native/common/native_division.h"
 #include "backend/native/common/native_kernel.h"
 
-static td_status check_types(const td_node *n)
+td_status td_native_int8_check_forms(const td_node *n)
 {
     const td_conv_int8_attr *a = n->attr;
-    const td_dtype y = n->out[0]->type.dtype;
     if (td_in_type(n, 0)->dtype != TD_DT_U8)
         return td_error(TD_ENOKERNEL, "the input is %s, wanted u8",
                         td_dtype_name(td_in_type(n, 0)->dtype));
     if (a->act != TD_CONV_LINEAR)
         return td_error(TD_ENOKERNEL, "%s follows", td_conv_act_names[a->act]);
+    return TD_OK;
+}
+
+static td_status check_types(const td_node *n)
+{
+    const td_conv_int8_attr *a = n->attr;
+    const td_dtype y = n->out[0]->type.dtype;
+    TD_TRY(td_native_int8_check_forms(n));
     if (a->relu && (a->relu6 || y == TD_DT_S8))
         return td_error(TD_ENOKERNEL, "the result is %s%s", td_dtype_name(y),
                         a->relu ? " after relu or relu6" : "");

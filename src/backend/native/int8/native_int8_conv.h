@@ -26,6 +26,9 @@ typedef enum {
     TD_INT8_FLOAT
 } td_int8_residual;
 
+/** TD_ENOKERNEL unless the image is u8 and no activation other than relu and relu6 follows. */
+td_status td_native_int8_check_forms(const td_node *n) TD_CHECKED;
+
 /** TD_ENOKERNEL unless types, channels and the processor are as the kernels want them; shape and
     padding are not looked at. */
 td_status td_native_int8_check(const td_node *n, bool has_loops) TD_CHECKED;
