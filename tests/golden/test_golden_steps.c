@@ -161,11 +161,12 @@ static void feed(td_test_network *n, int step)
 static void run_steps(td_test_network *n, td_findings *r)
 {
     const td_json *agreement = agreement_of(n->c, n->form.precision);
+    const double limit = loss_limit(agreement);
     const int n_steps = td_golden_int(n->c->doc, "steps");
     for (int s = 0; s < n_steps; s++) {
         feed(n, s);
         td_test_network_run(n);
-        td_findings_add(r, "loss", loss_error(n, s), loss_limit(agreement), NULL);
+        td_findings_add(r, "loss", loss_error(n, s), limit, NULL);
         if (n->form.precision == TD_PRECISION_FP16)
             check_is_finite(n);
         if (s > 0 && s < n_steps - 1)
@@ -176,9 +177,16 @@ static void run_steps(td_test_network *n, td_findings *r)
     }
 }
 
-/* in the process of a rank */
-static void check_rank(const steps_test *t, td_comm *comm)
+typedef struct {
+    const steps_test *test;
+    td_comm *comm;
+} rank_test;
+
+/* runs in the process of a rank */
+static void check_rank(void **state)
 {
+    const rank_test *rank = *state;
+    const steps_test *t = rank->test;
     const int64_t t0 = td_now_ns();
     td_test_network_case c;
     td_test_network n;
@@ -193,24 +201,13 @@ static void check_rank(const steps_test *t, td_comm *comm)
                                                    .momentum = td_golden_number(c.doc, "momentum"),
                                                    .decay = td_golden_number(c.doc, "weight_decay"),
                                                    .precision = precision_of(t->precision),
-                                                   .comm = comm });
+                                                   .comm = rank->comm });
     run_steps(&n, &r);
     td_test_network_release(&n);
     td_test_network_close(&c);
-    snprintf(title, sizeof title, "%s %s rank %d %.1f s", t->name, t->precision, td_comm_rank(comm),
-             (double)(td_now_ns() - t0) * 1e-9);
+    snprintf(title, sizeof title, "%s %s rank %d %.1f s", t->name, t->precision,
+             td_comm_rank(rank->comm), (double)(td_now_ns() - t0) * 1e-9);
     td_findings_end(&r, title);
-}
-
-typedef struct {
-    const steps_test *test;
-    td_comm *comm;
-} rank_test;
-
-static void check_rank_test(void **state)
-{
-    const rank_test *t = *state;
-    check_rank(t->test, t->comm);
 }
 
 /* a failed assertion ends a test, so the body of a rank is a test of its own process */
@@ -220,7 +217,7 @@ static int rank_body(const td_rank_place *place, void *ctx)
     if (place->size > 1 && td_comm_open(place, NULL, &t.comm) != TD_OK)
         return __LINE__;
     td_set_threads(td_comm_threads(t.comm));
-    const struct CMUnitTest test = { t.test->name, check_rank_test, NULL, NULL, &t };
+    const struct CMUnitTest test = { t.test->name, check_rank, NULL, NULL, &t };
     const int n_failed = _cmocka_run_group_tests("rank", &test, 1, NULL, NULL);
     td_comm_close(t.comm, n_failed ? td_error(TD_EDEVICE, "this rank failed") : TD_OK);
     (void)fflush(NULL);

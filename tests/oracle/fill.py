@@ -1,7 +1,7 @@
 """Weights, images and labels from a formula, so that no file of weights has to be stored.
 
 Every number of a tensor depends on the tensor's name and the element's index only: a 64-bit FNV-1a of
-the name seeds splitmix64, the upper 24 bits of each output are the element.  Two ways of turning these
+the name seeds splitmix64, the upper 24 bits of each output are the element.  Three ways of turning these
 uniform numbers into a network:
 
   plain   an ordinary random initialisation.  Badly conditioned in float32: ReLU inputs lie within
@@ -9,6 +9,7 @@ uniform numbers into a network:
   margin  batch-norm parameters chosen so that most ReLU inputs keep three standard deviations from
           zero, one channel in 64 stays mixed, and residual branches end small.  Float32 is then good
           to 1e-6 forwards and 1e-4 in every gradient.
+  calm    of ssd320: batch-norm parameters with which no input of a relu6 comes near 0 or 6.
 
 A prefix in front of the names picks one of arbitrarily many draws.
 """
@@ -43,16 +44,18 @@ def tensor(prefix, name, shape, kind="margin", basic=False):
         return np.zeros(shape, np.int64)
     n = int(np.prod(shape, dtype=np.int64))
     u = uniform(prefix + name, n)
-    norm = re.search(r"(^|\.)bn\d\.|\.downsample\.1\.", name)
+    norm = re.search(r"(^|\.)bn\d?\.|\.downsample\.1\.", name)
     channel = np.arange(n)
     if name.endswith("running_mean"):
         v = 0.2 * (2 * u - 1)
     elif name.endswith("running_var"):
         v = 0.5 + u
     elif not norm and name.endswith("bias"):
-        v = 0.2 * (2 * u - 1)
+        v = 0.2 * (2 * u - 1) - (4.6 if kind == "calm" and name == "heads.class.bias" else 0)
     elif not norm:
-        v = (2 * u - 1) * np.sqrt(6.0 / (n / shape[0]))
+        v = (2 * u - 1) * np.sqrt(6.0 / (n / shape[0])) * (0.25 if kind == "calm" and name.startswith("heads.") else 1)
+    elif kind == "calm":
+        v = 0.15 + 0.3 * u if name.endswith("weight") else 3 + 0.2 * (2 * u - 1)
     elif kind == "plain":
         v = 0.5 + u if name.endswith("weight") else 0.2 * (2 * u - 1)
     elif ends_branch(name, basic):
@@ -67,24 +70,6 @@ def tensor(prefix, name, shape, kind="margin", basic=False):
     else:
         v = np.where(channel % 64 == 5, 2 * u - 1,
                      np.where(u < 0.25, -1.0, 1.0) * (3.5 + 0.5 * u))
-    return v.astype(np.float32).reshape(shape)
-
-
-def calm(prefix, name, shape):
-    """A weight or statistic of ssd320: no input of a relu6 comes near 0 or 6."""
-    n = int(np.prod(shape, dtype=np.int64))
-    u = uniform(prefix + name, n)
-    norm = re.search(r"\.bn\d?\.|\.downsample\.1\.", name)
-    if name.endswith("running_mean"):
-        v = 0.2 * (2 * u - 1)
-    elif name.endswith("running_var"):
-        v = 0.5 + u
-    elif norm:
-        v = 0.15 + 0.3 * u if name.endswith("weight") else 3 + 0.2 * (2 * u - 1)
-    elif name.endswith("bias"):
-        v = 0.2 * (2 * u - 1) - (4.6 if name == "heads.class.bias" else 0)
-    else:
-        v = (2 * u - 1) * np.sqrt(6.0 / (n / shape[0])) * (0.25 if name.startswith("heads.") else 1)
     return v.astype(np.float32).reshape(shape)
 
 

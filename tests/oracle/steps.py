@@ -59,9 +59,6 @@ class Classifier:
         self.shapes = {n: s for n, s in shapes.items() if not n.endswith("num_batches_tracked")}
         self.decayed = {n for n in self.shapes if "bn" not in n}
 
-    def start(self, prefix):
-        return fill.state(prefix, self.shapes, self.case["fill"], nets.is_basic(self.case["arch"]))
-
     def batch(self, prefix, step, rank):
         c, name = self.case, f"{step}.{rank}"
         return {"images": fill.images(prefix, c["batch"], c["image_size"], f"images.{name}"),
@@ -91,9 +88,6 @@ class Detector:
             rows.append([int(rng.integers(1, self.case["num_classes"] + 1)), *box.tolist()])
         return rows
 
-    def start(self, prefix):
-        return {n: fill.calm(prefix, n, s) for n, s in self.shapes.items()}
-
     def batch(self, prefix, step, rank):
         c, labels, targets = self.case, [], []
         for rows in c["objects"][step][rank]:
@@ -117,7 +111,8 @@ class Detector:
 def run(network, prefix, dtype, half=None):
     """Losses, and after steps 1 and 5 {"params", "momentum", "buffers"} of float64 arrays by name."""
     case = network.case
-    start = {n: torch.from_numpy(v).to(dtype) for n, v in network.start(prefix).items()}
+    start = fill.state(prefix, network.shapes, case["fill"], nets.is_basic(case["arch"]))
+    start = {n: torch.from_numpy(v).to(dtype) for n, v in start.items()}
     weights = {n: v.requires_grad_() for n, v in start.items() if not is_statistic(n)}
     statistics = [{n: v.clone() for n, v in start.items() if is_statistic(n)} for _ in range(case["ranks"])]
     momentum = {n: torch.zeros_like(v) for n, v in weights.items()}

@@ -63,18 +63,15 @@ static bool has_part(const char *name, const char *part)
     return false;
 }
 
+/* a batch norm: "bn1.weight", "layer1.0.downsample.1.bias", "fpn.smooth3.bn.weight" */
 static bool is_norm(const char *name)
 {
-    return has_part(name, "bn1.") || has_part(name, "bn2.") || has_part(name, "bn3.") ||
-           has_part(name, "downsample.1.");
-}
-
-/* of a detector: "backbone.bn1.", "fpn.smooth3.bn.", "heads.box_tower.0.bn7." */
-static bool is_detector_norm(const char *name)
-{
-    const char *part = strstr(name, ".bn");
-    return has_part(name, "downsample.1.") ||
-           (part && (part[3] == '.' || (part[3] && part[4] == '.')));
+    for (const char *p = strstr(name, "bn"); p; p = strstr(p + 1, "bn")) {
+        const char *end = p + 2 + (p[2] >= '0' && p[2] <= '9');
+        if ((p == name || p[-1] == '.') && *end == '.')
+            return true;
+    }
+    return has_part(name, "downsample.1.");
 }
 
 static bool ends_branch(const char *name, bool is_basic)
@@ -108,27 +105,6 @@ static double margin_bias(double u, int64_t channel, bool is_end, bool is_first)
     return (u < 0.25 ? -1.0 : 1.0) * (3.5 + 0.5 * u);
 }
 
-/* what is the same for all elements of a tensor: names are looked at once */
-typedef struct {
-    bool is_norm, is_bias;
-    double bound, shift; /* of other weights and biases */
-} calm_tensor;
-
-static calm_tensor calm_tensor_of(const char *name, double bound)
-{
-    return (calm_tensor){ .is_norm = is_detector_norm(name),
-                          .is_bias = td_text_ends(name, "bias"),
-                          .bound = td_text_starts(name, "heads.") ? 0.25 * bound : bound,
-                          .shift = strcmp(name, "heads.class.bias") == 0 ? 4.6 : 0 };
-}
-
-static double calm_value(const calm_tensor *t, double u)
-{
-    if (t->is_norm)
-        return t->is_bias ? 3 + 0.2 * (2 * u - 1) : 0.15 + 0.3 * u;
-    return t->is_bias ? 0.2 * (2 * u - 1) - t->shift : (2 * u - 1) * t->bound;
-}
-
 void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const char *name,
                     int rank, const int64_t *dim, float *out)
 {
@@ -138,9 +114,12 @@ void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const 
     int64_t n = 1;
     for (int i = 0; i < rank; i++)
         n *= dim[i];
-    const double bound = rank && n ? sqrt(6.0 / ((double)n / (double)dim[0])) : 0;
+    const bool is_calm = kind == TD_FILL_CALM;
+    const double fan_in_bound = rank && n ? sqrt(6.0 / ((double)n / (double)dim[0])) : 0;
+    const double bound = fan_in_bound * (is_calm && td_text_starts(name, "heads.") ? 0.25 : 1);
+    const double prior = is_calm && strcmp(name, "heads.class.bias") == 0 ? -4.6 : 0;
 
-    const calm_tensor calm = calm_tensor_of(name, bound);
+    /* names are looked at once, not for each of millions of elements */
     const bool is_counter = td_text_ends(name, "num_batches_tracked");
     const bool is_mean = td_text_ends(name, "running_mean"),
                is_var = td_text_ends(name, "running_var");
@@ -153,10 +132,10 @@ void td_fill_tensor(td_fill_kind kind, bool is_basic, const char *prefix, const 
             v = 0.2 * (2 * u - 1);
         else if (is_var)
             v = 0.5 + u;
-        else if (kind == TD_FILL_CALM)
-            v = calm_value(&calm, u);
         else if (!norm)
-            v = is_bias ? 0.2 * (2 * u - 1) : (2 * u - 1) * bound;
+            v = is_bias ? 0.2 * (2 * u - 1) + prior : (2 * u - 1) * bound;
+        else if (is_calm)
+            v = is_bias ? 3 + 0.2 * (2 * u - 1) : 0.15 + 0.3 * u;
         else if (kind == TD_FILL_PLAIN)
             v = is_bias ? 0.2 * (2 * u - 1) : 0.5 + u;
         else

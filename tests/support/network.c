@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "boxes/targets.h"
+#include "optim/synthetic_step.h"
 #include "optim/training_graph.h"
 #include "support/device.h"
 #include "support/expect.h"
@@ -45,11 +46,6 @@ int td_test_network_cases(const char *part, const char *type, int max, char (*na
     return n;
 }
 
-static int whole(const td_json *doc, const char *key)
-{
-    return (int)td_golden_number(doc, key);
-}
-
 void td_test_network_open(td_test_network_case *c, const char *part, const char *name)
 {
     char file[160];
@@ -65,9 +61,9 @@ void td_test_network_open(td_test_network_case *c, const char *part, const char 
     c->prefix = td_golden_text(c->doc, "prefix");
     assert_true(td_fill_kind_parse(td_golden_text(c->doc, "fill"), &c->fill));
     c->has_se = td_text_starts(c->arch, "se");
-    c->n_classes = whole(c->doc, "num_classes");
-    c->batch = whole(c->doc, "batch");
-    c->image_size = whole(c->doc, "image_size");
+    c->n_classes = td_golden_int(c->doc, "num_classes");
+    c->batch = td_golden_int(c->doc, "batch");
+    c->image_size = td_golden_int(c->doc, "image_size");
     c->label_smoothing = td_golden_number(c->doc, "label_smoothing");
 }
 
@@ -181,9 +177,9 @@ static td_graph *own_graph(const td_test_network *n, const td_model_opts *opts)
     return g;
 }
 
-static bool is_scaled(const td_test_network *n)
+static td_amp_opts amp_of(const td_test_network *n)
 {
-    return n->form.precision == TD_PRECISION_FP16;
+    return (td_amp_opts){ .precision = n->form.precision, .is_silent = true };
 }
 
 static td_graph *job_graph(const td_test_network *n, const td_model_opts *opts)
@@ -191,7 +187,7 @@ static td_graph *job_graph(const td_test_network *n, const td_model_opts *opts)
     const td_step_opts sgd = { .momentum = n->form.momentum,
                                .decay = n->form.decay,
                                .smoothing = n->c->label_smoothing,
-                               .is_scaled = is_scaled(n),
+                               .is_scaled = n->loss_scale > 1,
                                .ranks = td_comm_size(n->form.comm) };
     td_graph *g;
     expect_ok(td_training_graph(opts, n->c->batch, &sgd, &g));
@@ -202,7 +198,7 @@ static void compile(td_test_network *n)
 {
     td_model_opts opts;
     td_model_defaults(&opts);
-    const td_amp_opts amp = { .precision = n->form.precision, .is_silent = true };
+    const td_amp_opts amp = amp_of(n);
     opts.arch = n->c->arch;
     if (n->c->backbone)
         opts.backbone = n->c->backbone;
@@ -257,14 +253,13 @@ static void bind_scalars(td_test_network *n)
 {
     n->lr_f64 = n->form.lr;
     n->lr_f32 = (float)n->form.lr;
-    n->loss_scale = is_scaled(n) ? TD_TEST_LOSS_SCALE : 1;
     n->inverse_scale = 1 / n->loss_scale / (float)td_comm_size(n->form.comm);
     expect_ok(td_program_bind(n->p, "lr",
                               n->form.dtype == TD_DT_F64 ? (const void *)&n->lr_f64
                                                          : (const void *)&n->lr_f32));
-    if (is_scaled(n))
+    if (n->loss_scale > 1)
         expect_ok(td_program_bind(n->p, TD_INPUT_SCALE, &n->loss_scale));
-    if (is_scaled(n) || n->form.comm)
+    if (n->loss_scale > 1 || n->form.comm)
         expect_ok(td_program_bind(n->p, TD_INPUT_INVERSE, &n->inverse_scale));
 }
 
@@ -272,6 +267,8 @@ void td_test_network_build(td_test_network *n, const td_test_network_case *c,
                            const td_test_network_form *form)
 {
     *n = (td_test_network){ .c = c, .form = *form };
+    const td_amp_opts amp = amp_of(n);
+    n->loss_scale = td_step_scale(&amp);
     compile(n);
     for (int i = 0; i < td_program_param_count(n->p); i++)
         fill_param(n, i);

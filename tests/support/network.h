@@ -56,11 +56,10 @@ typedef struct {
     td_test_network_mode mode;
     double lr, momentum, decay; /* of the last two; decay leaves td_is_undecayed parameters out */
 
-    td_precision precision; /* of a JOB; in fp16 gradients are scaled by TD_TEST_LOSS_SCALE */
-    td_comm *comm;          /* of a JOB: the other ranks, over which gradients are averaged */
+    /* TD_NETWORK_JOB only */
+    td_precision precision; /* fp16 has the loss scale of td_step_scale */
+    td_comm *comm;          /* gradients are averaged over its ranks; NULL: one rank */
 } td_test_network_form;
-
-#define TD_TEST_LOSS_SCALE 128
 
 typedef struct {
     const td_test_network_case *c;
@@ -68,8 +67,8 @@ typedef struct {
     td_device *dev;
     td_program *p;
     void *images;    /* [batch, 3, image_size, image_size] of the form's dtype */
-    int64_t *labels; /* [batch], of a detector [batch, anchors] */
-    float *targets;  /* of a detector: [batch, anchors, 4] */
+    int64_t *labels; /* classifier: [batch]; detector: [batch, anchors] */
+    float *targets;  /* detector: [batch, anchors, 4]; classifier: NULL */
     double lr_f64;
     float lr_f32, loss_scale, inverse_scale;
 } td_test_network;
